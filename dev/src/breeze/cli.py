@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of breeze. Each imports what it needs when it runs, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from breeze.k8s_commands import k8s_app
+from breeze.release_commands import release_app
+from breeze.testing_commands import testing_app
+
+app = typer.Typer(
+    name="breeze",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Develop, test and show Airflow Resilience.",
+)
+app.add_typer(testing_app, name="testing")
+app.add_typer(k8s_app, name="k8s")
+app.add_typer(release_app, name="release-management")
+
+
+@app.command()
+def demo(
+    upstream: Annotated[
+        bool,
+        typer.Option(
+            "--upstream",
+            help="Use the official KubernetesExecutor instead; exits with 0 however it copes.",
+        ),
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end.")] = False,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="Use this cluster, which has no nodes of its own, and not the embedded one.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+) -> None:
+    """Show a real Airflow losing worker pods, and finishing every task."""
+    from demo.cli import run
+
+    raise typer.Exit(run(upstream=upstream, keep=keep, kubeconfig=kubeconfig))
+
+
+@app.command("static-checks")
+def static_checks(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended mechanically.")] = False,
+) -> None:
+    """Check style, types, layers, generated files and the rules of the repository."""
+    from breeze.static_checks import run_static_checks
+
+    raise typer.Exit(run_static_checks(fix=fix))
+
+
+@app.command("build-docs")
+def build_docs() -> None:
+    """Build the documentation site into site/; a warning is an error."""
+    from breeze.docs import build_site
+
+    raise typer.Exit(build_site())
+
+
+@app.command()
+def lock(
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Take the newest versions; otherwise only what has to change.")
+    ] = False,
+) -> None:
+    """Write requirements.lock anew from the dependencies of the three projects."""
+    from breeze.locking import write_lock
+
+    raise typer.Exit(write_lock(upgrade=upgrade))
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="./breeze")

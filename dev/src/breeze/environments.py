@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual environments of other versions than the locked ones, made with uv and kept under .build/."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from breeze.locking import read_project
+from breeze.paths import BUILD, DISTRIBUTIONS, LOCK, UV
+from breeze.steps import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def make_environment(name: str, wheels: Sequence[Path], requirements: Sequence[str] = ()) -> Path | None:
+    """Make, or bring up to date, a virtual environment with our Python.
+
+    Everything comes at the locked version, unless that contradicts what is asked for: a new release of some
+    library must not fail a check that is about something else.
+
+    :param name: what to call it.
+    :param wheels: the wheels of our distributions.
+    :param requirements: what to install besides them and their dependencies, in the words of pip.
+    :returns: its Python, or None if it could not be made; the reason has been printed.
+    """
+    home = BUILD / "environments" / name
+    wanted, resolved = home.with_name(f"{name}.in"), home.with_name(f"{name}.txt")
+    home.parent.mkdir(parents=True, exist_ok=True)
+    wanted.write_text("".join(f"{requirement}\n" for requirement in [*wheels, *requirements]))
+    # uv keeps to the versions that it finds in the file which it is to write.
+    resolved.write_bytes(LOCK.read_bytes())
+    # A wheel of ours keeps its version while its content changes.
+    ours = [f"--reinstall-package={project}" for project in _project_names()]
+    commands: list[list[str | Path]] = [
+        [UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, home],
+        [UV, "pip", "compile", "--quiet", "--python", sys.executable, wanted, "--output-file", resolved],
+        [UV, "pip", "sync", "--quiet", "--python", home, *ours, resolved],
+    ]
+    if any(run_program(command) for command in commands):
+        return None
+    return home / "bin" / "python"
+
+
+def _project_names() -> list[str]:
+    return [read_project(distribution)["name"] for distribution in DISTRIBUTIONS]

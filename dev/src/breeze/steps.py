@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Running programs and checks one after the other, and telling at the end how each went."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from breeze.paths import BUILD, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+#: A log file has no width of its own; the default of 80 columns would fold most lines.
+console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+#: Nothing that we start may read or write the contributor's own ~/airflow.
+_ENVIRONMENT = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / "default")}
+
+
+class Step(NamedTuple):
+    """Something that can fail, under the name that the summary gives it."""
+
+    name: str
+    run: Callable[[], int]
+    """Does the work and returns an exit code; 0 is success."""
+
+
+class Outcome(NamedTuple):
+    """How a step went."""
+
+    name: str
+    exit_code: int
+    seconds: float
+
+
+def run_program(
+    arguments: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path = ROOT
+) -> int:
+    """Run a program with its output on our own; nothing started here may wait for a keyboard.
+
+    :param arguments: the program and its arguments.
+    :param env: variables to set besides those of this process.
+    :param cwd: where to run it.
+    :returns: its exit code.
+    """
+    words = [str(argument) for argument in arguments]
+    console.print(f"[dim]$ {shlex.join(words)}[/]", soft_wrap=True)
+    return subprocess.run(
+        words,
+        cwd=cwd,
+        env={**os.environ, **_ENVIRONMENT, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    ).returncode
+
+
+def run_tool(module: str, *arguments: str | Path, env: Mapping[str, str] | None = None) -> int:
+    """Run a Python tool of our own environment, as ``python -m <module>``."""
+    return run_program([sys.executable, "-m", module, *arguments], env=env)
+
+
+def run_steps(title: str, steps: Sequence[Step]) -> int:
+    """Run every step, whatever became of those before it, and print a table of them all.
+
+    :returns: 0 if each succeeded, otherwise 1.
+    """
+    outcomes = [_run_step(step) for step in steps]
+    table = Table(title=title, title_justify="left")
+    table.add_column("step")
+    table.add_column("result")
+    table.add_column("seconds", justify="right")
+    for outcome in outcomes:
+        result = "[green]passed[/]" if outcome.exit_code == 0 else f"[red]FAILED ({outcome.exit_code})[/]"
+        table.add_row(outcome.name, result, f"{outcome.seconds:.1f}")
+    console.print(table)
+    return int(any(outcome.exit_code for outcome in outcomes))
+
+
+def _run_step(step: Step) -> Outcome:
+    console.rule(f"[bold]{step.name}[/]", align="left")
+    start = time.monotonic()
+    exit_code = step.run()
+    return Outcome(step.name, exit_code, time.monotonic() - start)

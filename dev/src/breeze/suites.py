@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The test suites: where they are, and which modules have to be covered by them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from breeze.paths import BUILD, CORE, DEV, PROVIDER, PROVIDER_PACKAGE, ROOT, relative
+from breeze.steps import console, run_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+#: Branch coverage, in percent, that each of a suite's ``covered`` modules needs.
+MINIMUM_COVERAGE = 95
+
+
+class Suite(NamedTuple):
+    """A directory of tests."""
+
+    tests: Path
+    covered: tuple[Path, ...] = ()
+    """Modules without side effects, for which there is no excuse for an untested branch."""
+
+
+_CORE_PACKAGE = CORE / "src" / "airflow_resilience"
+
+SUITES = {
+    "core-tests": Suite(CORE / "tests", (_CORE_PACKAGE / "policy.py", _CORE_PACKAGE / "ledger.py")),
+    "providers-tests": Suite(
+        PROVIDER / "tests",
+        (PROVIDER_PACKAGE / "pods" / "facts.py", PROVIDER_PACKAGE / "pods" / "classify.py"),
+    ),
+    "dev-tests": Suite(DEV / "tests"),
+    "system-tests": Suite(ROOT / "tests"),
+}
+
+
+def run_suite(name: str, extra: Sequence[str] = ()) -> int:
+    """Run one suite.
+
+    :param name: a key of :data:`SUITES`.
+    :param extra: arguments for pytest; a path in the suite replaces the whole of it. With any, the run is
+        taken for a partial one and coverage is not measured.
+    :returns: the exit code: pytest's, or that of the first module that is covered too little.
+    """
+    suite = SUITES[name]
+    env = {"COVERAGE_FILE": str(BUILD / "coverage" / name)}
+    if extra or not suite.covered:
+        chosen = any((ROOT / word).is_relative_to(suite.tests) for word in extra)
+        return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *extra, env=env)
+    exit_code = run_tool("pytest", relative(suite.tests), "--cov", "--cov-report=", env=env)
+    return exit_code or _check_coverage(suite, env)
+
+
+def _check_coverage(suite: Suite, env: dict[str, str]) -> int:
+    console.print(f"Branch coverage of each of these has to be at least {MINIMUM_COVERAGE}%:")
+    exit_codes = [
+        run_tool(
+            "coverage", "report", f"--include={relative(module)}", f"--fail-under={MINIMUM_COVERAGE}", env=env
+        )
+        for module in suite.covered
+    ]
+    return max(exit_codes)

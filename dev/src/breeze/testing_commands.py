@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""``breeze testing``: the test suites, one by one or all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+testing_app = typer.Typer(no_args_is_help=True, help="Run tests.")
+
+#: What breeze does not know itself goes to pytest: ``-k name``, ``-x``, ``--pdb``, a path.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _suite(name: str, extra: list[str]) -> None:
+    from breeze.suites import run_suite
+
+    raise typer.Exit(run_suite(name, extra))
+
+
+@testing_app.command("core-tests", context_settings=_PASS_ON)
+def core_tests(context: typer.Context) -> None:
+    """Test airflow-core: policy and ledger. Other arguments go to pytest."""
+    _suite("core-tests", context.args)
+
+
+@testing_app.command("providers-tests", context_settings=_PASS_ON)
+def providers_tests(context: typer.Context) -> None:
+    """Test the provider: unit, integration and contract tests. Other arguments go to pytest."""
+    _suite("providers-tests", context.args)
+
+
+@testing_app.command("dev-tests", context_settings=_PASS_ON)
+def dev_tests(context: typer.Context) -> None:
+    """Test the contributor tools: the cluster lab and breeze. Other arguments go to pytest."""
+    _suite("dev-tests", context.args)
+
+
+@testing_app.command("system-tests", context_settings=_PASS_ON)
+def system_tests(context: typer.Context) -> None:
+    """Test a real Airflow with our executor on a cluster. Other arguments go to pytest."""
+    _suite("system-tests", context.args)
+
+
+@testing_app.command(context_settings=_PASS_ON)
+def conformance(
+    context: typer.Context,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="Test this cluster, and not a control plane of our own.", exists=True, dir_okay=False
+        ),
+    ] = None,
+) -> None:
+    """Test on a real API server what dev-tests tests on the embedded one. Other arguments go to pytest."""
+    from breeze.conformance import run_conformance
+
+    raise typer.Exit(run_conformance(kubeconfig, context.args))
+
+
+@testing_app.command()
+def compat(
+    full: Annotated[bool, typer.Option("--full", help="Every supported pair, not a covering few.")] = False,
+) -> None:
+    """Check what we rely on in Airflow and the official provider against the supported versions."""
+    from breeze.compat import check_versions
+
+    raise typer.Exit(check_versions(full=full))
+
+
+@testing_app.command("all")
+def everything() -> None:
+    """Run everything that has to pass before a change is merged, the demo last."""
+    from breeze.everything import run_everything
+
+    raise typer.Exit(run_everything())

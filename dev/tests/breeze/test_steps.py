@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Running steps, and the suites that are made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from breeze import suites
+from breeze.steps import Step, run_program, run_steps
+
+
+def test_every_step_runs_and_one_failure_fails_all(capsys):
+    ran = []
+
+    def step(name, code):
+        return Step(name, lambda: ran.append(name) or code)
+
+    assert run_steps("title", [step("first", 0), step("second", 3), step("third", 0)]) == 1
+    assert ran == ["first", "second", "third"]
+    summary = capsys.readouterr().out.split("title")[1]
+    assert [word in summary for word in ("first", "FAILED (3)", "passed")] == [True, True, True]
+
+
+def test_success_is_zero():
+    assert run_steps("title", [Step("only", lambda: 0)]) == 0
+
+
+def test_a_program_cannot_wait_for_the_keyboard(capfd):
+    assert run_program(["sh", "-c", "cat; exit 4"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "codes", "expected", "runs"),
+    [
+        ([], [0, 0, 0], 0, ["pytest", "coverage", "coverage"]),
+        ([], [0, 0, 2], 2, ["pytest", "coverage", "coverage"]),
+        ([], [1], 1, ["pytest"]),
+        (["-k", "one"], [0], 0, ["pytest"]),
+    ],
+)
+def test_coverage_is_asked_for_when_the_whole_suite_has_passed(monkeypatch, arguments, codes, expected, runs):
+    tools = []
+
+    def run_tool(tool, *_, env):
+        tools.append(tool)
+        return codes[len(tools) - 1]
+
+    monkeypatch.setattr(suites, "run_tool", run_tool)
+    assert suites.run_suite("core-tests", arguments) == expected
+    assert tools == runs

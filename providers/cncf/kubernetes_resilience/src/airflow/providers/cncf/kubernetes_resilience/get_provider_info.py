@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What Airflow reads about this provider.
+
+Generated from provider.yaml: change that, then run ``./breeze release-management generate-provider-info``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Give Airflow the contents of provider.yaml that it uses at run time."""
+    return {
+        "package-name": "airflow-provider-cncf-kubernetes-resilience",
+        "name": "Kubernetes Resilience",
+        "description": "A KubernetesExecutor that tells infrastructure failures from task failures and heals the former\nwithout costing the user a retry.\n",
+        "versions": ["0.1.0"],
+        "config": {
+            "kubernetes_resilience": {
+                "description": "Options of the KubernetesExecutor of this provider. Everything in ``[kubernetes_executor]``, among\nit ``pod_launch_failure_retries`` and ``pod_launch_failure_excluded_container_reasons``, keeps its\nname, section and meaning.\n",
+                "options": {
+                    "api_concurrency": {
+                        "description": "How many requests that change something (create, delete or patch a pod) may be under way to the\nKubernetes API server at the same time, for each scheduler. At least 1.\n",
+                        "version_added": "0.1.0",
+                        "type": "integer",
+                        "example": None,
+                        "default": "32",
+                    },
+                    "watch_inactivity_timeout": {
+                        "description": "Seconds without anything arriving on a watch, after which the connection is taken for dead and\npods are listed again. The API server sends a bookmark about once a minute, so a value of less\nthan 90 would give up healthy connections and is refused.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "150",
+                    },
+                },
+            }
+        },
+    }
