@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a pod a delete leaves, and for how long.
+
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cluster_lab.apiserver.metadata import timestamp
+from cluster_lab.apiserver.pods import TERMINAL
+from cluster_lab.apiserver.resources import Manifest, Resource
+from cluster_lab.apiserver.status import bad_request, conflict
+
+
+@dataclass(frozen=True)
+class DeleteOptions:
+    """The options of a delete that mean something here."""
+
+    grace_period: int | None = None
+    """Seconds; None leaves it to the pod."""
+    uid: str | None = None
+    resource_version: str | None = None
+
+    @classmethod
+    def parse(cls, options: Manifest) -> DeleteOptions:
+        """:raises ApiError: 400 if the options are malformed."""
+        preconditions = options.get("preconditions") or {}
+        if not isinstance(preconditions, dict):
+            raise bad_request("json: cannot unmarshal preconditions into an object")
+        return cls(
+            _seconds(options.get("gracePeriodSeconds")),
+            preconditions.get("uid"),
+            preconditions.get("resourceVersion"),
+        )
+
+    def check_preconditions(self, resource: Resource, obj: Manifest) -> None:
+        """:raises ApiError: 409 if the object is not the one that the caller means."""
+        metadata = obj["metadata"]
+        if self.uid is not None and self.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({self.uid}) does not match the UID in record "
+                f"({metadata['uid']}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(resource.kind, metadata["name"], why, resource.group)
+        if self.resource_version is not None and self.resource_version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({self.resource_version}) does not match the "
+                f"ResourceVersion in record ({metadata['resourceVersion']}). "
+                "The object might have been modified"
+            )
+            raise conflict(resource.kind, metadata["name"], why, resource.group)
+
+
+def _seconds(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not str(value).lstrip("-").isdigit():
+        raise bad_request(f"gracePeriodSeconds: {value!r} is not a number of seconds")
+    # Negative means one second, not force: a force delete has to be asked for with 0.
+    return int(value) if int(value) >= 0 else 1
+
+
+def terminating_metadata(pod: Manifest, grace_period: int | None, now: datetime) -> Manifest | None:
+    """What a delete writes into a pod before anything is removed.
+
+    :returns: the pod's new metadata, or None if a delete with the same or a shorter time is under way.
+    """
+    metadata: Manifest = pod["metadata"]
+    if "deletionTimestamp" not in metadata:
+        return _marked(metadata, now, _first_grace(pod, grace_period))
+    current = metadata.get("deletionGracePeriodSeconds", 0)
+    if not current:
+        return metadata
+    if grace_period is None or grace_period >= current:
+        return None
+    deadline = datetime.strptime(metadata["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return _marked(metadata, deadline - timedelta(seconds=current), grace_period)
+
+
+def _marked(metadata: Manifest, start: datetime, grace_period: int) -> Manifest:
+    return metadata | {
+        "deletionTimestamp": timestamp(start + timedelta(seconds=grace_period)),
+        "deletionGracePeriodSeconds": grace_period,
+    }
+
+
+def _first_grace(pod: Manifest, asked: int | None) -> int:
+    """A pod that no kubelet has, or that has ended, needs no time."""
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in TERMINAL:
+        return 0
+    return pod["spec"]["terminationGracePeriodSeconds"] if asked is None else asked

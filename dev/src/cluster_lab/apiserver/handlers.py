@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""One coroutine per verb: HTTP in, HTTP out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from cluster_lab.apiserver.deletion import DeleteOptions
+from cluster_lab.apiserver.listing import list_page, selection_of
+from cluster_lab.apiserver.logs import LogProxy
+from cluster_lab.apiserver.metadata import without_nulls
+from cluster_lab.apiserver.negotiation import Form, encode_list, encode_object, negotiate
+from cluster_lab.apiserver.patches import apply_patch
+from cluster_lab.apiserver.registry import Registry, check_same_object
+from cluster_lab.apiserver.requests import RequestInfo
+from cluster_lab.apiserver.resources import Manifest
+from cluster_lab.apiserver.status import ApiError, bad_request, success, unsupported_media_type
+from cluster_lab.apiserver.store import Record
+from cluster_lab.apiserver.watch import WatchStream
+
+Handler = Callable[[web.Request, RequestInfo, Form], Awaitable[web.StreamResponse]]
+
+_JSON = "application/json"
+_MANY = ("list", "deletecollection")
+
+
+def json_response(body: bytes | Manifest, status: int = 200) -> web.Response:
+    """:returns: a response with a JSON body."""
+    data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return web.Response(body=data, status=status, content_type=_JSON)
+
+
+def error_response(error: ApiError) -> web.Response:
+    """:returns: the response for a request that failed."""
+    response = json_response(error.status(), error.code)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+class Handlers:
+    """The verbs of the API.
+
+    :param streams: where the open watches are kept, for fault injection.
+    """
+
+    def __init__(
+        self, registry: Registry, logs: LogProxy, streams: set[WatchStream], bookmark_interval: float
+    ) -> None:
+        self._registry = registry
+        self._logs = logs
+        self._streams = streams
+        self._bookmark_interval = bookmark_interval
+        self._verbs: dict[str, Handler] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+        self._subresources: dict[str, Handler] = {
+            "binding": self._bind,
+            "eviction": self._evict,
+        }
+
+    async def handle(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        """Answer a request.
+
+        :raises ApiError: it failed.
+        """
+        if info.query.get("dryRun"):
+            raise bad_request("this server has no dry run")
+        if info.subresource == "log":
+            return await self._logs.serve(request, info)
+        form = negotiate(request.headers.get("Accept", "*/*"), many=info.verb in _MANY)
+        handler = self._subresources.get(info.subresource) or self._verbs[info.verb]
+        return await handler(request, info, form)
+
+    async def _get(self, _request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        return json_response(encode_object(self._registry.get(info.target, info.namespace, info.name), form))
+
+    async def _list(self, _request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        page = list_page(self._registry.store, info)
+        return json_response(encode_list(info.target, page.records, form, page.metadata))
+
+    async def _watch(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        stream = WatchStream(self._registry.store, info, form, self._bookmark_interval)
+        self._streams.add(stream)
+        try:
+            return await stream.serve(request)
+        finally:
+            self._streams.discard(stream)
+
+    async def _create(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        body = await _object_body(request)
+        record = self._registry.create(info.target, info.namespace, body)
+        return json_response(encode_object(record, form), 201)
+
+    async def _update(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        body = await _object_body(request)
+
+        def edit(current: Manifest) -> Manifest:
+            check_same_object(info.target, current, body)
+            return body
+
+        return json_response(encode_object(self._edit(info, edit), form))
+
+    async def _patch(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        patch = _decode(await request.read())
+        content_type = request.content_type
+
+        def edit(current: Manifest) -> Manifest:
+            typed = {"kind": info.target.kind, "apiVersion": info.target.api_version} | current
+            patched: Manifest = without_nulls(apply_patch(content_type, typed, patch))
+            return patched
+
+        return json_response(encode_object(self._edit(info, edit), form))
+
+    def _edit(self, info: RequestInfo, edit: Callable[[Manifest], Manifest]) -> Record:
+        return self._registry.update(info.target, info.namespace, info.name, edit, info.subresource)
+
+    async def _delete(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+        options = await _delete_options(request)
+        gone = self._registry.delete(info.target, info.namespace, info.name, options)
+        if info.target.graceful:
+            return json_response(encode_object(gone, form))
+        details = {"name": info.name, "kind": info.target.plural, "uid": gone.obj["metadata"]["uid"]}
+        if info.target.group:
+            details["group"] = info.target.group
+        return json_response(success(details=details))
+
+    async def _delete_collection(
+        self, request: web.Request, info: RequestInfo, form: Form
+    ) -> web.StreamResponse:
+        options = await _delete_options(request)
+        selection, store = selection_of(info), self._registry.store
+        metadata = {"resourceVersion": str(store.revision)}
+        found = [record for record in store.records(info.target) if selection.matches(record)]
+        for record in found:
+            self._registry.delete(info.target, *record.key, options)
+        return json_response(encode_list(info.target, found, form, metadata))
+
+    async def _bind(self, request: web.Request, info: RequestInfo, _form: Form) -> web.StreamResponse:
+        self._registry.bind(info.namespace, info.name, await _object_body(request))
+        return json_response(success(201), 201)
+
+    async def _evict(self, request: web.Request, info: RequestInfo, _form: Form) -> web.StreamResponse:
+        self._registry.evict(info.namespace, info.name, await _object_body(request))
+        return json_response(success(201), 201)
+
+
+async def _object_body(request: web.Request) -> Manifest:
+    if request.content_type not in (_JSON, "application/octet-stream"):
+        raise unsupported_media_type([_JSON])
+    body = without_nulls(_decode(await request.read()))
+    if not isinstance(body, dict):
+        raise bad_request("json: cannot unmarshal the body into an object")
+    return body
+
+
+def _decode(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+async def _delete_options(request: web.Request) -> DeleteOptions:
+    """The query counts only if there is no body, as with a real server."""
+    data = await request.read()
+    return DeleteOptions.parse(await _object_body(request) if data else dict(request.query))

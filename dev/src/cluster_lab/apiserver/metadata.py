@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the server fills in, keeps and checks in every object's metadata."""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from cluster_lab.apiserver.resources import Manifest, Resource
+from cluster_lab.apiserver.selectors import LABEL_KEY, LABEL_VALUE
+from cluster_lab.apiserver.status import ApiError, Cause, bad_request, required
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_GENERATED_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_LENGTH = 5
+_LONGEST_BASE = 63 - _GENERATED_LENGTH
+NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
+_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+def timestamp(moment: datetime) -> str:
+    """:returns: a time as metav1.Time has it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def without_nulls(value: Any) -> Any:
+    """:returns: JSON without null members, which the API treats as absent."""
+    if isinstance(value, dict):
+        return {name: without_nulls(member) for name, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [without_nulls(member) for member in value]
+    return value
+
+
+def without_type(obj: Manifest) -> Manifest:
+    """:returns: the object as it is stored: kind and apiVersion are the resource's."""
+    return {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
+
+
+def check_type(resource: Resource, obj: Manifest) -> None:
+    """:raises ApiError: 400 if a body is something else than the URL says, or no Kubernetes object."""
+    kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise bad_request(
+            f"{kind} in version {version!r} cannot be handled as a {resource.kind}: "
+            f"the URL is about {resource.api_version}, kind {resource.kind}"
+        )
+
+
+def check_shape(obj: Manifest) -> None:
+    """:raises ApiError: 400 if a part that the server looks into is not what such a part is."""
+    metadata = obj.get("metadata", {})
+    parts = {"metadata": metadata, "spec": obj.get("spec", {}), "status": obj.get("status", {})}
+    if isinstance(metadata, dict):
+        parts |= {name: metadata.get(name, {}) for name in ("labels", "annotations")}
+    for name, part in parts.items():
+        if not isinstance(part, dict):
+            raise bad_request(f"json: cannot unmarshal {name} into an object")
+
+
+def new_metadata(given: Manifest, namespace: str, now: datetime) -> Manifest:
+    """:returns: metadata for a new object.
+    :raises ApiError: 400 if the namespace is not the one of the URL, 500 if a resourceVersion is given.
+    """
+    if given.get("resourceVersion"):
+        raise ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
+    if given.get("namespace", namespace) != namespace:
+        raise bad_request(NAMESPACE_MISMATCH)
+    metadata = {name: value for name, value in given.items() if name not in _SERVER_OWNED}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"])
+    if namespace:
+        metadata["namespace"] = namespace
+    return tidy(metadata | {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp(now)})
+
+
+def generated_name(base: str) -> str:
+    """:returns: the base with a random suffix in the alphabet that Kubernetes uses."""
+    suffix = random.choices(_GENERATED_ALPHABET, k=_GENERATED_LENGTH)
+    return base[:_LONGEST_BASE] + "".join(suffix)
+
+
+def updated_metadata(given: Manifest, current: Manifest) -> Manifest:
+    """:returns: metadata for a changed object: what the server owns cannot be changed by an update."""
+    kept = {name: current[name] for name in (*_SERVER_OWNED, "name", "namespace") if name in current}
+    own = {name: value for name, value in given.items() if name not in _SERVER_OWNED}
+    return tidy(own | kept | {"resourceVersion": current["resourceVersion"]})
+
+
+def tidy(metadata: Manifest) -> Manifest:
+    """:returns: metadata without empty members and managedFields, which this server does not track."""
+    empty = {name for name in _DROPPED_IF_EMPTY if name in metadata and not metadata[name]}
+    return {name: value for name, value in metadata.items() if name not in empty | {"managedFields"}}
+
+
+def check_metadata(metadata: Manifest) -> list[Cause]:
+    """:returns: what is wrong with the name and the labels."""
+    causes: list[Cause] = []
+    name = metadata.get("name")
+    if not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+        why = "a lowercase RFC 1123 subdomain is required"
+        causes.append(Cause("metadata.name", f'Invalid value: "{name}": {why}'))
+    for key, value in (metadata.get("labels") or {}).items():
+        if not LABEL_KEY.fullmatch(key):
+            causes.append(Cause("metadata.labels", f'Invalid value: "{key}": no valid label key'))
+        if not isinstance(value, str) or not LABEL_VALUE.fullmatch(value):
+            causes.append(Cause("metadata.labels", f'Invalid value: "{value}": no valid label value'))
+    return causes

@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Label and field selectors, as list, watch and deletecollection take them.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cluster_lab.apiserver.resources import Manifest, Path, Resource
+from cluster_lab.apiserver.status import ApiError, bad_request
+from cluster_lab.apiserver.store import Record
+
+_KEY = r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+LABEL_KEY = re.compile(_KEY)
+LABEL_VALUE = re.compile(_VALUE)
+_EXISTS = re.compile(rf"(!?)\s*({_KEY})")
+_EQUALITY = re.compile(rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})")
+_SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
+_OUTER_COMMA = re.compile(r",(?![^()]*\))")
+_OPERATORS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", "in": "In", "notin": "NotIn"}
+_FIELD_TERM = re.compile(r"([^=!]+)(==|=|!=)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One term of a label selector, with the operator names of node affinity's matchExpressions."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """:returns: whether labels satisfy the term. A missing key satisfies NotIn."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Gt" | "Lt":
+                return self._compares(value)
+        return False
+
+    def _compares(self, value: str | None) -> bool:
+        if value is None or not value.lstrip("-").isdigit() or not self.values[0].lstrip("-").isdigit():
+            return False
+        left, right = int(value), int(self.values[0])
+        return left > right if self.operator == "Gt" else left < right
+
+
+def parse_labels(text: str) -> tuple[Requirement, ...]:
+    """:raises ApiError: 400 if the text is no label selector."""
+    if not text.strip():
+        return ()
+    return tuple(_requirement(term.strip()) for term in _OUTER_COMMA.split(text))
+
+
+def _requirement(term: str) -> Requirement:
+    if found := _EXISTS.fullmatch(term):
+        return Requirement(found[2], "DoesNotExist" if found[1] else "Exists")
+    if found := _EQUALITY.fullmatch(term):
+        return Requirement(found[1], _OPERATORS[found[2]], (found[3],))
+    if found := _SET.fullmatch(term):
+        values = tuple(value.strip() for value in found[3].split(","))
+        if all(LABEL_VALUE.fullmatch(value) for value in values):
+            return Requirement(found[1], _OPERATORS[found[2]], values)
+    raise bad_request(f"unable to parse requirement: {term!r} is no valid label selector term")
+
+
+@dataclass(frozen=True)
+class FieldTerm:
+    """One term of a field selector, resolved to a place in the object."""
+
+    path: Path
+    value: str
+    equal: bool
+
+    def matches(self, obj: Manifest) -> bool:
+        """:returns: whether the object satisfies the term."""
+        return (field_value(obj, self.path) == self.value) is self.equal
+
+
+def field_value(obj: Manifest, path: Path) -> str:
+    """:returns: a field as a selector sees it: absent is "", or "false" for spec.unschedulable."""
+    value: object = obj
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    if path == ("spec", "unschedulable"):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def parse_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
+    """:raises ApiError: 400 for a syntax error, or a field that this resource cannot be selected by."""
+    return tuple(_field_term(term, resource) for term in text.split(",") if term.strip())
+
+
+def _field_term(term: str, resource: Resource) -> FieldTerm:
+    found = _FIELD_TERM.fullmatch(term.strip())
+    if found is None:
+        raise bad_request(f"invalid selector: {term!r}; can't understand {term!r}")
+    label = found[1]
+    return FieldTerm(_path(label, resource, term), found[3], equal=found[2] != "!=")
+
+
+def _path(label: str, resource: Resource, term: str) -> Path:
+    if label == "metadata.name" or (label == "metadata.namespace" and resource.namespaced):
+        return tuple(label.split("."))
+    if path := (resource.fields or {}).get(label):
+        return path
+    raise _unsupported(label, resource, term)
+
+
+def _unsupported(label: str, resource: Resource, term: str) -> ApiError:
+    return bad_request(
+        f'Unable to find "{resource.group}/{resource.version}, Resource={resource.plural}" that match '
+        f'field selector "{term}": field label not supported: {label}'
+    )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a list, watch or deletecollection is about."""
+
+    namespace: str = ""
+    """"" selects all namespaces."""
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[FieldTerm, ...] = ()
+
+    @property
+    def by_content(self) -> bool:
+        """:returns: whether it looks into the objects, beyond their namespace."""
+        return bool(self.labels or self.fields)
+
+    def matches(self, record: Record) -> bool:
+        """:returns: whether an object is selected."""
+        if self.namespace and record.key[0] != self.namespace:
+            return False
+        labels = record.obj["metadata"].get("labels") or {}
+        return all(term.matches(labels) for term in self.labels) and all(
+            term.matches(record.obj) for term in self.fields
+        )

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The server itself: HTTP, authentication, faults, and the controllers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+from aiohttp import web
+
+from cluster_lab.apiserver import discovery
+from cluster_lab.apiserver.faults import Faults
+from cluster_lab.apiserver.handlers import Handlers, error_response, json_response
+from cluster_lab.apiserver.logs import LogProxy
+from cluster_lab.apiserver.podgc import PodGc, PodGcSettings
+from cluster_lab.apiserver.registry import Registry
+from cluster_lab.apiserver.requests import RequestInfo, resolve
+from cluster_lab.apiserver.resources import NAMESPACES
+from cluster_lab.apiserver.scheduler import Scheduler
+from cluster_lab.apiserver.status import ApiError, internal, unauthorized
+from cluster_lab.apiserver.store import Store
+from cluster_lab.apiserver.watch import WatchStream
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_BODY = 3 * 1024 * 1024
+"""Bytes, as with a real server."""
+_INITIAL_NAMESPACES = ("default", "kube-system")
+
+
+class ApiServer:
+    """An in-memory Kubernetes API server.
+
+    :param port: 0 takes a free one; :attr:`url` says which.
+    :param token: bearer token that requests have to carry, except for health and version; None asks for none.
+    :param run_controllers: whether the scheduler and the pod garbage collector run.
+    :param history: changes kept per resource for watches to start from.
+    :param bookmark_interval: seconds between bookmarks.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        run_controllers: bool = True,
+        *,
+        pod_gc: PodGcSettings | None = None,
+        history: int = 20_000,
+        bookmark_interval: float = 60.0,
+    ) -> None:
+        self._host, self._port, self._token = host, port, token
+        self._run_controllers = run_controllers
+        self._pod_gc = pod_gc or PodGcSettings()
+        self._bookmark_interval = bookmark_interval
+        self._streams: set[WatchStream] = set()
+        self.store = Store(history)
+        self.registry = Registry(self.store)
+        self.faults = Faults(self.store, self._streams)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = contextlib.AsyncExitStack()
+        for name in _INITIAL_NAMESPACES:
+            self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
+
+    @property
+    def url(self) -> str:
+        """:returns: base URL, known once the server has started."""
+        return f"http://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen, and start the controllers.
+
+        :raises OSError: the address cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        self.faults.attach(loop)
+        logs = LogProxy(self.registry)
+        self._stack.push_async_callback(logs.close)
+        self._handlers = Handlers(self.registry, logs, self._streams, self._bookmark_interval)
+        try:
+            await self._listen()
+        except OSError:
+            await self._stack.aclose()
+            raise
+        if self._run_controllers:
+            gc = PodGc(self.registry, self._pod_gc, time.monotonic)
+            self._tasks = [loop.create_task(Scheduler(self.registry).run()), loop.create_task(gc.run())]
+            for task in self._tasks:
+                task.add_done_callback(_report_failure)
+
+    async def _listen(self) -> None:
+        app = web.Application(client_max_size=_LARGEST_BODY)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        # Without cancellation the handler of an idle watch outlives its client, until the watch's timeout.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, self._host, self._port)
+        await site.start()
+        self._port = runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Stop the controllers, break open watches and close."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in tuple(self._streams):
+            stream.cut()
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write a kubeconfig for this server, readable by its owner only as it holds the token."""
+        user = {"token": self._token} if self._token else {}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": {"server": self.url}}],
+            "users": [{"name": "lab", "user": user}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+            "current-context": "lab",
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config))
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return error_response(error)
+        except web.HTTPRequestEntityTooLarge as error:
+            return error_response(ApiError(413, "RequestEntityTooLarge", str(error)))
+        except Exception as error:  # noqa: BLE001 (a bug should look like a 500, as on a real server)
+            _log.exception("%s %s", request.method, request.path_qs)
+            return error_response(internal(str(error)))
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path in discovery.HEALTH:
+            return web.Response(text="ok")
+        if request.path != "/version":
+            self._authenticate(request)
+        if document := discovery.document(request.path, request.host):
+            return json_response(document)
+        info = resolve(request.method, request.path, request.query)
+        return await self._with_faults(request, info)
+
+    def _authenticate(self, request: web.Request) -> None:
+        if self._token and request.headers.get("Authorization") != f"Bearer {self._token}":
+            raise unauthorized()
+
+    async def _with_faults(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        fault = self.faults.take(info)
+        if fault.delay:
+            await asyncio.sleep(fault.delay)
+        if fault.error:
+            raise fault.error
+        response = await self._handlers.handle(request, info)
+        if fault.reply_delay:
+            await asyncio.sleep(fault.reply_delay)
+        if fault.reply_lost and request.transport is not None:
+            request.transport.abort()
+        return response
+
+
+def _report_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        _log.error("a controller of the embedded API server stopped", exc_info=error)

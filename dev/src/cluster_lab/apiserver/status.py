@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""API errors as the Kubernetes API reports them: a ``Status`` object with a machine-readable reason.
+
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+STALE_OBJECT = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+@dataclass
+class ApiError(Exception):
+    """A request that fails; the HTTP layer turns it into a Status body."""
+
+    code: int
+    reason: str
+    message: str
+    details: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    retry_after: int | None = None
+    """Seconds for the Retry-After header; None sends no such header."""
+
+    def status(self) -> dict[str, Any]:
+        """:returns: the Status object that is the body of the response, or the object of an ERROR event."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        details = dict(self.details)
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+        if details:
+            status["details"] = details
+        return status | {"code": self.code}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One field that makes an object invalid."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+    def entry(self) -> dict[str, str]:
+        """:returns: the cause as it stands in ``details.causes``."""
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
+
+def required(path: str, why: str = "") -> Cause:
+    """A field that has to be there and is not."""
+    return Cause(path, "Required value" + (f": {why}" if why else ""), "FieldValueRequired")
+
+
+def forbidden(path: str, why: str) -> Cause:
+    """A field that may not have (or change to) the value given."""
+    return Cause(path, f"Forbidden: {why}", "FieldValueForbidden")
+
+
+def success(code: int | None = None, details: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A Status for an operation that has no object to return."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        status["details"] = details
+    return status if code is None else status | {"code": code}
+
+
+def _object_details(kind: str, name: str, group: str) -> dict[str, Any]:
+    return {"name": name, **({"group": group} if group else {}), "kind": kind}
+
+
+def _qualified(kind: str, group: str) -> str:
+    return f"{kind}.{group}" if group else kind
+
+
+def not_found(plural: str, name: str, group: str = "") -> ApiError:
+    """404 for an object that is not there."""
+    message = f'{_qualified(plural, group)} "{name}" not found'
+    return ApiError(404, "NotFound", message, _object_details(plural, name, group))
+
+
+def no_such_path() -> ApiError:
+    """404 for a path that names no resource of this server."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(plural: str, name: str, group: str = "") -> ApiError:
+    """409 for a create of a name that is taken."""
+    message = f'{_qualified(plural, group)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _object_details(plural, name, group))
+
+
+def conflict(kind: str, name: str, why: str, group: str = "") -> ApiError:
+    """409 for a write whose assumption about the object does not hold."""
+    message = f'Operation cannot be fulfilled on {_qualified(kind, group)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _object_details(kind, name, group))
+
+
+def invalid(kind: str, name: str, causes: list[Cause], group: str = "") -> ApiError:
+    """422 for an object that fails validation."""
+    parts = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
+    details = _object_details(kind, name, group) | {"causes": [cause.entry() for cause in causes]}
+    return ApiError(422, "Invalid", f'{_qualified(kind, group)} "{name}" is invalid: {text}', details)
+
+
+def bad_request(message: str) -> ApiError:
+    """400 for a request that cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def expired(message: str, metadata: dict[str, Any] | None = None) -> ApiError:
+    """410 for a resource version or continue token that is no longer in the history."""
+    return ApiError(410, "Expired", message, metadata=metadata or {})
+
+
+def unauthorized() -> ApiError:
+    """401 for a missing or wrong bearer token."""
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed() -> ApiError:
+    """405 for a verb that the resource does not have."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message)
+
+
+def not_acceptable(message: str) -> ApiError:
+    """406 for an Accept header that nothing here satisfies."""
+    return ApiError(406, "NotAcceptable", message)
+
+
+def unsupported_media_type(allowed: list[str]) -> ApiError:
+    """415 for a body in a format that is not accepted."""
+    accepted = ", ".join(allowed)
+    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def version_too_large(wanted: int, current: int) -> ApiError:
+    """504 for a read at a resource version that this server has not reached."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Too large resource version: {wanted}, current: {current}"
+    return ApiError(504, "Timeout", f"Timeout: {message}", {"causes": [cause]}, retry_after=1)
+
+
+def internal(message: str) -> ApiError:
+    """500 for a failure behind the API."""
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}")

@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Objects in memory with one revision counter and, per resource, a bounded log of changes.
+
+The counter stands in for etcd's revision: each write takes the next number and that number becomes the
+object's resourceVersion, so versions are comparable across resources, as with a real cluster.
+Everything here runs on the server's event loop; nothing is locked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+from cluster_lab.apiserver.resources import RESOURCES, Manifest, Resource
+
+Key = tuple[str, str]
+"""Namespace ("" for cluster-scoped) and name."""
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+FIRST_REVISION = 100
+"""Above 1, so that resourceVersion=1 is too old from the start, as with a cluster that has lived a while."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One version of an object. Its JSON is made once, however many lists and watches carry it."""
+
+    resource: Resource
+    obj: Manifest
+    revision: int
+
+    @property
+    def key(self) -> Key:
+        """:returns: where the object is stored."""
+        metadata = self.obj["metadata"]
+        return metadata.get("namespace", ""), metadata["name"]
+
+    @cached_property
+    def item(self) -> bytes:
+        """:returns: JSON without kind and apiVersion, as in a list."""
+        return msgspec.json.encode(self.obj)
+
+    @cached_property
+    def json(self) -> bytes:
+        """:returns: JSON with kind and apiVersion, as in a get or a watch event."""
+        return self.resource.type_prefix + self.item[1:]
+
+    def at(self, revision: int) -> Record:
+        """:returns: the same content under another resourceVersion."""
+        metadata = self.obj["metadata"] | {"resourceVersion": str(revision)}
+        return Record(self.resource, self.obj | {"metadata": metadata}, revision)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One write. ``record`` of a DELETED change has the last content under the deletion's revision."""
+
+    type: ChangeType
+    record: Record
+    previous: Record | None
+
+    @property
+    def revision(self) -> int:
+        """:returns: the revision that this write made."""
+        return self.record.revision
+
+    @cached_property
+    def departed(self) -> Record:
+        """:returns: what a watch whose selector the object has left reports as DELETED."""
+        return (self.previous or self.record).at(self.revision)
+
+
+class LogOverrunError(Exception):
+    """A follower was so slow that changes it had not read were trimmed."""
+
+
+class Follower:
+    """A reader's place in a change log. Followers share the log, so a slow one holds no memory."""
+
+    def __init__(self, log: ChangeLog, position: int, wake: asyncio.Event) -> None:
+        self._log = log
+        self._position = position
+        self._wake = wake
+
+    def take(self) -> list[Change]:
+        """:returns: the changes since the last call, oldest first.
+        :raises LogOverrunError: some of them are gone.
+        """
+        self._wake.clear()
+        changes = self._log.since(self._position)
+        self._position += len(changes)
+        return changes
+
+    def notify(self) -> None:
+        """Say that there is something to read."""
+        self._wake.set()
+
+    async def wait(self) -> None:
+        """Return when there may be something to read."""
+        await self._wake.wait()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._log.followers.discard(self)
+
+
+class ChangeLog:
+    """The changes of one resource, bounded; positions count from the first change ever."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._changes: list[Change] = []
+        self._base = 0
+        self.trimmed = FIRST_REVISION
+        """Changes up to this revision may be missing."""
+        self.followers: set[Follower] = set()
+
+    def append(self, change: Change) -> None:
+        """Add a change and wake the followers. Trims in halves, so that the cost per change is constant."""
+        self._changes.append(change)
+        if len(self._changes) > 2 * self._limit:
+            dropped = len(self._changes) - self._limit
+            self.trimmed = self._changes[dropped - 1].revision
+            del self._changes[:dropped]
+            self._base += dropped
+        for follower in self.followers:
+            follower.notify()
+
+    def since(self, position: int) -> list[Change]:
+        """:returns: changes from a position on.
+        :raises LogOverrunError: the position has been trimmed.
+        """
+        if position < self._base:
+            raise LogOverrunError
+        return self._changes[position - self._base :]
+
+    def newest_first(self) -> Iterator[Change]:
+        """:returns: the changes that are left, backwards."""
+        return reversed(self._changes)
+
+    def follow(self, after_revision: int, wake: asyncio.Event | None = None) -> Follower:
+        """:param wake: set when there may be something to read; for one reader of several logs.
+        :returns: a follower that starts with the first change above a revision.
+        """
+        behind = 0
+        for change in self.newest_first():
+            if change.revision <= after_revision:
+                break
+            behind += 1
+        follower = Follower(self, self._base + len(self._changes) - behind, wake or asyncio.Event())
+        self.followers.add(follower)
+        return follower
+
+
+class Store:
+    """All objects of the server.
+
+    :param history: changes kept per resource; older ones are as good as compacted.
+    """
+
+    def __init__(self, history: int = 20_000) -> None:
+        self.revision = FIRST_REVISION
+        self._compacted = FIRST_REVISION
+        self._records: dict[Resource, dict[Key, Record]] = {r: {} for r in RESOURCES}
+        self.logs = {r: ChangeLog(history) for r in RESOURCES}
+
+    def get(self, resource: Resource, key: Key) -> Record | None:
+        """:returns: the object, or None."""
+        return self._records[resource].get(key)
+
+    def records(self, resource: Resource) -> list[Record]:
+        """:returns: every object of a resource, in no particular order."""
+        return list(self._records[resource].values())
+
+    def write(self, resource: Resource, obj: Manifest) -> Record:
+        """Create or replace an object; its metadata has to name it."""
+        self.revision += 1
+        record = Record(resource, obj, self.revision).at(self.revision)
+        previous = self._records[resource].get(record.key)
+        self._records[resource][record.key] = record
+        self.logs[resource].append(Change("MODIFIED" if previous else "ADDED", record, previous))
+        return record
+
+    def remove(self, record: Record) -> Record:
+        """Delete an object.
+
+        :returns: its last content under the revision of the deletion.
+        """
+        self.revision += 1
+        last = self._records[record.resource].pop(record.key)
+        gone = last.at(self.revision)
+        self.logs[record.resource].append(Change("DELETED", gone, last))
+        return gone
+
+    def oldest(self, resource: Resource) -> int:
+        """:returns: the lowest revision from which a watch or a continued list can still go on."""
+        return max(self._compacted, self.logs[resource].trimmed)
+
+    def compact(self) -> None:
+        """Forget history, as etcd does every few minutes: open watches go on, older versions expire."""
+        self._compacted = self.revision
+
+    def records_at(self, resource: Resource, revision: int) -> list[Record]:
+        """:returns: the objects as they were at a revision, found by undoing the changes since.
+
+        The caller has checked the revision against :meth:`oldest`.
+        """
+        past = dict(self._records[resource])
+        for change in self.logs[resource].newest_first():
+            if change.revision <= revision:
+                break
+            if change.previous is None:
+                past.pop(change.record.key, None)
+            else:
+                past[change.record.key] = change.previous
+        return list(past.values())

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The fault plan: which pod dies in which way, as frozen data loaded from YAML.
+
+.. code-block:: yaml
+
+    rules:
+      - task_id: extract_*        # fnmatch pattern, default *
+        fault: evicted
+      - dag_id: nightly
+        task_id: wait_for_file
+        phase: resume             # the pod that continues a deferred task
+        fault: start-error
+      - task_id: load
+        launch: 2                 # the second pod of this try
+        fault: failed-then-cleanup
+        delay: 10
+
+The first rule that matches a launch decides; a launch that no rule matches runs normally.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import yaml
+from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from cluster_lab.faults.launches import Launch, LaunchPhase
+
+
+class Fault(StrEnum):
+    """What can happen to a pod. The sequence of statuses that each one produces is in ``scenarios``."""
+
+    IMAGE_PULL = "image-pull"
+    """Waits in ErrImagePull and ImagePullBackOff for ever."""
+    IMAGE_PULL_RECOVERS = "image-pull-recovers"
+    """ErrImagePull is reported; after ``delay`` the pull succeeds after all and the worker starts."""
+    START_ERROR = "start-error"
+    """The container could not be started: StartError, exit code 128."""
+    CONTAINER_STATUS_UNKNOWN = "container-status-unknown"
+    """The kubelet lost the container: ContainerStatusUnknown, exit code 137."""
+    EVICTED = "evicted"
+    """Evicted by the kubelet under resource pressure, with DisruptionTarget TerminationByKubelet."""
+    DRAIN = "drain"
+    """Evicted through the API while the worker starts: Error, exit code 143, DisruptionTarget, deleted."""
+    INIT_FAILURE = "init-failure"
+    """The first init container exits 1; the worker container is never started."""
+    DELETED_PENDING = "deleted-pending"
+    """Somebody deletes the pod after it was bound and before its container starts."""
+    FORCE_DELETED_STARTING = "force-deleted-starting"
+    """Force-deleted right after the container was reported Running."""
+    UNKNOWN_THEN_PODGC = "unknown-then-podgc"
+    """ContainerStatusUnknown; after ``delay`` the node's object is removed and PodGC deletes the pod."""
+    FAILED_THEN_CLEANUP = "failed-then-cleanup"
+    """ContainerStatusUnknown; after ``delay`` a clean-up job deletes the failed pod."""
+    NODE_SHUTDOWN = "node-shutdown"
+    """Rejected by a node that shuts down: reason NodeShutdown."""
+    NODE_TERMINATED = "node-terminated"
+    """Terminated by a node that shuts down: reason Terminated, DisruptionTarget TerminationByKubelet."""
+    NODE_LOST = "node-lost"
+    """The node stopped responding: reason NodeLost."""
+    UNEXPECTED_ADMISSION = "unexpected-admission"
+    """Rejected by the node at admission: reason UnexpectedAdmissionError."""
+    PROVIDER_FAILED = "provider-failed"
+    """A virtual node's provider could not create the pod: reason ProviderFailed, the phase stays Pending."""
+    WORKER_EXIT = "worker-exit"
+    """The worker exits 1 on its own before it reports: Error, exit code 1, nobody asked for it."""
+    OOM_AT_START = "oom-at-start"
+    """The worker is out of memory while it starts: OOMKilled, exit code 137."""
+    VANISH = "vanish"
+    """Force-deleted while Pending, without a trace."""
+    PARTITION = "partition"
+    """The node loses the API server: the pod is force-deleted, its worker starts all the same later."""
+    KILL_RUNNING = "kill-running"
+    """The worker runs and is killed with SIGKILL after ``delay``: Error, exit code 137."""
+
+    @property
+    def default_delay(self) -> float:
+        """Seconds; see :attr:`FaultRule.delay`."""
+        return _DEFAULT_DELAYS.get(self, 0.0)
+
+
+_DEFAULT_DELAYS = {
+    Fault.IMAGE_PULL_RECOVERS: 10.0,
+    Fault.UNKNOWN_THEN_PODGC: 10.0,
+    Fault.FAILED_THEN_CLEANUP: 25.0,
+    Fault.PARTITION: 5.0,
+    Fault.KILL_RUNNING: 5.0,
+}
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class FaultRule:
+    """One rule of the plan: a fault, and the launches that it happens to."""
+
+    fault: Fault
+    dag_id: str = "*"
+    """Pattern (fnmatch, case matters) for the pod's annotation ``dag_id``."""
+    task_id: str = "*"
+    """Pattern for the pod's annotation ``task_id``."""
+    map_index: int | None = None
+    """None: any; -1: tasks that are not mapped."""
+    try_number: int | None = None
+    """None: any."""
+    phase: LaunchPhase = LaunchPhase.INITIAL
+    """``resume``: the pods after one of the same try that ended well (deferred, rescheduled)."""
+    launch: PositiveInt | None = 1
+    """Which pod of the try in this phase; the first is 1. None: each one."""
+    delay: NonNegativeFloat | None = None
+    """
+    Seconds: the time between the two halves of a fault that has two (see :class:`Fault`), otherwise the time
+    that the pod is left Pending before the fault. None: the fault's own default, see
+    :attr:`Fault.default_delay`.
+    """
+
+    @property
+    def effective_delay(self) -> float:
+        """Seconds."""
+        return self.fault.default_delay if self.delay is None else self.delay
+
+    def matches(self, launch: Launch) -> bool:
+        """Whether this rule is about that launch."""
+        task = launch.task_try
+        return (
+            fnmatchcase(task.dag_id, self.dag_id)
+            and fnmatchcase(task.task_id, self.task_id)
+            and self.map_index in (None, task.map_index)
+            and self.try_number in (None, task.try_number)
+            and self.phase is launch.phase
+            and self.launch in (None, launch.number)
+        )
+
+
+@dataclass(frozen=True, config=_STRICT)
+class FaultPlan:
+    """Rules in the order in which they are tried."""
+
+    rules: tuple[FaultRule, ...] = field(default=())
+
+    @classmethod
+    def load(cls, path: Path) -> FaultPlan:
+        """
+        Read a plan from a YAML file.
+
+        :raises pydantic.ValidationError: if the file is not a plan; it names each bad key and value
+        :raises yaml.YAMLError: if it is not YAML
+        """
+        return TypeAdapter(cls).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+    def rule_for(self, launch: Launch) -> FaultRule | None:
+        """Return the first rule that matches, or None if the launch runs normally."""
+        return next((rule for rule in self.rules if rule.matches(launch)), None)

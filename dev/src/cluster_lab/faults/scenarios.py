@@ -1,0 +1,247 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What each fault does to a pod, as the statuses and deletions that an API server gets to see.
+
+Where a fault kills a worker before it reports to Airflow, no process is started at all: a real one could be
+faster than the fault, and the fault would then hit a running task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from cluster_lab.faults.plan import Fault, FaultRule
+from cluster_lab.journal import JournalEvent
+from cluster_lab.kubelet.normal import prepare
+from cluster_lab.kubelet.pod import PodRun, Scenario
+from cluster_lab.kubelet.status import EXIT_SIGKILL, LOST_CONTAINER
+
+BACK_OFF_AFTER_SECONDS = 2.0
+"""How long ErrImagePull is shown before it becomes ImagePullBackOff."""
+
+_Play = Callable[[PodRun, float], Awaitable[None]]
+
+
+def scenario_for(rule: FaultRule) -> Scenario:
+    """Return the scenario of a rule's fault, with its delay."""
+    play = _SCENARIOS[rule.fault]
+
+    async def scenario(run: PodRun) -> None:
+        await play(run, rule.effective_delay)
+
+    return scenario
+
+
+async def _image_pull(run: PodRun, delay: float) -> None:
+    await _pending(run, delay)
+    await _report_pull_error(run)
+    await asyncio.sleep(BACK_OFF_AFTER_SECONDS)
+    run.status.wait("ImagePullBackOff", "Back-off pulling image")
+    await run.report()
+
+
+async def _image_pull_recovers(run: PodRun, delay: float) -> None:
+    await prepare(run)
+    await _report_pull_error(run)
+    await asyncio.sleep(delay)
+    if await run.start_worker():
+        await run.await_worker()
+
+
+async def _report_pull_error(run: PodRun) -> None:
+    run.record(JournalEvent.FAULT_INJECTED)
+    run.status.wait("ErrImagePull", "failed to pull and unpack image: manifest unknown")
+    await run.report()
+
+
+async def _end_container(
+    run: PodRun, delay: float, *, exit_code: int, reason: str, message: str | None = None, starts: bool = True
+) -> None:
+    """The worker container ends; ``starts`` says whether it was reported as running before."""
+    await _pending(run, delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    if starts:
+        run.status.run()
+        await run.report()
+    run.status.end_worker(exit_code, reason, message)
+    await run.report()
+
+
+_lose_container = partial(
+    _end_container,
+    exit_code=EXIT_SIGKILL,
+    reason="ContainerStatusUnknown",
+    message=LOST_CONTAINER,
+    starts=False,
+)
+
+
+async def _fail_pod(
+    run: PodRun, delay: float, *, reason: str, message: str, disruption: str | None = None, ended: bool = True
+) -> None:
+    """The pod fails as a whole; ``ended`` says whether its containers get a final state too."""
+    await _pending(run, delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    if ended:
+        run.status.end_rest()
+    run.status.fail_pod(reason, message)
+    if disruption:
+        run.status.disrupt(disruption, message)
+    await run.report()
+
+
+async def _reject(run: PodRun, delay: float, *, reason: str, message: str) -> None:
+    """The kubelet does not take the pod in: there are no statuses of containers."""
+    await asyncio.sleep(delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    run.status.reject(reason, message)
+    await run.report()
+
+
+async def _provider_failed(run: PodRun, delay: float) -> None:
+    await _pending(run, delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    run.status.reason, run.status.message = "ProviderFailed", "the provider could not create the pod"
+    await run.report()
+
+
+async def _fail_init(run: PodRun, delay: float) -> None:
+    await run.report()
+    await asyncio.sleep(delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    run.status.fail_init()
+    await run.report()
+
+
+async def _drain(run: PodRun, delay: float) -> None:
+    # What the eviction API does, step by step: its condition is newer than the oldest API server supported.
+    await _pending(run, delay)
+    run.status.run()
+    await run.report()
+    run.record(JournalEvent.FAULT_INJECTED)
+    run.status.disrupt("EvictionByEvictionAPI", "Eviction API: evicting")
+    await run.report()
+    await run.delete()
+
+
+async def _delete_pending(run: PodRun, delay: float) -> None:
+    await _pending(run, delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    # As with kubelets before 1.27, the last that is seen of the pod is its phase Pending.
+    run.silent_end = True
+    await run.delete()
+
+
+async def _force_delete_starting(run: PodRun, delay: float) -> None:
+    await _pending(run, delay)
+    run.status.run()
+    await run.report()
+    run.record(JournalEvent.FAULT_INJECTED)
+    await run.delete(0)
+
+
+async def _vanish(run: PodRun, delay: float) -> None:
+    await _pending(run, delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    await run.delete(0)
+
+
+async def _partition(run: PodRun, delay: float) -> None:
+    await _pending(run, 0)
+    run.partitioned = True
+    run.record(JournalEvent.FAULT_INJECTED)
+    await run.delete(0)
+    await asyncio.sleep(delay)
+    if await run.start_worker():
+        await run.await_worker()
+
+
+async def _unknown_then_podgc(run: PodRun, delay: float) -> None:
+    await _lose_container(run, 0)
+    await asyncio.sleep(delay)
+    async with run.node.removed():
+        # In the way of the pod garbage collector, which itself would take the node's other pods too.
+        run.status.disrupt("DeletionByPodGC", "PodGC: node no longer exists")
+        await run.report()
+        await run.delete(0)
+
+
+async def _failed_then_cleanup(run: PodRun, delay: float) -> None:
+    await _lose_container(run, 0)
+    await asyncio.sleep(delay)
+    await run.delete()
+
+
+async def _kill_running(run: PodRun, delay: float) -> None:
+    await prepare(run)
+    if not await run.start_worker():
+        return
+    assert run.process is not None
+    try:
+        await asyncio.wait_for(run.process.wait(), timeout=delay)
+    except TimeoutError:
+        run.record(JournalEvent.FAULT_INJECTED)
+        run.process.kill()
+    await run.await_worker()
+
+
+async def _pending(run: PodRun, seconds: float) -> None:
+    await prepare(run)
+    await asyncio.sleep(seconds)
+
+
+_SCENARIOS: dict[Fault, _Play] = {
+    Fault.IMAGE_PULL: _image_pull,
+    Fault.IMAGE_PULL_RECOVERS: _image_pull_recovers,
+    Fault.START_ERROR: partial(
+        _end_container,
+        exit_code=128,
+        reason="StartError",
+        message="failed to create containerd task: exec: no such file or directory",
+        starts=False,
+    ),
+    Fault.CONTAINER_STATUS_UNKNOWN: _lose_container,
+    Fault.EVICTED: partial(
+        _fail_pod,
+        reason="Evicted",
+        message="The node was low on resource: memory.",
+        disruption="TerminationByKubelet",
+    ),
+    Fault.DRAIN: _drain,
+    Fault.INIT_FAILURE: _fail_init,
+    Fault.DELETED_PENDING: _delete_pending,
+    Fault.FORCE_DELETED_STARTING: _force_delete_starting,
+    Fault.UNKNOWN_THEN_PODGC: _unknown_then_podgc,
+    Fault.FAILED_THEN_CLEANUP: _failed_then_cleanup,
+    Fault.NODE_SHUTDOWN: partial(
+        _reject,
+        reason="NodeShutdown",
+        message="Pod was rejected as the node is shutting down.",
+    ),
+    Fault.NODE_TERMINATED: partial(
+        _fail_pod,
+        reason="Terminated",
+        message="Pod was terminated in response to imminent node shutdown.",
+        disruption="TerminationByKubelet",
+    ),
+    Fault.NODE_LOST: partial(
+        _fail_pod,
+        reason="NodeLost",
+        message="Node which was running the pod is unresponsive",
+        ended=False,
+    ),
+    Fault.UNEXPECTED_ADMISSION: partial(
+        _reject,
+        reason="UnexpectedAdmissionError",
+        message="Allocate failed due to no healthy devices present, which is unexpected",
+    ),
+    Fault.PROVIDER_FAILED: _provider_failed,
+    Fault.WORKER_EXIT: partial(_end_container, exit_code=1, reason="Error"),
+    Fault.OOM_AT_START: partial(_end_container, exit_code=EXIT_SIGKILL, reason="OOMKilled"),
+    Fault.VANISH: _vanish,
+    Fault.PARTITION: _partition,
+    Fault.KILL_RUNNING: _kill_running,
+}

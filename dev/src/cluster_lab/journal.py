@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The lab's journal: what it did to which pod and when, one JSON object per line.
+
+Each line is written and flushed as the event happens, so the file can be read while the lab runs. The keys
+are the fields of :class:`JournalEntry`; times are ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+
+class JournalEvent(StrEnum):
+    """What happened."""
+
+    BOUND = "bound"
+    """A node saw the pod for the first time. Each pod has exactly one of these: they count the launches."""
+    STARTED = "started"
+    """The worker container runs as a process."""
+    FAULT_INJECTED = "fault-injected"
+    """The fault of this launch was carried out (its first half, if it has two)."""
+    EXITED = "exited"
+    """The worker process ended; ``exit_code`` says how, as the pod's status does."""
+    DELETED = "deleted"
+    """The pod is gone from the API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One event of one pod."""
+
+    time: datetime
+    event: JournalEvent
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    dag_id: str
+    """Empty for a pod that is not a worker of Airflow, as are the other fields of the task instance."""
+    task_id: str
+    run_id: str
+    map_index: int
+    """-1 for a task that is not mapped."""
+    try_number: int
+    phase: str
+    """``initial`` or ``resume`` (the task was deferred or rescheduled before)."""
+    launch: int
+    """Which pod of the try in this phase, from 1."""
+    fault: str | None = None
+    """The fault that the plan has for this launch, on every event of the pod; None: it runs normally."""
+    exit_code: int | None = None
+    """With ``exited`` only."""
+
+
+class Journal:
+    """Writes entries to a file; with no file, to nowhere."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, entry: JournalEntry) -> None:
+        """Append an entry."""
+        if self._file is not None:
+            line = json.dumps(asdict(entry) | {"time": entry.time.isoformat()}, separators=(",", ":"))
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+def read_journal(path: Path) -> list[JournalEntry]:
+    """
+    Read a journal, also one that is being written.
+
+    :raises OSError: if the file cannot be read; it exists from the moment that the lab is ready
+    """
+    # A last line without its end is still being written.
+    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    return [_entry(json.loads(line)) for line in complete.splitlines()]
+
+
+def _entry(item: dict[str, Any]) -> JournalEntry:
+    time, event = datetime.fromisoformat(item["time"]), JournalEvent(item["event"])
+    return JournalEntry(**(item | {"time": time, "event": event}))

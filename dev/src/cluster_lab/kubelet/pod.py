@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+One pod on a node, from its binding to its end.
+
+A *scenario* plays the life of the pod through the methods of :class:`PodRun`; a scenario may end with the
+pod in a final phase, or never. Deletion is handled here, the same way for every scenario.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from cluster_lab.journal import JournalEvent
+from cluster_lab.kubelet.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.kubelet.logs import LogDirectory
+from cluster_lab.kubelet.node import Node
+from cluster_lab.kubelet.process import WorkerProcess
+from cluster_lab.kubelet.status import EXIT_SIGTERM, WORKER_CONTAINER, PodStatus
+
+log = logging.getLogger(__name__)
+
+Scenario = Callable[["PodRun"], Awaitable[None]]
+Record = Callable[[JournalEvent, int | None], None]
+"""Takes a note of an event of one pod; the number is the exit code, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How a node is to treat a pod that was bound to it."""
+
+    scenario: Scenario
+    record: Record
+
+
+class PodRun:
+    """A pod and its worker process, in the hands of a scenario."""
+
+    def __init__(
+        self,
+        manifest: JsonObject,
+        node: Node,
+        client: KubeClient,
+        *,
+        admission: Admission,
+        env: Mapping[str, str],
+        logs: LogDirectory,
+    ) -> None:
+        metadata = manifest["metadata"]
+        self.namespace: str = metadata["namespace"]
+        self.name: str = metadata["name"]
+        self.uid: str = metadata["uid"]
+        self.node = node
+        self.status = PodStatus(manifest, node.address)
+        self.process: WorkerProcess | None = None
+        self.partitioned = False
+        """The node has no connection to the API server: nothing is reported, and no deletion is noticed."""
+        self.silent_end = False
+        """A deletion is completed without a last status."""
+        self._manifest = manifest
+        self._client = client
+        self._admission = admission
+        self._env = env
+        self._directory: Path = logs.of_pod(self.namespace, self.name, self.uid)
+        self._to_be_deleted = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    # -- what the node sees on its watch
+
+    def update(self, manifest: JsonObject) -> None:
+        """Take in the pod as it is now."""
+        self._manifest = manifest
+        if manifest["metadata"].get("deletionTimestamp"):
+            self._to_be_deleted.set()
+
+    def gone(self) -> None:
+        """The pod is not in the API any more."""
+        self.record(JournalEvent.DELETED)
+        self._gone.set()
+        self._to_be_deleted.set()
+
+    async def run(self) -> None:
+        """Live until the pod is gone, or until cancelled; no process is left in either case."""
+        self.record(JournalEvent.BOUND)
+        playing = asyncio.create_task(self._play())
+        try:
+            await self._to_be_deleted.wait()
+            if self.partitioned:
+                await playing
+                return
+            await _cancel(playing)
+            await self._end()
+        finally:
+            await _cancel(playing)
+            if self.process is not None:
+                self.process.kill()
+                await self.process.wait()
+
+    # -- what scenarios do
+
+    def record(self, event: JournalEvent, exit_code: int | None = None) -> None:
+        """Write to the lab's journal."""
+        self._admission.record(event, exit_code)
+
+    async def report(self) -> None:
+        """Write the status to the API server, unless the pod is gone or the node cut off."""
+        if not self.partitioned:
+            # With the UID in it the patch is refused for a new pod of the same name.
+            body = {"metadata": {"uid": self.uid}, "status": self.status.patch()}
+            await self._request("PATCH", "/status", body, content_type=STRATEGIC_MERGE)
+
+    async def delete(self, grace_seconds: int | None = None) -> None:
+        """
+        Delete the pod in the API.
+
+        :param grace_seconds: 0: at once; None: the pod's own grace period
+        """
+        body: JsonObject = {"preconditions": {"uid": self.uid}}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        await self._request("DELETE", "", body)
+
+    async def start_worker(self) -> bool:
+        """
+        Start the worker container's command, and report it as running.
+
+        :return: whether it could be started; otherwise the pod has failed with StartError
+        """
+        containers = self._manifest["spec"]["containers"]
+        spec = next((item for item in containers if item["name"] == WORKER_CONTAINER), containers[0])
+        # Entries with ``valueFrom`` have no meaning on this machine.
+        plain = {item["name"]: item["value"] for item in spec.get("env") or [] if "value" in item}
+        try:
+            self.process = await WorkerProcess.start(
+                [*(spec.get("command") or []), *(spec.get("args") or [])],
+                env={**self._env, **plain, "HOSTNAME": self.name},
+                directory=self._directory,
+                log=self._directory / f"{spec['name']}.log",
+            )
+        except OSError as error:
+            self.status.end_worker(128, "StartError", f"failed to create containerd task: {error}")
+            await self.report()
+            return False
+        self.record(JournalEvent.STARTED)
+        self.status.run()
+        await self.report()
+        return True
+
+    async def await_worker(self) -> None:
+        """Wait for the end of the worker process and report it."""
+        assert self.process is not None
+        code = await self.process.wait()
+        self._worker_ended(code)
+        await self.report()
+
+    # -- the end
+
+    async def _play(self) -> None:
+        try:
+            await self._admission.scenario(self)
+        except (ApiError, aiohttp.ClientError, TimeoutError):
+            # The pod is left as it was reported last, until somebody deletes it.
+            log.exception("The life of pod %s ended early", self)
+
+    async def _end(self) -> None:
+        if self.process is not None and self.status.worker_is_running:
+            self._worker_ended(await self.process.stop(self._grace_seconds, hurry=self._gone))
+        elif self.status.worker_is_running:
+            # The scenario only said that a process runs.
+            self.status.end_worker(EXIT_SIGTERM)
+        if self._gone.is_set():
+            return
+        self.status.end_rest()
+        if not self.silent_end:
+            await self.report()
+        await self.delete(0)
+        await self._gone.wait()
+
+    def _worker_ended(self, exit_code: int) -> None:
+        self.record(JournalEvent.EXITED, exit_code)
+        self.status.end_worker(exit_code)
+
+    @property
+    def _grace_seconds(self) -> float:
+        seconds: float = self._manifest["metadata"].get("deletionGracePeriodSeconds") or 0
+        # A kubelet grants at least a second.
+        return max(1.0, seconds)
+
+    async def _request(
+        self, method: str, subresource: str, body: JsonObject, *, content_type: str = "application/json"
+    ) -> None:
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}{subresource}"
+        try:
+            await self._client.request(method, path, body=body, content_type=content_type)
+        except ApiError as error:
+            # 404, 409, 422: the pod is gone, or another one has its name. The watch tells the rest.
+            if error.status not in (404, 409, 422):
+                raise
+            log.debug("%s %s: %s", method, path, error)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    # Not awaited itself: that would take a cancellation of the caller for the one of the task.
+    await asyncio.wait({task})

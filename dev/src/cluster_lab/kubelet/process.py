@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The worker container as a process of this machine, in a process group of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from cluster_lab.kubelet.logs import copy_output
+
+_MARK = "CLUSTER_LAB_CONTAINER"
+
+
+class WorkerProcess:
+    """A running process; it and its children end together, as the processes of a container do."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, output: int, log: Path) -> None:
+        self._process = process
+        self._mark = mark
+        self._end = asyncio.create_task(self._until_end(output, log))
+
+    @classmethod
+    async def start(
+        cls, argv: Sequence[str], *, env: Mapping[str, str], directory: Path, log: Path
+    ) -> WorkerProcess:
+        """
+        Start a process whose output goes to a log file.
+
+        :param env: its whole environment; the program is looked up in the ``PATH`` of it
+        :raises OSError: if there is no such program or it cannot be run
+        """
+        mark = uuid.uuid4().hex
+        # Not asyncio's own pipe: its wait() waits for the end of the output too, which a child can hold up.
+        output, end_for_process = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                env={**env, _MARK: mark},
+                cwd=directory,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=end_for_process,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(output)
+            raise
+        finally:
+            os.close(end_for_process)
+        return cls(process, mark, output, log)
+
+    async def wait(self) -> int:
+        """Wait for the end and return the exit code in the way of containers: 128 + n for signal n."""
+        return await asyncio.shield(self._end)
+
+    async def stop(self, grace: float, hurry: asyncio.Event) -> int:
+        """
+        Ask the process to end; kill it when its time is up.
+
+        :param grace: seconds
+        :param hurry: ends the grace period early
+        :return: the exit code
+        """
+        if self._process.returncode is None:
+            self._signal(signal.SIGTERM)
+        hurried = asyncio.create_task(hurry.wait())
+        try:
+            await asyncio.wait({self._end, hurried}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurried.cancel()
+        self.kill()
+        return await self.wait()
+
+    def kill(self) -> None:
+        """Kill the process at once; does nothing if it has ended."""
+        if self._process.returncode is None:
+            self._signal(signal.SIGKILL)
+
+    async def _until_end(self, output: int, log: Path) -> int:
+        copying = asyncio.create_task(copy_output(output, log))
+        code = await self._process.wait()
+        # When the first process of a container ends, the kernel kills the rest.
+        self._signal(signal.SIGKILL)
+        self._kill_escaped()
+        # A process that got away nevertheless may hold the pipe for ever.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(copying, timeout=5)
+        return code if code >= 0 else 128 - code
+
+    def _kill_escaped(self) -> None:
+        """
+        Kill what has left the process group.
+
+        It is still in the session, as Airflow's task process is, or it still has the environment. One alone
+        does not do: a process can leave the session, and one that sets its title overwrites what the kernel
+        shows as its environment.
+        """
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                in_session = os.getsid(process.pid) == self._process.pid
+                if in_session or process.environ().get(_MARK) == self._mark:
+                    process.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)

@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The cluster lab: simulated nodes on an API server of its own or on a given one, with faults from a plan.
+
+.. code-block:: python
+
+    async with ClusterLab(kubeconfig=kubeconfig, embedded=True, plan=plan, journal=path) as lab:
+        ...  # the cluster is at lab.url; kubectl and Airflow use the kubeconfig
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from kubernetes_asyncio import config
+
+from cluster_lab.apiserver import ApiServer
+from cluster_lab.faults.launches import Launch, LaunchCounter
+from cluster_lab.faults.plan import Fault, FaultPlan
+from cluster_lab.faults.scenarios import scenario_for
+from cluster_lab.journal import Journal, JournalEntry, JournalEvent
+from cluster_lab.kubelet.client import JsonObject, KubeClient
+from cluster_lab.kubelet.kubelet import Kubelet
+from cluster_lab.kubelet.logs import LogDirectory
+from cluster_lab.kubelet.node import Node
+from cluster_lab.kubelet.normal import run_normally
+from cluster_lab.kubelet.pod import Admission
+from cluster_lab.kubelet.server import serving
+
+ADDRESS = "127.0.0.1"
+_FAREWELL_SECONDS = 5
+_INHERITED = ("HOME", "LANG", "LC_ALL", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """What the journal says about a pod in each of its entries."""
+
+    manifest: JsonObject
+    node: str
+    launch: Launch
+    fault: Fault | None
+
+
+@dataclass(kw_only=True)
+class ClusterLab:
+    """A cluster of simulated nodes, to be used as an async context manager."""
+
+    kubeconfig: Path
+    """How to reach the API server; written, not read, with ``embedded``."""
+    nodes: int = 3
+    """How many; they are named ``lab-node-1`` and so on."""
+    embedded: bool = False
+    """Start an API server in this process."""
+    port: int = 0
+    """Of the embedded API server; 0: any that is free."""
+    plan: FaultPlan = field(default_factory=FaultPlan)
+    """What happens to which pod; by default nothing."""
+    journal: Path | None = None
+    """File to which the lab appends what it does, see :mod:`cluster_lab.journal`."""
+    log_dir: Path | None = None
+    """Where the logs of the containers go; None: to a temporary directory, removed in the end."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """
+    Environment of every worker process, on top of ``PATH`` (the programs of the running Python come first),
+    ``HOME`` and the locale of this process.
+    """
+    url: str = field(init=False, default="")
+    """Address of the API server, once the lab has been entered."""
+
+    def __post_init__(self) -> None:
+        self._launches = LaunchCounter()
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            journal = stack.enter_context(Journal(self.journal))
+            if self.embedded:
+                await stack.enter_async_context(self._api_server())
+            api = await stack.enter_async_context(
+                await config.new_client_from_config(str(self.kubeconfig), persist_config=False)
+            )
+            self.url = api.configuration.host
+            await self._start_nodes(stack, KubeClient(api), journal)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _api_server(self) -> AsyncIterator[None]:
+        token = secrets.token_urlsafe(16)
+        async with ApiServer(host=ADDRESS, port=self.port, token=token, run_controllers=True) as server:
+            server.write_kubeconfig(self.kubeconfig)
+            yield
+
+    async def _start_nodes(
+        self, stack: contextlib.AsyncExitStack, client: KubeClient, journal: Journal
+    ) -> None:
+        root = self.log_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="cluster-lab-"))
+        logs = LogDirectory(Path(root))
+        port = await stack.enter_async_context(serving(logs.application(), ADDRESS))
+        env = {**_base_environment(), **self.env}
+        for number in range(1, self.nodes + 1):
+            node = Node(client, f"lab-node-{number}", address=ADDRESS, kubelet_port=port)
+            await node.register()
+            stack.push_async_callback(_remove, node)
+            kubelet = Kubelet(node, client, admit=partial(self._admit, journal), env=env, logs=logs)
+            await stack.enter_async_context(_running(kubelet))
+
+    def _admit(self, journal: Journal, manifest: JsonObject, node: str) -> Admission:
+        launch = self._launches.register(manifest)
+        rule = self.plan.rule_for(launch)
+        pod = _Pod(manifest, node, launch, rule.fault if rule else None)
+
+        def record(event: JournalEvent, exit_code: int | None) -> None:
+            if event is JournalEvent.EXITED and exit_code == 0:
+                self._launches.ended_well(launch)
+            journal.write(_entry(pod, event, exit_code))
+
+        return Admission(scenario_for(rule) if rule else run_normally, record)
+
+
+async def _remove(node: Node) -> None:
+    # A given API server may have been stopped first.
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            await node.remove()
+
+
+def _entry(pod: _Pod, event: JournalEvent, exit_code: int | None) -> JournalEntry:
+    metadata = pod.manifest["metadata"]
+    return JournalEntry(
+        time=datetime.now(UTC),
+        event=event,
+        namespace=metadata["namespace"],
+        pod=metadata["name"],
+        uid=metadata["uid"],
+        node=pod.node,
+        **pod.launch.task_try._asdict(),
+        phase=pod.launch.phase,
+        launch=pod.launch.number,
+        fault=pod.fault,
+        exit_code=exit_code,
+    )
+
+
+def _base_environment() -> dict[str, str]:
+    # ``python`` in a pod's command has to be the one that has Airflow, as it is in Airflow's image.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
+    return inherited | {"PATH": path}
+
+
+@contextlib.asynccontextmanager
+async def _running(kubelet: Kubelet) -> AsyncIterator[None]:
+    task = asyncio.create_task(kubelet.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The clients that Airflow and its provider use work on the embedded server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes
+import kubernetes_asyncio
+import pytest
+from kubernetes.dynamic import DynamicClient
+
+from cluster_lab.apiserver import ApiServer
+from cluster_lab.conformance import connect, pod
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    server.write_kubeconfig(path)
+    return path
+
+
+def test_the_synchronous_client(kubeconfig: Path) -> None:
+    with kubernetes.config.new_client_from_config(str(kubeconfig)) as client:
+        core = kubernetes.client.CoreV1Api(client)
+        created = core.create_namespaced_pod("default", pod("a", {"k": "v"}))
+        found = core.list_namespaced_pod("default", label_selector="k=v").items
+        events = kubernetes.watch.Watch().stream(
+            core.list_namespaced_pod, "default", resource_version="0", timeout_seconds=1
+        )
+        assert [(event["type"], event["object"].metadata.uid) for event in events] == [
+            ("ADDED", created.metadata.uid)
+        ]
+        core.patch_namespaced_pod("a", "default", {"metadata": {"labels": {"k": None}}})
+        core.delete_namespaced_pod("a", "default", grace_period_seconds=0)
+
+        assert [item.metadata.name for item in found] == ["a"]
+        assert core.list_namespaced_pod("default").items == []
+
+
+def test_the_dynamic_client_lists_metadata_as_airflow_does(kubeconfig: Path, tmp_path: Path) -> None:
+    with kubernetes.config.new_client_from_config(str(kubeconfig)) as client:
+        kubernetes.client.CoreV1Api(client).create_namespaced_pod("default", pod("a", {"k": "v"}))
+        dynamic = DynamicClient(client, cache_file=str(tmp_path / "discovery.json"))
+        pods = dynamic.resources.get(api_version="v1", kind="Pod")
+
+        listed = pods.get(namespace="default", label_selector="k=v", header_params={"Accept": METADATA_LIST})
+
+    assert listed.kind == "PartialObjectMetadataList"
+    assert [item.metadata.name for item in listed.items] == ["a"]
+
+
+async def test_the_asynchronous_client(kubeconfig: Path) -> None:
+    configuration = kubernetes_asyncio.client.Configuration()
+    await kubernetes_asyncio.config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    async with kubernetes_asyncio.client.ApiClient(configuration) as client:
+        core = kubernetes_asyncio.client.CoreV1Api(client)
+        manifest: Any = pod("a")
+        await core.create_namespaced_pod("default", manifest)
+        seen = []
+        async with kubernetes_asyncio.watch.Watch() as watch:
+            async for event in watch.stream(core.list_namespaced_pod, "default", timeout_seconds=1):
+                seen.append((event["type"], event["object"].metadata.name))
+                break
+
+    assert seen == [("ADDED", "a")]
+
+
+async def test_the_server_is_a_context_manager(tmp_path: Path) -> None:
+    async with ApiServer(token="secret") as server:
+        path = tmp_path / "kubeconfig"
+        server.write_kubeconfig(path)
+        configuration = kubernetes_asyncio.client.Configuration()
+        await kubernetes_asyncio.config.load_kube_config(str(path), client_configuration=configuration)
+        async with kubernetes_asyncio.client.ApiClient(configuration) as client:
+            nodes = await kubernetes_asyncio.client.CoreV1Api(client).list_node()
+
+    assert nodes.items == []
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_the_server_is_a_process(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    command = [sys.executable, "-m", "cluster_lab.apiserver", "--port", "0", "--kubeconfig", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with connect(url, None) as http:
+            assert http.get("/readyz").text == "ok"
+        assert url in path.read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0

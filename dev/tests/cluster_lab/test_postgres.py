@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded PostgreSQL server: databases, clones, and nothing left afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg2
+import pytest
+
+from cluster_lab import postgres
+from cluster_lab.postgres import EmbeddedPostgres, PostgresError
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres() as running:
+        yield running
+
+
+def _query(url: str, statement: str) -> list[tuple[object, ...]]:
+    connection = psycopg2.connect(url.replace("+psycopg2", ""))
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        connection.close()
+
+
+def test_default_database_answers(server: EmbeddedPostgres) -> None:
+    assert _query(server.url, "select current_database()") == [("airflow",)]
+
+
+def test_password_is_required(server: EmbeddedPostgres) -> None:
+    with pytest.raises(psycopg2.OperationalError, match="password"):
+        psycopg2.connect(host="127.0.0.1", port=server.port, user="airflow", password="", dbname="airflow")
+
+
+def test_clone_has_the_content_of_its_template(server: EmbeddedPostgres) -> None:
+    template = server.create_database("template_a")
+    _query(template, "create table t as select 7 as n")
+    clone = server.create_database("clone_a", template="template_a")
+    assert _query(clone, "select n from t") == [(7,)]
+    _query(clone, "delete from t")
+    assert _query(template, "select n from t") == [(7,)]
+
+
+def test_nothing_is_left_after_the_block() -> None:
+    with EmbeddedPostgres() as running:
+        home, process = running._home, running._process
+        assert process is not None
+    assert not home.exists()
+    assert process.returncode == 0
+
+
+def test_works_from_an_environment_that_the_server_user_cannot_enter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres, "_all_may_enter", lambda folder: False)
+    with EmbeddedPostgres() as running:
+        assert _query(running.url, "select 1") == [(1,)]
+
+
+def test_failed_start_says_why_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(postgres.SERVER_SETTINGS, "max_connections", "no number")
+    failing = EmbeddedPostgres()
+    with pytest.raises(PostgresError, match="max_connections"), failing:
+        pass
+    assert not failing._home.exists()

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The server under test: the embedded one, or the one that CONFORMANCE_KUBECONFIG names.
+
+Against a real cluster, a rule of the API that needs etcd to be compacted is tested only if
+CONFORMANCE_ETCD is the URL of its etcd, such as http://127.0.0.1:2379.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cluster_lab.apiserver.testing import running_server
+from cluster_lab.conformance import Api, Target, connect, connect_kubeconfig, server_version
+
+TOKEN = "conformance"
+EMBEDDED_PATIENCE = 20.0
+REAL_PATIENCE = 100.0
+"""A real pod garbage collector looks every 20 seconds and waits 40 before it believes that a node is gone."""
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[Target]:
+    kubeconfig = os.environ.get("CONFORMANCE_KUBECONFIG")
+    yield from _real(Path(kubeconfig)) if kubeconfig else _embedded()
+
+
+def _embedded() -> Iterator[Target]:
+    with running_server(token=TOKEN) as server, connect(server.url, TOKEN) as http:
+        yield Target(http, server_version(http), server.faults.compact, True, EMBEDDED_PATIENCE)
+
+
+def _real(kubeconfig: Path) -> Iterator[Target]:
+    with connect_kubeconfig(kubeconfig) as http:
+        etcd = os.environ.get("CONFORMANCE_ETCD")
+        compact = _etcd_compaction(etcd, http) if etcd else None
+        yield Target(http, server_version(http), compact, False, REAL_PATIENCE)
+
+
+def _etcd_compaction(etcd: str, http: httpx.Client) -> Callable[[], None]:
+    def compact() -> None:
+        revision = http.get("/api/v1/pods").raise_for_status().json()["metadata"]["resourceVersion"]
+        httpx.post(f"{etcd}/v3/kv/compaction", json={"revision": revision}).raise_for_status()
+
+    return compact
+
+
+@pytest.fixture
+def api(target: Target) -> Iterator[Api]:
+    api = Api.in_new_namespace(target.http)
+    yield api
+    api.clean_up()

@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Creation: what the server fills in and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cluster_lab.conformance import Api, failure, pod
+
+
+def test_the_server_fills_in_identity(api: Api) -> None:
+    created = api.create("a")
+
+    metadata = created["metadata"]
+    assert metadata["namespace"] == api.namespace
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", metadata["uid"])
+    assert metadata["resourceVersion"].isdecimal()
+    age = datetime.now(UTC) - datetime.strptime(metadata["creationTimestamp"], "%Y-%m-%dT%H:%M:%S%z")
+    assert abs(age) < timedelta(minutes=5)
+    assert (created["kind"], created["apiVersion"]) == ("Pod", "v1")
+
+
+def test_the_server_fills_in_pod_defaults(api: Api) -> None:
+    body = pod("a")
+    del body["spec"]["restartPolicy"]
+
+    spec = api.http.post(api.pods, json=body).json()["spec"]
+
+    expected = {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "enableServiceLinks": True,
+    }
+    assert expected.items() <= spec.items()
+    container = spec["containers"][0]
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["terminationMessagePath"] == "/dev/termination-log"
+    assert container["terminationMessagePolicy"] == "File"
+    tolerated = {t["key"]: t["tolerationSeconds"] for t in spec["tolerations"]}
+    assert tolerated == {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
+
+
+def test_a_new_pod_is_pending_whatever_status_it_came_with(api: Api) -> None:
+    created = api.http.post(api.pods, json=pod("a") | {"status": {"phase": "Running", "podIP": "1.2.3.4"}})
+
+    assert created.json()["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "qos"),
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+    ],
+)
+def test_qos_class_follows_from_the_resources(api: Api, resources: dict[str, Any], qos: str) -> None:
+    container = {"name": "base", "image": "example.test/none", "resources": resources}
+
+    assert api.create("a", containers=[container])["status"]["qosClass"] == qos
+
+
+def test_a_generated_name_has_five_characters_more(api: Api) -> None:
+    body = pod("")
+    body["metadata"] = {"generateName": "worker-"}
+
+    names = {api.http.post(api.pods, json=body).json()["metadata"]["name"] for _ in range(3)}
+
+    assert len(names) == 3
+    assert all(re.fullmatch(r"worker-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
+
+
+def test_each_write_gets_a_higher_version(api: Api) -> None:
+    first, second = api.create("a"), api.create("b")
+
+    assert int(first["metadata"]["resourceVersion"]) < int(second["metadata"]["resourceVersion"])
+    assert int(second["metadata"]["resourceVersion"]) <= int(api.version())
+
+
+def test_a_name_is_taken_once(api: Api) -> None:
+    first = api.create("a")
+
+    status = failure(api.http.post(api.pods, json=pod("a")), 409, "AlreadyExists")
+
+    assert status["message"] == 'pods "a" already exists'
+    assert status["details"] == {"name": "a", "kind": "pods"}
+    assert api.get("a")["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+def test_a_pod_needs_a_name(api: Api) -> None:
+    status = failure(api.http.post(api.pods, json=pod("")), 422, "Invalid")
+
+    assert status["details"]["kind"] == "Pod"
+    assert ("FieldValueRequired", "metadata.name") in [
+        (c["reason"], c["field"]) for c in status["details"]["causes"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"metadata": {"name": "Not_A_Name"}}, "metadata.name"),
+        ({"metadata": {"name": "a", "labels": {"k": "not a label"}}}, "metadata.labels"),
+        ({"metadata": {"name": "a", "labels": {"k": "x" * 64}}}, "metadata.labels"),
+        ({"spec": {"containers": []}}, "spec.containers"),
+        ({"spec": {"containers": [{"name": "base"}]}}, "spec.containers[0].image"),
+    ],
+)
+def test_an_invalid_pod_is_refused_with_the_field(api: Api, change: dict[str, Any], field: str) -> None:
+    status = failure(api.http.post(api.pods, json=pod("a") | change), 422, "Invalid")
+
+    assert field in [cause["field"] for cause in status["details"]["causes"]]
+    assert api.names() == []
+
+
+def test_the_namespace_has_to_exist(api: Api) -> None:
+    status = failure(api.http.post("/api/v1/namespaces/not-there/pods", json=pod("a")), 404, "NotFound")
+
+    assert status["details"] == {"name": "not-there", "kind": "namespaces"}
+
+
+def test_the_namespace_of_body_and_url_have_to_agree(api: Api) -> None:
+    body = pod("a")
+    body["metadata"]["namespace"] = "default"
+
+    failure(api.http.post(api.pods, json=body), 400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}']
+)
+def test_a_body_that_is_no_pod_is_a_bad_request(api: Api, content: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+
+    failure(api.http.post(api.pods, content=content, headers=headers), 400, "BadRequest")
+
+
+def test_an_unknown_body_format_is_unsupported(api: Api) -> None:
+    headers = {"Content-Type": "text/csv"}
+
+    failure(api.http.post(api.pods, content=b"a,b", headers=headers), 415, "UnsupportedMediaType")
+
+
+def test_null_members_are_as_good_as_absent(api: Api) -> None:
+    body = pod("a") | {"status": None}
+    body["metadata"] |= {"annotations": None, "creationTimestamp": None}
+    body["spec"]["nodeSelector"] = None
+
+    created = api.http.post(api.pods, json=body).json()
+
+    assert "annotations" not in created["metadata"]
+    assert "nodeSelector" not in created["spec"]
+
+
+def test_a_node_keeps_the_status_that_it_registers_with(api: Api) -> None:
+    name = api.create_node(status={"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]})
+
+    node = api.http.get(f"/api/v1/nodes/{name}").json()
+
+    assert node["status"]["addresses"] == [{"type": "InternalIP", "address": "10.0.0.1"}]
+    assert "namespace" not in node["metadata"]
+
+
+def test_an_event_is_accepted(api: Api) -> None:
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "a."},
+        "involvedObject": {"kind": "Pod", "namespace": api.namespace, "name": "a"},
+        "reason": "Pulled",
+        "message": "m",
+        "type": "Normal",
+    }
+
+    assert api.http.post(f"/api/v1/namespaces/{api.namespace}/events", json=event).status_code == 201
+
+
+def test_the_default_namespace_is_there(api: Api) -> None:
+    namespace = api.http.get("/api/v1/namespaces/default").json()
+
+    assert (namespace["kind"], namespace["status"]["phase"]) == ("Namespace", "Active")

@@ -1,0 +1,246 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Get and list: shapes, selectors, pages and other representations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster_lab.conformance import Api, Target, failure
+
+METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+METADATA = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io, application/json"}
+
+
+def test_a_missing_pod_is_not_found(api: Api) -> None:
+    status = failure(api.http.get(api.path("a")), 404, "NotFound")
+
+    assert status["message"] == 'pods "a" not found'
+    assert status["details"] == {"name": "a", "kind": "pods"}
+
+
+def test_a_list_has_items_without_kind(api: Api) -> None:
+    api.create("b")
+    api.create("a")
+
+    listed = api.http.get(api.pods).json()
+
+    assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "b"]
+    assert not any({"kind", "apiVersion"} & item.keys() for item in listed["items"])
+
+
+def test_an_empty_list_has_an_empty_array(api: Api) -> None:
+    listed = api.http.get(api.pods).json()
+
+    assert listed["items"] == []
+    assert int(listed["metadata"]["resourceVersion"]) > 0
+
+
+def test_all_namespaces_are_listed_from_the_root(api: Api) -> None:
+    api.create("a")
+
+    items = api.http.get("/api/v1/pods").json()["items"]
+
+    assert (api.namespace, "a") in [(i["metadata"]["namespace"], i["metadata"]["name"]) for i in items]
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("", ["a", "b", "c"]),
+        ("app=x", ["a", "b"]),
+        ("app==x", ["a", "b"]),
+        ("app = x", ["a", "b"]),
+        ("app!=x", ["c"]),
+        ("tier!=web", ["b", "c"]),
+        ("app in (x, y)", ["a", "b"]),
+        ("app in (y)", []),
+        ("tier notin (web)", ["b", "c"]),
+        ("tier", ["a", "b"]),
+        ("!tier", ["c"]),
+        ("app=x,tier=db", ["b"]),
+        ("app in (x,z),!tier", ["c"]),
+        ("empty=", ["c"]),
+        ("example.test/key=v", ["a"]),
+    ],
+)
+def test_label_selectors(api: Api, selector: str, names: list[str]) -> None:
+    api.create("a", {"app": "x", "tier": "web", "example.test/key": "v"})
+    api.create("b", {"app": "x", "tier": "db"})
+    api.create("c", {"app": "z", "empty": ""})
+
+    assert api.names(labelSelector=selector) == names
+
+
+@pytest.mark.parametrize("selector", ["app in x", "=x", "app=x=y", "app in (x", "a b"])
+def test_a_bad_label_selector_is_a_bad_request(api: Api, selector: str) -> None:
+    failure(api.http.get(api.pods, params={"labelSelector": selector}), 400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("metadata.name=a", ["a"]),
+        ("metadata.name!=a", ["b"]),
+        ("status.phase=Pending", ["b"]),
+        ("status.phase!=Failed", ["b"]),
+        ("status.phase==Failed", ["a"]),
+        ("spec.nodeName=", ["b"]),
+        ("spec.nodeName!=", ["a"]),
+        ("status.phase!=Succeeded,spec.nodeName=", ["b"]),
+    ],
+)
+def test_field_selectors(api: Api, selector: str, names: list[str]) -> None:
+    api.create_bound("a")
+    api.set_status("a", phase="Failed")
+    api.create("b")
+
+    assert api.names(fieldSelector=selector) == names
+
+
+def test_the_namespace_is_a_field_too(api: Api) -> None:
+    api.create("a")
+
+    listed = api.http.get("/api/v1/pods", params={"fieldSelector": f"metadata.namespace={api.namespace}"})
+
+    assert [item["metadata"]["name"] for item in listed.json()["items"]] == ["a"]
+
+
+def test_pods_of_a_node_are_found_by_its_name(api: Api) -> None:
+    node = api.create_bound("a")["spec"]["nodeName"]
+
+    listed = api.http.get("/api/v1/pods", params={"fieldSelector": f"spec.nodeName={node}"})
+
+    assert [item["metadata"]["name"] for item in listed.json()["items"]] == ["a"]
+
+
+def test_most_fields_cannot_be_selected_by(api: Api) -> None:
+    status = failure(api.http.get(api.pods, params={"fieldSelector": "spec.hostname=a"}), 400, "BadRequest")
+
+    assert "field label not supported: spec.hostname" in status["message"]
+
+
+def test_pages_are_consistent_and_say_what_is_left(api: Api) -> None:
+    for name in "abcde":
+        api.create(name)
+
+    first = api.http.get(api.pods, params={"limit": 2}).json()
+    api.delete("d", gracePeriodSeconds=0).raise_for_status()
+    api.create("cc")
+    second = _next_page(api, first)
+    last = _next_page(api, second)
+
+    pages = [[item["metadata"]["name"] for item in page["items"]] for page in (first, second, last)]
+    assert pages == [["a", "b"], ["c", "d"], ["e"]]
+    assert [page["metadata"].get("remainingItemCount") for page in (first, second, last)] == [3, 1, None]
+    assert len({page["metadata"]["resourceVersion"] for page in (first, second, last)}) == 1
+    assert "continue" not in last["metadata"]
+
+
+def _next_page(api: Api, page: dict[str, Any]) -> dict[str, Any]:
+    query = {"limit": 2, "continue": page["metadata"]["continue"]}
+    following: dict[str, Any] = api.http.get(api.pods, params=query).raise_for_status().json()
+    return following
+
+
+def test_what_is_left_is_unknown_with_a_selector(api: Api) -> None:
+    for name in "abc":
+        api.create(name, {"app": "x"})
+
+    metadata = api.http.get(api.pods, params={"limit": 1, "labelSelector": "app=x"}).json()["metadata"]
+
+    assert metadata["continue"]
+    assert "remainingItemCount" not in metadata
+
+
+def test_an_expired_page_offers_an_inconsistent_way_on(api: Api, target: Target) -> None:
+    if target.compact is None:
+        pytest.skip("etcd cannot be compacted: CONFORMANCE_ETCD is not set")
+    for name in "abc":
+        api.create(name)
+    token = api.http.get(api.pods, params={"limit": 1}).json()["metadata"]["continue"]
+    api.delete("b", gracePeriodSeconds=0)
+    target.compact()
+
+    status = failure(api.http.get(api.pods, params={"limit": 1, "continue": token}), 410, "Expired")
+
+    assert api.names(**{"continue": status["metadata"]["continue"]}) == ["c"]
+
+
+def test_a_broken_continue_token_is_a_bad_request(api: Api) -> None:
+    failure(api.http.get(api.pods, params={"continue": "nonsense"}), 400, "BadRequest")
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+def test_a_list_at_any_version_is_answered(api: Api, target: Target, version: str) -> None:
+    api.create("a")
+
+    listed = api.http.get(api.pods, params={"resourceVersion": version}).raise_for_status()
+
+    # At "0" a real server answers from a cache that may lag behind.
+    assert listed.json()["kind"] == "PodList"
+
+
+def test_a_list_not_older_than_a_write_shows_it(api: Api) -> None:
+    version = api.create("a")["metadata"]["resourceVersion"]
+
+    assert api.names(resourceVersion=version) == ["a"]
+
+
+def test_a_version_from_the_future_times_out(api: Api) -> None:
+    future = str(int(api.version()) + 1_000_000)
+
+    status = failure(api.http.get(api.pods, params={"resourceVersion": future}), 504, "Timeout")
+
+    assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+def test_a_version_is_a_number(api: Api) -> None:
+    assert api.http.get(api.pods, params={"resourceVersion": "abc"}).status_code in (400, 500)
+
+
+def test_a_list_of_metadata_only(api: Api) -> None:
+    api.create("a", {"app": "x"})
+
+    listed = api.http.get(api.pods, headers=METADATA_LIST).json()
+
+    assert (listed["kind"], listed["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    assert int(listed["metadata"]["resourceVersion"]) > 0
+    assert listed["items"][0]["metadata"]["labels"] == {"app": "x"}
+    assert not {"spec", "status"} & listed["items"][0].keys()
+
+
+def test_a_single_object_as_metadata_only(api: Api) -> None:
+    uid = api.create("a")["metadata"]["uid"]
+
+    got = api.http.get(api.path("a"), headers=METADATA).json()
+
+    assert (got["kind"], got["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert got["metadata"]["uid"] == uid
+    assert "spec" not in got
+
+
+def test_a_single_object_is_no_list(api: Api) -> None:
+    api.create("a")
+
+    assert api.http.get(api.path("a"), headers=METADATA_LIST).status_code == 406
+
+
+def test_a_table_has_columns_and_rows(api: Api) -> None:
+    api.create("a")
+
+    table = api.http.get(api.pods, headers=TABLE).json()
+
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    names = [column["name"] for column in table["columnDefinitions"]]
+    assert names[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
+    assert table["rows"][0]["cells"][:3] == ["a", "0/1", "Pending"]
+    assert table["rows"][0]["object"]["metadata"]["name"] == "a"
+
+
+def test_other_formats_are_not_acceptable(api: Api) -> None:
+    assert api.http.get(api.pods, headers={"Accept": "text/csv"}).status_code == 406

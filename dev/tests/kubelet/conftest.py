@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_asyncio import config
+
+from cluster_lab.apiserver import ApiServer
+from cluster_lab.faults import FaultPlan, FaultRule
+from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
+from cluster_lab.kubelet.client import KubeClient
+from cluster_lab.lab import ClusterLab
+
+PODS = "/api/v1/namespaces/default/pods"
+TIMEOUT_SECONDS = 30
+
+
+def summary(event: dict[str, Any]) -> str:
+    """What an event says about a pod, in one line."""
+    pod = event["object"]
+    status = pod.get("status", {})
+    words = ["gone:"] if event["type"] == "DELETED" else []
+    words += filter(None, [status.get("phase"), status.get("reason")])
+    for item in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        state, detail = next(iter(item["state"].items()))
+        if state == "running":
+            words.append(f"{item['name']}=running")
+        elif state == "waiting":
+            words.append(f"{item['name']}={detail['reason']}")
+        else:
+            words.append(f"{item['name']}={detail['reason']}/{detail['exitCode']}")
+    for condition in status.get("conditions", []):
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            words.append(condition["reason"])
+    if pod["metadata"].get("deletionTimestamp"):
+        words.append("deleting")
+    return " ".join(words)
+
+
+@dataclass
+class Cluster:
+    """A lab under test, and everything that a watch on its pods has said."""
+
+    lab: ClusterLab
+    client: KubeClient
+    journal_path: Path
+    log_dir: Path
+    events: list[dict[str, Any]] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def watch(self) -> None:
+        async for event in self.client.watch(PODS, {"resourceVersion": "0"}):
+            async with self.changed:
+                self.events.append(event)
+                self.changed.notify_all()
+
+    async def create(self, task_id: str, script: str = "pass", **spec: Any) -> str:
+        """Create a worker pod that runs a Python script, and return its name."""
+        name = f"{task_id}-{uuid.uuid4().hex[:8]}"
+        annotations = {"dag_id": "etl", "task_id": task_id, "run_id": "r1", "try_number": "1"}
+        base = {"name": "base", "image": "airflow", "command": ["python"], "args": ["-u", "-c", script]}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [base | spec.pop("base", {}), *spec.pop("sidecars", [])],
+                "terminationGracePeriodSeconds": 20,
+                **spec,
+            },
+        }
+        await self.client.request("POST", PODS, body=body)
+        return name
+
+    async def delete(self, name: str, grace_seconds: int | None = None) -> None:
+        body = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        await self.client.request("DELETE", f"{PODS}/{name}", body=body)
+
+    def history(self, name: str) -> list[str]:
+        """What was seen of a pod, without repetitions and from the time on that the kubelet had it."""
+        seen: list[str] = []
+        for event in self.events:
+            pod = event["object"]
+            if pod["metadata"]["name"] == name and pod.get("status", {}).get("startTime"):
+                line = summary(event)
+                if seen[-1:] != [line]:
+                    seen.append(line)
+        return seen
+
+    def latest(self, name: str) -> dict[str, Any]:
+        """The pod as it was seen last."""
+        return next(
+            event["object"] for event in reversed(self.events) if event["object"]["metadata"]["name"] == name
+        )
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that a watch event brings about."""
+        async with self.changed, asyncio.timeout(TIMEOUT_SECONDS):
+            await self.changed.wait_for(condition)
+
+    async def until_seen(self, name: str, line: str) -> None:
+        try:
+            await self.until(lambda: line in self.history(name))
+        except TimeoutError:
+            pytest.fail(f"{line!r} was never seen in {self.history(name)}")
+
+    async def until_node(self, name: str) -> None:
+        """Wait until a node is registered."""
+        query = {"resourceVersion": "0", "fieldSelector": f"metadata.name={name}"}
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            async for event in self.client.watch("/api/v1/nodes", query):
+                if event["type"] != "DELETED":
+                    return
+
+    def journal(self, name: str) -> list[JournalEntry]:
+        return [entry for entry in read_journal(self.journal_path) if entry.pod == name]
+
+    def journal_events(self, name: str) -> list[str]:
+        return [entry.event for entry in self.journal(name)]
+
+    async def until_logged(self, name: str, text: str) -> None:
+        """Wait until the worker container has written something."""
+        await poll(lambda: text in self.log(name))
+
+    def log(self, name: str) -> str:
+        return "".join(path.read_text() for path in self.log_dir.glob(f"*_{name}_*/base.log"))
+
+    async def until_journaled(self, name: str, event: JournalEvent) -> None:
+        await poll(lambda: event in self.journal_events(name))
+
+
+async def poll(condition: Callable[[], bool]) -> None:
+    """Wait for something that announces itself by no event."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not condition():  # noqa: ASYNC110 - files and processes announce nothing
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def api_server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    """An API server that is not the lab's own; the kubeconfig of the labs to come is for it."""
+    async with ApiServer(token="secret") as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield server
+
+
+StartCluster = Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path) -> StartCluster:
+    """Start a lab of two nodes with these fault rules; unless embedded, on the server of the kubeconfig."""
+
+    @contextlib.asynccontextmanager
+    async def start(*rules: FaultRule, embedded: bool = True, **options: Any) -> AsyncIterator[Cluster]:
+        kubeconfig, journal, log_dir = tmp_path / "kubeconfig", tmp_path / "journal.jsonl", tmp_path / "logs"
+        lab = ClusterLab(
+            kubeconfig=kubeconfig,
+            nodes=2,
+            embedded=embedded,
+            plan=FaultPlan(rules),
+            journal=journal,
+            log_dir=log_dir,
+            **options,
+        )
+        async with lab, await config.new_client_from_config(str(kubeconfig)) as api:
+            cluster = Cluster(lab, KubeClient(api), journal, log_dir)
+            watching = asyncio.create_task(cluster.watch())
+            try:
+                yield cluster
+            finally:
+                watching.cancel()
+                await asyncio.wait({watching})
+
+    return start

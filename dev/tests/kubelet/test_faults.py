@@ -1,0 +1,165 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Each fault, as a watch on the API server sees it and as the journal tells it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_lab.faults import Fault, FaultRule, scenarios
+from cluster_lab.journal import JournalEvent
+
+SLEEP = "import time; print('up'); time.sleep(600)"
+WAITING = "Pending base=ContainerCreating"
+UNKNOWN = "base=ContainerStatusUnknown/137"
+
+# What a watch sees of the first launch, up to and including the last event that the fault brings about.
+SEEN = {
+    Fault.IMAGE_PULL: [WAITING, "Pending base=ErrImagePull", "Pending base=ImagePullBackOff"],
+    Fault.IMAGE_PULL_RECOVERS: [WAITING, "Pending base=ErrImagePull", "Running base=running"],
+    Fault.START_ERROR: [WAITING, "Failed base=StartError/128"],
+    Fault.CONTAINER_STATUS_UNKNOWN: [WAITING, f"Failed {UNKNOWN}"],
+    Fault.EVICTED: [WAITING, f"Failed Evicted {UNKNOWN} TerminationByKubelet"],
+    Fault.DRAIN: [
+        WAITING,
+        "Running base=running",
+        "Running base=running EvictionByEvictionAPI",
+        "Running base=running EvictionByEvictionAPI deleting",
+        "Failed base=Error/143 EvictionByEvictionAPI deleting",
+        "gone: Failed base=Error/143 EvictionByEvictionAPI deleting",
+    ],
+    Fault.INIT_FAILURE: [WAITING, "Failed git-sync=Error/1 base=ContainerCreating"],
+    Fault.DELETED_PENDING: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
+    Fault.FORCE_DELETED_STARTING: [
+        WAITING,
+        "Running base=running",
+        "Running base=running deleting",
+        "gone: Running base=running deleting",
+    ],
+    Fault.UNKNOWN_THEN_PODGC: [
+        WAITING,
+        f"Failed {UNKNOWN}",
+        f"Failed {UNKNOWN} DeletionByPodGC",
+        f"Failed {UNKNOWN} DeletionByPodGC deleting",
+        f"gone: Failed {UNKNOWN} DeletionByPodGC deleting",
+    ],
+    Fault.FAILED_THEN_CLEANUP: [
+        WAITING,
+        f"Failed {UNKNOWN}",
+        f"Failed {UNKNOWN} deleting",
+        f"gone: Failed {UNKNOWN} deleting",
+    ],
+    Fault.NODE_SHUTDOWN: ["Failed NodeShutdown"],
+    Fault.NODE_TERMINATED: [WAITING, f"Failed Terminated {UNKNOWN} TerminationByKubelet"],
+    Fault.NODE_LOST: [WAITING, "Failed NodeLost base=ContainerCreating"],
+    Fault.UNEXPECTED_ADMISSION: ["Failed UnexpectedAdmissionError"],
+    Fault.PROVIDER_FAILED: [WAITING, "Pending ProviderFailed base=ContainerCreating"],
+    Fault.WORKER_EXIT: [WAITING, "Running base=running", "Failed base=Error/1"],
+    Fault.OOM_AT_START: [WAITING, "Running base=running", "Failed base=OOMKilled/137"],
+    Fault.VANISH: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
+    Fault.PARTITION: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
+    Fault.KILL_RUNNING: [WAITING, "Running base=running", "Failed base=Error/137"],
+}
+RUNS_A_PROCESS = {Fault.IMAGE_PULL_RECOVERS, Fault.PARTITION, Fault.KILL_RUNNING}
+
+
+@pytest.fixture(autouse=True)
+def short_back_off(monkeypatch):
+    monkeypatch.setattr(scenarios, "BACK_OFF_AFTER_SECONDS", 0.1)
+
+
+def test_the_table_has_every_fault():
+    assert SEEN.keys() == set(Fault)
+
+
+@pytest.mark.parametrize("fault", Fault)
+async def test_the_fault_as_it_is_seen(start_cluster, fault):
+    async with start_cluster(FaultRule(task_id="load", fault=fault, delay=0.3)) as cluster:
+        name = await cluster.create("load", SLEEP)
+        await cluster.until_seen(name, SEEN[fault][-1])
+        assert cluster.history(name) == SEEN[fault]
+        if SEEN[fault][-1].startswith("gone:"):
+            await cluster.until_journaled(name, JournalEvent.DELETED)
+        if fault in RUNS_A_PROCESS:
+            await cluster.until_logged(name, "up")
+
+        events = cluster.journal_events(name)
+        assert events[0] == "bound"
+        assert events.count("fault-injected") == 1
+        assert ("started" in events) is (fault in RUNS_A_PROCESS)
+        assert {entry.fault for entry in cluster.journal(name)} == {fault}
+
+
+async def test_the_replacement_of_a_launch_runs_normally(start_cluster):
+    async with start_cluster(FaultRule(task_id="load", fault=Fault.EVICTED)) as cluster:
+        first = await cluster.create("load")
+        await cluster.until_seen(first, SEEN[Fault.EVICTED][-1])
+        second = await cluster.create("load")
+        await cluster.until_seen(second, "Succeeded base=Completed/0")
+        assert [entry.launch for entry in cluster.journal(second)] == [2, 2, 2]
+
+
+async def test_the_resume_pod_of_a_deferred_task(start_cluster):
+    rule = FaultRule(task_id="wait", phase="resume", fault=Fault.START_ERROR)
+    async with start_cluster(rule) as cluster:
+        first = await cluster.create("wait")
+        await cluster.until_seen(first, "Succeeded base=Completed/0")
+        resume = await cluster.create("wait")
+        await cluster.until_seen(resume, "Failed base=StartError/128")
+        third = await cluster.create("wait")
+        await cluster.until_seen(third, "Succeeded base=Completed/0")
+        numbers = [cluster.journal(name)[0] for name in (first, resume, third)]
+        assert [(entry.phase, entry.launch) for entry in numbers] == [
+            ("initial", 1),
+            ("resume", 1),
+            ("resume", 2),
+        ]
+
+
+async def test_a_pod_deleted_while_it_waits_for_its_image_gets_a_last_status(start_cluster):
+    async with start_cluster(FaultRule(fault=Fault.IMAGE_PULL)) as cluster:
+        name = await cluster.create("load")
+        await cluster.until_seen(name, "Pending base=ImagePullBackOff")
+        await cluster.delete(name)
+        await cluster.until_seen(name, f"gone: Failed {UNKNOWN} deleting")
+        assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted"]
+
+
+async def test_a_partitioned_worker_outlives_its_pod(start_cluster):
+    script = "import time; print('up'); time.sleep(1); print('done')"
+    async with start_cluster(FaultRule(fault=Fault.PARTITION, delay=0.2)) as cluster:
+        name = await cluster.create("load", script)
+        await cluster.until_journaled(name, JournalEvent.EXITED)
+        assert "done" in cluster.log(name)
+        assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted", "started", "exited"]
+        assert cluster.history(name)[-1].startswith("gone: Pending")
+
+
+async def test_the_node_is_back_after_pod_gc_and_its_other_pods_live_on(start_cluster):
+    rule = FaultRule(task_id="load", fault=Fault.UNKNOWN_THEN_PODGC, delay=0.2)
+    async with start_cluster(rule) as cluster:
+        others = [await cluster.create("other", SLEEP) for _ in range(4)]
+        for other in others:
+            await cluster.until_logged(other, "up")
+        name = await cluster.create("load", SLEEP)
+        await cluster.until_seen(name, SEEN[Fault.UNKNOWN_THEN_PODGC][-1])
+        node = cluster.latest(name)["spec"]["nodeName"]
+        await cluster.until_node(node)
+
+        another = await cluster.create("another", nodeSelector={"kubernetes.io/hostname": node})
+        await cluster.until_seen(another, "Succeeded base=Completed/0")
+        assert {cluster.history(other)[-1] for other in others} == {"Running base=running"}
+
+
+async def test_a_worker_that_ends_before_it_is_killed_ends_as_it_did(start_cluster):
+    async with start_cluster(FaultRule(fault=Fault.KILL_RUNNING, delay=60)) as cluster:
+        name = await cluster.create("load", "raise SystemExit(3)")
+        await cluster.until_seen(name, "Failed base=Error/3")
+        assert "fault-injected" not in cluster.journal_events(name)
+
+
+async def test_init_failure_is_that_of_the_pods_own_init_container(start_cluster):
+    init = {"name": "fetch-dags", "image": "git"}
+    async with start_cluster(FaultRule(fault=Fault.INIT_FAILURE)) as cluster:
+        name = await cluster.create("load", initContainers=[init])
+        await cluster.until_seen(name, "Failed fetch-dags=Error/1 base=PodInitializing")
