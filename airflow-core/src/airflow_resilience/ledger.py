@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The durable count of failed launches: one row of Airflow's own audit log for each of them.
+
+A row is written before anything is done about the failure and carries the identity of the worker that
+failed, so that the same failure seen again (a replayed event, a restarted scheduler, a second scheduler)
+finds its row and is neither counted nor decided twice. Rows are shown by the task's *Audit Log* tab.
+
+Airflow's scheduler counts its "stuck in queued reschedule" events in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow.models.log import Log
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from airflow_resilience.policy import Action, Decision
+
+LAUNCH_FAILURE_EVENT = "pod launch failed"
+"""``Log.event`` of a ledger row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One failed launch and what was decided about it."""
+
+    ti_id: str
+    """The task instance's UUID: a cleared task instance has another one and begins to count anew."""
+    worker_uid: str
+    """Identity of the worker that failed, never used twice (for Kubernetes: the pod's UID)."""
+    worker_name: str
+    decision: Decision
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else explains the failure, JSON-serialisable."""
+
+    def to_json(self) -> str:
+        """Return the text that is stored in ``Log.extra``."""
+        return json.dumps(
+            {
+                **self.details,
+                "action": self.decision.action,
+                "rule": self.decision.rule,
+                "explanation": self.decision.explanation,
+                "worker_name": self.worker_name,
+                "worker_uid": self.worker_uid,
+                "ti_id": self.ti_id,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | None) -> LedgerEntry | None:
+        """Read ``Log.extra`` back; None if it is not a ledger entry (somebody else's row)."""
+        try:
+            fields = json.loads(text or "")
+            return cls(
+                ti_id=fields.pop("ti_id"),
+                worker_uid=fields.pop("worker_uid"),
+                worker_name=fields.pop("worker_name"),
+                decision=Decision(
+                    Action(fields.pop("action")), fields.pop("rule"), fields.pop("explanation")
+                ),
+                details=fields,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+class LaunchHistory:
+    """The ledger entries of one try since its task process last started, oldest first."""
+
+    def __init__(self) -> None:
+        self.entries: list[LedgerEntry] = []
+
+    @property
+    def relaunches(self) -> int:
+        """How many of the failures were answered with a relaunch."""
+        return sum(entry.decision.action is Action.RELAUNCH for entry in self.entries)
+
+    def of_worker(self, worker_uid: str) -> LedgerEntry | None:
+        """Return the entry about that worker, if its failure has been decided before."""
+        return next((entry for entry in self.entries if entry.worker_uid == worker_uid), None)
+
+
+def read_histories(
+    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+) -> dict[TaskInstanceKey, LaunchHistory]:
+    """
+    Read what the ledger says about each task instance, with one query.
+
+    :param ti_ids: the tries to look up, each with its task instance's UUID
+    :param session: session to read with
+    """
+    histories = {key: LaunchHistory() for key in ti_ids}
+    by_columns = {tuple(key): key for key in ti_ids}
+    for columns, event, extra in _rows(by_columns, session):
+        if (key := by_columns.get(columns)) is None:
+            continue  # the database compares without regard to case, and this is another task's row
+        if event == TaskInstanceState.RUNNING:
+            histories[key].entries.clear()
+        elif (entry := LedgerEntry.from_json(extra)) and entry.ti_id == ti_ids[key]:
+            histories[key].entries.append(entry)
+    return histories
+
+
+def record(key: TaskInstanceKey, entry: LedgerEntry, *, session: Session) -> None:
+    """
+    Add a failed launch to the ledger; it counts once the caller has committed.
+
+    The caller holds the row lock of the task instance, which is what keeps two schedulers from recording
+    the same failure twice.
+    """
+    session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=key, extra=entry.to_json()))
+
+
+def _rows(
+    keys: Collection[tuple[Any, ...]], session: Session
+) -> list[tuple[tuple[Any, ...], str, str | None]]:
+    if not keys:
+        return []
+    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
+    rows = session.execute(
+        # By id and not by time: both kinds of row are written under the task instance's row lock, so ids
+        # are in the order of events, while clocks of several machines are not.
+        select(*columns, Log.event, Log.extra)
+        .where(
+            tuple_(*columns).in_(keys),
+            Log.event.in_((LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value)),
+        )
+        .order_by(Log.id)
+    )
+    return [(tuple(row[:5]), row.event, row.extra) for row in rows]
