@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What can go wrong between us and the Kubernetes API, as a small tree of exceptions.
+
+The callers decide by class and by ``status``; the text is for people, so it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_MESSAGE_LENGTH = 1000
+"""Characters of the server's message that are kept: a refused pod may be quoted back in full, with its
+environment, and that belongs neither into a log line nor into a task's history."""
+
+MAX_RETRY_AFTER = 300.0
+"""Seconds that are waited at most because the server said so: a proxy's odd value must not stop the executor
+for a day."""
+
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class KubernetesApiError(Exception):
+    """
+    A request to the API server that did not succeed.
+
+    :param message: what the server (or the connection) said; cut to :data:`MAX_MESSAGE_LENGTH`
+    :param status: HTTP status; None if there was no usable answer
+    :param reason: the machine-readable ``Status.reason``, such as ``AlreadyExists``
+    :param retry_after: seconds to wait before the next attempt, if the server named a time
+    :param body: the answer's decoded ``Status`` object, for callers that need its details
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        reason: str | None = None,
+        retry_after: float | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.message = message if len(message) <= MAX_MESSAGE_LENGTH else message[:MAX_MESSAGE_LENGTH] + "..."
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        self.body = body or {}
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        head = " ".join(str(part) for part in (self.status, self.reason) if part is not None)
+        return f"{head}: {self.message}" if head else self.message
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later without anybody changing anything."""
+        return self.status is None or self.status in _TRANSIENT or self.retry_after is not None
+
+
+class ConnectionFailedError(KubernetesApiError):
+    """No usable answer: refused, reset, timed out, TLS, or cut off. The request may have been carried out."""
+
+
+class PodNotFoundError(KubernetesApiError):
+    """404: there is no such object."""
+
+
+class PodConflictError(KubernetesApiError):
+    """409: the name is taken, a precondition (UID) does not hold, or a quota is being changed by others."""
+
+
+class ResourceExpiredError(KubernetesApiError):
+    """410: the resource version or the continue token is too old to go on from."""
+
+
+_BY_STATUS: dict[int, type[KubernetesApiError]] = {
+    404: PodNotFoundError,
+    409: PodConflictError,
+    410: ResourceExpiredError,
+}
+
+
+def error_from_status(
+    status: int, body: Any, *, text: str = "", headers: Mapping[str, str] | None = None
+) -> KubernetesApiError:
+    """
+    Make the exception for a refusal.
+
+    :param status: HTTP status, or ``Status.code`` of an ERROR event in a watch
+    :param body: the decoded answer; used if it is a ``v1.Status``
+    :param text: what to say if it is not
+    :param headers: the answer's headers, for ``Retry-After``
+    """
+    if not isinstance(body, Mapping):
+        body = {}
+    message, reason = body.get("message"), body.get("reason")
+    return _BY_STATUS.get(status, KubernetesApiError)(
+        message if isinstance(message, str) and message else text or f"HTTP status {status}",
+        status=status,
+        reason=reason if isinstance(reason, str) and reason else None,
+        retry_after=_retry_after(body, headers or {}),
+        body=body,
+    )
+
+
+def _retry_after(body: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
+    # The header is what HTTP defines; a Status in a watch has no headers but may carry the time in its
+    # details, where 0 means "not set". Kubernetes sends whole seconds; the header's date form is not read.
+    details = body.get("details")
+    in_body = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    for value in (headers.get("Retry-After"), in_body):
+        try:
+            seconds = float(value) if value is not None else 0.0
+        except (TypeError, ValueError):
+            continue
+        if seconds > 0:  # neither 0 nor "nan"
+            return min(seconds, MAX_RETRY_AFTER)
+    return None

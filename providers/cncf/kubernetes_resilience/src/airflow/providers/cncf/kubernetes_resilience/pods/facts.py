@@ -1,0 +1,243 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a pod manifest says, as a frozen and typed value.
+
+Reading is total: a field that is absent, null or of the wrong type reads as "not known", never as an
+exception. Only a manifest without an identity is refused, because nothing can be said about it.
+
+.. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+WORKER_CONTAINER = "base"
+"""Name of the container that runs the task, wherever it stands in the pod's list of containers."""
+
+LAUNCH_ID_ANNOTATION = "airflow-resilience/launch-id"
+"""Unique to one launch: tells our own pod from another one of the same name."""
+
+LAUNCH_NUMBER_ANNOTATION = "airflow-resilience/launch-number"
+"""1 for the first launch of a try, one more for each relaunch."""
+
+TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
+"""The task instance's UUID."""
+
+DEFAULT_GRACE_SECONDS = 30
+"""What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
+
+
+class MalformedPodError(ValueError):
+    """A manifest without name, namespace or UID."""
+
+
+class ContainerType(StrEnum):
+    """The part that a container plays in a worker pod."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    """A container beside the worker, or a native sidecar (an init container that restarts ``Always``)."""
+    WORKER = "worker"
+
+
+class ContainerState(StrEnum):
+    """The state of a container, in the words of the Kubernetes API."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """Enough to address one pod, and no other that has the same name before or after it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """One container's status."""
+
+    name: str
+    type: ContainerType
+    state: ContainerState
+    reason: str | None = None
+    message: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    before_worker: bool = False
+    """Whether the worker container waits for this one (init containers and native sidecars)."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the container ended, and not with exit code 0."""
+        return self.state is ContainerState.TERMINATED and self.exit_code != 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFacts:
+    """One entry of ``status.conditions``."""
+
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A pod as it was seen at one resource version."""
+
+    ref: PodRef
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    created: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    """When the grace period of a requested deletion ends; None while no deletion is requested."""
+    node: str | None = None
+    ip: str | None = None
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    grace_seconds: int = DEFAULT_GRACE_SECONDS
+    conditions: tuple[ConditionFacts, ...] = ()
+    containers: tuple[ContainerFacts, ...] = ()
+    """Init containers first, then the others, each in the order of the status lists."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether no container of the pod can run any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def worker(self) -> ContainerFacts | None:
+        """The container that runs the task, if its status is known."""
+        return next((item for item in self.containers if item.type is ContainerType.WORKER), None)
+
+    def condition(self, type_: str) -> ConditionFacts | None:
+        """Return the condition of that type if its status is ``True``."""
+        for condition in self.conditions:
+            if condition.type == type_ and condition.status == "True":
+                return condition
+        return None
+
+
+def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
+    """
+    Read a pod manifest as decoded from the API's JSON.
+
+    :param manifest: a ``v1.Pod`` object; anything in it may be missing, null or of an unexpected type
+    :raises MalformedPodError: if it has no name, namespace or UID
+    """
+    metadata = _mapping(_mapping(manifest).get("metadata"))
+    spec = _mapping(_mapping(manifest).get("spec"))
+    status = _mapping(_mapping(manifest).get("status"))
+    name, namespace, uid = (_text(metadata.get(key)) for key in ("name", "namespace", "uid"))
+    if not (name and namespace and uid):
+        raise MalformedPodError(f"pod without identity: name={name!r} namespace={namespace!r} uid={uid!r}")
+    grace = _integer(spec.get("terminationGracePeriodSeconds"))
+    return PodFacts(
+        ref=PodRef(namespace=namespace, name=name, uid=uid),
+        labels=_texts(metadata.get("labels")),
+        annotations=_texts(metadata.get("annotations")),
+        created=_time(metadata.get("creationTimestamp")),
+        deletion_timestamp=_time(metadata.get("deletionTimestamp")),
+        node=_text(spec.get("nodeName")),
+        ip=_text(status.get("podIP")),
+        phase=_text(status.get("phase")),
+        reason=_text(status.get("reason")),
+        message=_text(status.get("message")),
+        grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        conditions=tuple(_conditions(status.get("conditions"))),
+        containers=tuple(_containers(spec, status)),
+    )
+
+
+def _conditions(value: Any) -> Iterator[ConditionFacts]:
+    for item in _mappings(value):
+        if type_ := _text(item.get("type")):
+            yield ConditionFacts(
+                type=type_,
+                status=_text(item.get("status")) or "Unknown",
+                reason=_text(item.get("reason")),
+                message=_text(item.get("message")),
+            )
+
+
+def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[ContainerFacts]:
+    # https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+    native_sidecars = {
+        _text(item.get("name"))
+        for item in _mappings(spec.get("initContainers"))
+        if item.get("restartPolicy") == "Always"
+    }
+    for item in _mappings(status.get("initContainerStatuses")):
+        type_ = ContainerType.SIDECAR if _text(item.get("name")) in native_sidecars else ContainerType.INIT
+        yield _container(item, type_, before_worker=True)
+    for item in _mappings(status.get("containerStatuses")):
+        is_worker = item.get("name") == WORKER_CONTAINER
+        type_ = ContainerType.WORKER if is_worker else ContainerType.SIDECAR
+        yield _container(item, type_, before_worker=False)
+
+
+def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: bool) -> ContainerFacts:
+    states = _mapping(item.get("state"))
+    for state in (ContainerState.TERMINATED, ContainerState.RUNNING, ContainerState.WAITING):
+        if isinstance(states.get(state), Mapping):
+            break
+    else:
+        state = ContainerState.UNKNOWN
+    detail = _mapping(states.get(state))
+    return ContainerFacts(
+        name=_text(item.get("name")) or "unknown",
+        type=type_,
+        state=state,
+        reason=_text(detail.get("reason")),
+        message=_text(detail.get("message")),
+        exit_code=_integer(detail.get("exitCode")),
+        signal=_integer(detail.get("signal")),
+        before_worker=before_worker,
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    return {key: item for key, item in _mapping(value).items() if isinstance(item, str)}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _time(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,253 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Creates, deletes and labels pods.
+
+Every method may be repeated without doing its work twice: pods are named before they are created, and
+whatever exists is addressed by its UID.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Any
+
+from airflow.providers.cncf.kubernetes_resilience.pods.calls import Calls
+from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    KubernetesApiError,
+    PodConflictError,
+    PodNotFoundError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    MalformedPodError,
+    PodFacts,
+    PodRef,
+    read_pod,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    Message,
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodNotCreated,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.metrics import measured
+from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json
+
+logger = logging.getLogger(__name__)
+
+LAUNCH_ID_ANNOTATION = "airflow-resilience/launch-id"
+"""Says which launch a pod was created for, so that a create that was repeated finds its own pod."""
+
+LOOKUPS = 3
+"""Attempts to learn whether a create that got no answer was carried out. More would only delay the executor's
+own attempt, which finds the pod by its name."""
+
+
+class Launcher:
+    """
+    The executor's hands.
+
+    :param emit: takes each result; must not block
+    :param delete_options: fields of ``v1.DeleteOptions`` for every deletion
+    :param team_name: for the metrics
+    """
+
+    def __init__(
+        self,
+        client: PodClient,
+        *,
+        emit: Callable[[Message], None],
+        calls: Calls,
+        delete_options: Mapping[str, Any] | None = None,
+        team_name: str | None = None,
+    ) -> None:
+        self._client = client
+        self._emit = emit
+        self._calls = calls
+        self._delete_options = delete_options
+        self._team_name = team_name
+
+    async def create(self, launch_id: str, body: Json) -> None:
+        """
+        Create the pod of a launch, once; emits :class:`PodCreated` or :class:`PodNotCreated`.
+
+        :param body: with ``metadata.name``, ``metadata.namespace`` and :data:`LAUNCH_ID_ANNOTATION`
+        """
+        try:
+            ref = await self._create(launch_id, body)
+        except KubernetesApiError as error:
+            self._emit(PodNotCreated(launch_id, error))
+        except Exception as error:
+            # A launch without a result would be waited for until the scheduler gives up on the task.
+            logger.exception("Unexpected error while creating the pod of launch %s", launch_id)
+            self._emit(PodNotCreated(launch_id, KubernetesApiError(repr(error))))
+        else:
+            self._emit(PodCreated(launch_id, ref))
+
+    async def delete(self, ref: PodRef, *, grace_seconds: int | None = None) -> None:
+        """
+        Delete a pod, however long the API is away; emits :class:`PodDeleted` if it is then gone for certain.
+
+        A pod that is given time to end is not: that it is gone will be seen by the informer.
+
+        :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
+        """
+        what = f"Deleting pod {ref}"
+
+        async def request() -> Json:
+            with measured("pod_deletion", self._team_name):
+                return await self._client.delete_pod(
+                    ref.namespace,
+                    ref.name,
+                    uid=ref.uid,
+                    grace_seconds=grace_seconds,
+                    options=self._delete_options,
+                )
+
+        left = await self._change(what, ref, request)
+        if left is None or _is_removed(left):
+            self._emit(PodDeleted(ref))
+
+    async def delete_by_name(self, namespace: str, name: str, launch_id: str) -> None:
+        """Delete the pod of a launch whose creation had no clear result, if there is one."""
+        what = f"Looking for pod {namespace}/{name}"
+        try:
+            pod = await self._calls.until_answered(what, lambda: self._client.get_pod(namespace, name))
+        except PodNotFoundError:
+            return
+        if _launch_id(pod) == launch_id:
+            await self.delete(_ref(pod))
+
+    async def mark_done(self, ref: PodRef) -> None:
+        """Take a pod out of the executor's selection, however long the API is away."""
+        await self._label(ref, {"airflow_executor_done": "True"})
+
+    async def adopt(self, ref: PodRef, worker_label: str) -> bool:
+        """
+        Make a pod another scheduler's.
+
+        :param worker_label: the new value of ``airflow-worker``
+        :return: False if the pod is gone
+        """
+        return await self._label(ref, {"airflow-worker": worker_label})
+
+    async def confirm(self, ref: PodRef) -> None:
+        """Read a pod, however long the API is away; emits :class:`PodConfirmed`."""
+        pod = await self._read(f"Confirming pod {ref}", ref)
+        self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
+
+    async def list_pods(
+        self, namespaces: Iterable[str | None], label_selector: str, field_selector: str | None = None
+    ) -> list[PodFacts]:
+        """
+        List pods once; malformed ones are left out.
+
+        :param namespaces: None for all
+        :raises KubernetesApiError: if a list cannot be had
+        """
+        pods: list[PodFacts] = []
+        for namespace in namespaces:
+            listing = await self._client.list_pods(
+                namespace, label_selector=label_selector, field_selector=field_selector, read=_read_or_skip
+            )
+            pods += listing.items
+        return pods
+
+    async def _create(self, launch_id: str, body: Json) -> PodRef:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+
+        async def request() -> Json:
+            with measured("pod_creation", self._team_name):
+                return await self._client.create_pod(namespace, body)
+
+        try:
+            pod = await self._calls.once(request, patient=True)
+        except KubernetesApiError as error:
+            if not _may_exist(error):
+                raise
+            pod = await self._look_up(namespace, name, error)
+        if _launch_id(pod) != launch_id:
+            message = f"pod {namespace}/{name} exists and belongs to another launch"
+            raise PodConflictError(message, status=409, reason="AlreadyExists")
+        return _ref(pod)
+
+    async def _look_up(self, namespace: str, name: str, error: KubernetesApiError) -> Json:
+        try:
+            return await self._calls.until_answered(
+                f"Looking for pod {namespace}/{name}",
+                lambda: self._client.get_pod(namespace, name),
+                attempts=LOOKUPS,
+            )
+        except PodNotFoundError:
+            raise error from None
+
+    async def _label(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
+        # The UID in the patch is its precondition: no other pod of that name can be meant.
+        body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}}
+
+        async def request() -> Json:
+            with measured("pod_patching", self._team_name):
+                return await self._client.patch_pod(ref.namespace, ref.name, body)
+
+        return await self._change(f"Labelling pod {ref}", ref, request) is not None
+
+    async def _change(self, what: str, ref: PodRef, request: Callable[[], Any]) -> Json | None:
+        """Carry out a request with a UID as its precondition; None if no pod with that UID exists."""
+        for attempt in count(1):
+            try:
+                answer: Json = await self._calls.until_answered(what, request)
+                return answer
+            except PodNotFoundError:
+                return None
+            except KubernetesApiError as error:
+                # The answer to another UID is 409 for a delete and 422 for a patch, but neither says only
+                # that: a conflict may also be a concurrent change, and then it is tried again.
+                if error.status not in (409, 422):
+                    raise
+                if await self._read(what, ref) is None:
+                    return None
+                if error.status == 422:
+                    raise
+                await self._calls.pause(what, attempt, error)
+        raise AssertionError  # count() does not end
+
+    async def _read(self, what: str, ref: PodRef) -> Json | None:
+        try:
+            pod = await self._calls.until_answered(
+                what, lambda: self._client.get_pod(ref.namespace, ref.name)
+            )
+        except PodNotFoundError:
+            return None
+        return pod if _ref(pod).uid == ref.uid else None
+
+
+def _may_exist(error: KubernetesApiError) -> bool:
+    return error.reason == "AlreadyExists" or error.status is None or error.status >= 500
+
+
+def _launch_id(pod: Json) -> str | None:
+    return read_pod(pod).annotations.get(LAUNCH_ID_ANNOTATION)
+
+
+def _ref(pod: Json) -> PodRef:
+    return read_pod(pod).ref
+
+
+def _read_or_skip(manifest: Json) -> PodFacts | None:
+    try:
+        return read_pod(manifest)
+    except MalformedPodError as error:
+        logger.warning("Ignoring an object in the list of pods: %s", error)
+        return None
+
+
+def _is_removed(answer: Json) -> bool:
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+    if answer.get("kind") == "Status":
+        return True
+    metadata = answer.get("metadata") or {}
+    return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")

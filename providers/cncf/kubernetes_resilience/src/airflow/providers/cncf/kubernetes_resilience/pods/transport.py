@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+JSON over the HTTP session of a ``kubernetes_asyncio`` client.
+
+Address, authentication, token refresh and TLS are that client's. Its model objects are not used: building
+them costs several times the rest of a watch event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+    error_from_status,
+)
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientTimeout
+
+Json = dict[str, Any]
+RequestTimeout = float | tuple[float, float]
+"""Seconds in total, or (to connect, between two reads), as ``_request_timeout`` of the Kubernetes clients."""
+
+DEFAULT_REQUEST_TIMEOUT = 60.0
+"""Seconds, if none are configured. Without a limit a request on a half-open connection never ends."""
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds to establish the connection of a stream, which has no limit in total."""
+
+
+class JsonTransport:
+    """
+    Sends requests and decodes answers. Bound to the event loop that it was made in.
+
+    :param api_client: a ``kubernetes_asyncio.client.ApiClient``
+    :param request_timeout: limit of each request that is not a stream
+    """
+
+    def __init__(self, api_client: Any, request_timeout: RequestTimeout | None = None) -> None:
+        self._api = api_client
+        self._limit = _client_timeout(request_timeout or DEFAULT_REQUEST_TIMEOUT)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        path_params: Mapping[str, str],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """
+        Send a request and return the decoded answer.
+
+        :param path: with ``{placeholders}`` for ``path_params``
+        :raises KubernetesApiError: if the answer is not a success or does not come
+        """
+        response = await self._send(
+            method,
+            path,
+            path_params,
+            query=query,
+            body=body,
+            content_type=content_type,
+            limit=self._limit,
+        )
+        async with response:
+            if not 200 <= response.status < 300:
+                raise await _refusal(response)
+            return _decode(await _read(response))
+
+    async def stream(
+        self,
+        path: str,
+        path_params: Mapping[str, str],
+        *,
+        query: Mapping[str, str],
+        inactivity_timeout: float,
+    ) -> AsyncGenerator[Json]:
+        """
+        Yield the objects of an answer that is one JSON object per line, until the server ends it.
+
+        :param inactivity_timeout: seconds without a byte after which the stream counts as dead
+        :raises KubernetesApiError: if it is refused, breaks off or is silent for too long
+        """
+        limit = _client_timeout((CONNECT_TIMEOUT, inactivity_timeout))
+        lines = LineSplitter()
+        async with await self._send("GET", path, path_params, query=query, limit=limit) as response:
+            if response.status != 200:
+                raise await _refusal(response)
+            while chunk := await _read_some(response):
+                for line in lines.feed(chunk):
+                    yield _decode(line)
+        if lines.incomplete:
+            raise ConnectionFailedError("the stream ended within an event")
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        path_params: Mapping[str, str],
+        *,
+        limit: ClientTimeout,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> ClientResponse:
+        try:
+            response: ClientResponse = await self._api.call_api(
+                path,
+                method,
+                path_params=dict(path_params),
+                query_params=list((query or {}).items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=limit,
+            )
+        except Exception as error:
+            # Not only connection errors: credential plug-ins run in here and raise what they like, and a
+            # command that ends in an exception that nobody expects is a lost command.
+            raise _connection_failed(error) from error
+        return response
+
+
+class LineSplitter:
+    """
+    Finds the lines in a stream of chunks.
+
+    aiohttp's own line reader refuses lines longer than its buffer; a pod has no such limit.
+    """
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._begun)
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that this chunk completes, without empty ones."""
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            if line := b"".join((*self._begun, end)).strip():
+                yield line
+            self._begun.clear()
+        if rest:
+            self._begun.append(rest)
+
+
+def _client_timeout(timeout: RequestTimeout) -> ClientTimeout:
+    from aiohttp import ClientTimeout  # noqa: PLC0415
+
+    if isinstance(timeout, tuple):
+        connect, read = timeout
+        # "sock_connect", not "connect": the latter counts the wait for a free connection of the pool too,
+        # and would turn a burst of requests into timeouts.
+        return ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+    return ClientTimeout(total=timeout)
+
+
+def _connection_failed(error: Exception) -> ConnectionFailedError:
+    return ConnectionFailedError(f"{type(error).__name__}: {error}".removesuffix(": "))
+
+
+async def _read(response: ClientResponse) -> bytes:
+    try:
+        return await response.read()
+    except Exception as error:
+        raise _connection_failed(error) from error
+
+
+async def _read_some(response: ClientResponse) -> bytes:
+    try:
+        return await response.content.readany()
+    except Exception as error:
+        raise _connection_failed(error) from error
+
+
+async def _refusal(response: ClientResponse) -> KubernetesApiError:
+    data = await _read(response)
+    try:
+        body = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = None  # the page of a proxy
+    text = data.decode(errors="replace")
+    return error_from_status(response.status, body, text=text, headers=response.headers)
+
+
+def _decode(data: bytes) -> Json:
+    try:
+        return msgspec.json.decode(data, type=Json)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConnectionFailedError(f"unreadable answer: {error}") from error

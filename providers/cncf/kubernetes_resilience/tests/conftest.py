@@ -1,0 +1,10 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from cluster_lab.airflow_fixtures import (  # noqa: F401
+    migrated_database,
+    queued_ti,
+    scheduler_job_id,
+    session,
+)

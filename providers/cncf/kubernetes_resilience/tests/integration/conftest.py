@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A runtime on an embedded API server, reached as the official provider would reach a cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.launcher import LAUNCH_ID_ANNOTATION
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
+from cluster_lab.apiserver import ApiServer
+from cluster_lab.apiserver.testing import running_server
+
+T = TypeVar("T")
+TOKEN = "lab-token"  # of a server that lives as long as a test
+SELECTOR = "airflow-worker=1,airflow_executor_done!=True"
+WAIT = 20.0
+
+
+def worker(name: str, launch_id: str = "launch-1") -> dict[str, Any]:
+    """A worker pod as the executor would create it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"airflow-worker": "1"},
+            "annotations": {LAUNCH_ID_ANNOTATION: launch_id},
+        },
+        "spec": {"containers": [{"name": "base", "image": "airflow"}], "restartPolicy": "Never"},
+    }
+
+
+class Kubelet:
+    """Everybody else who works on pods: the kubelet, kubectl, a clean-up job."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._client = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"})
+
+    def create(self, pod: dict[str, Any]) -> PodRef:
+        created = self._send("POST", "", pod)["metadata"]
+        return PodRef(created["namespace"], created["name"], created["uid"])
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        response = self._client.get(f"/api/v1/namespaces/default/pods/{name}")
+        return None if response.status_code == 404 else response.raise_for_status().json()
+
+    def status(self, name: str, **status: Any) -> None:
+        self._send("PATCH", f"/{name}/status", {"status": status})
+
+    def labels(self, name: str, **labels: str) -> None:
+        self._send("PATCH", f"/{name}", {"metadata": {"labels": labels}})
+
+    def bind(self, name: str, node: str) -> None:
+        self._send(
+            "POST", f"/{name}/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        )
+
+    def delete(self, name: str, grace: int = 0) -> None:
+        self._send("DELETE", f"/{name}", {"gracePeriodSeconds": grace})
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _send(self, method: str, path: str, body: dict[str, Any]) -> Any:
+        patching = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+        url = f"/api/v1/namespaces/default/pods{path}"
+        return self._client.request(method, url, json=body, headers=patching).raise_for_status().json()
+
+
+class Inbox(SimpleQueue[Any]):
+    """The executor's inbox, read with patience."""
+
+    def next(self) -> Any:
+        return self.get(timeout=WAIT)
+
+    def observation(
+        self, name: str, wanted: Callable[[PodObservation], bool] = lambda _: True
+    ) -> PodObservation:
+        """Skip to the next observation of a pod that is as wanted."""
+        while True:
+            message = self.next()
+            if isinstance(message, PodObservation) and message.facts.ref.name == name and wanted(message):
+                return message
+
+    def of(self, kind: type[T]) -> T:
+        """Skip to the next message of a kind."""
+        while True:
+            if isinstance(message := self.next(), kind):
+                return message
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with running_server(token=TOKEN, run_controllers=False, bookmark_interval=0.2) as server:
+        yield server
+
+
+@pytest.fixture
+def kubelet(server: ApiServer) -> Iterator[Kubelet]:
+    kubelet = Kubelet(server)
+    yield kubelet
+    kubelet.close()
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+def make_runtime(
+    server: ApiServer, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., KubernetesRuntime]]:
+    """Make runtimes by settings; each is stopped, and none may leave a thread behind."""
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
+    made: list[KubernetesRuntime] = []
+
+    def make(**settings: Any) -> KubernetesRuntime:
+        defaults = {"namespaces": ("default",), "label_selector": SELECTOR, "concurrency": 8}
+        made.append(KubernetesRuntime(RuntimeSettings(**{**defaults, **settings}), inbox.put))
+        return made[-1]
+
+    yield make
+    for runtime in made:
+        runtime.stop(0)
+    assert not [thread for thread in threading.enumerate() if thread.name == "kubernetes-resilience"]
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., KubernetesRuntime], server: ApiServer) -> KubernetesRuntime:
+    """A started runtime whose watch is open."""
+    runtime = make_runtime()
+    runtime.start()
+    assert runtime.wait_synced(WAIT)
+    eventually(lambda: server.faults.open_watches() == 1)
+    return runtime
+
+
+def eventually(condition: Callable[[], bool], seconds: float = WAIT) -> None:
+    """Wait until something is so that nothing announces."""
+    never = threading.Event()
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        never.wait(0.01)
+    raise AssertionError("it did not happen")
+
+
+@pytest.fixture
+def pod() -> Callable[..., dict[str, Any]]:
+    return worker
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., None]:
+    return eventually

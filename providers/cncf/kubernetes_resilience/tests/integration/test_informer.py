@@ -1,0 +1,241 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The informer against an API server that cuts, compacts, falls silent and refuses."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerState
+from airflow.providers.cncf.kubernetes_resilience.pods.informer import Informer
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+from cluster_lab.apiserver import ApiServer
+
+Pod = Callable[..., dict[str, Any]]
+Make = Callable[..., KubernetesRuntime]
+
+
+def is_list(info: Any) -> bool:
+    return bool(info.verb == "list")
+
+
+def is_watch(info: Any) -> bool:
+    return bool(info.verb == "watch")
+
+
+def gone(observation: PodObservation) -> bool:
+    return observation.gone
+
+
+def test_life_of_a_pod(runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod) -> None:
+    ref = kubelet.create(pod("a"))
+    first = inbox.next()
+    assert (first.facts.ref, first.facts.phase, first.gone) == (ref, "Pending", False)
+
+    kubelet.bind("a", "node-1")
+    assert inbox.observation("a", lambda seen: seen.facts.node == "node-1")
+
+    kubelet.status("a", containerStatuses=[{"name": "base", "state": {"running": {}}}], phase="Running")
+    running = inbox.observation("a", lambda seen: seen.facts.phase == "Running")
+    assert running.facts.worker.state is ContainerState.RUNNING
+
+    kubelet.delete("a", grace=30)
+    assert inbox.next().facts.deletion_timestamp is not None
+    kubelet.delete("a")
+    assert inbox.observation("a", gone).facts.ref == ref
+
+
+def test_only_what_matters_and_only_ours(
+    runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod
+) -> None:
+    other = pod("of-another-scheduler")
+    other["metadata"]["labels"] = {"airflow-worker": "2"}
+    kubelet.create(other)
+    kubelet.create(pod("a"))
+    assert inbox.next().facts.ref.name == "a"
+    kubelet.status("a", message="still pulling", podIP="10.0.0.1")
+    kubelet.status("a", phase="Running")
+    assert inbox.next().facts.phase == "Running"
+
+
+def test_label_transitions(runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod) -> None:
+    kubelet.create(pod("a"))
+    inbox.next()
+    kubelet.labels("a", airflow_executor_done="True")
+    assert inbox.next().gone
+    kubelet.labels("a", airflow_executor_done="False")
+    assert not inbox.next().gone
+    kubelet.labels("a", **{"airflow-worker": "2"})
+    assert inbox.next().gone
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_cut_watch_emits_only_the_difference(
+    runtime: KubernetesRuntime,
+    server: ApiServer,
+    kubelet: Any,
+    inbox: Any,
+    pod: Pod,
+    compacted: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for name in ("same", "changes", "vanishes"):
+        kubelet.create(pod(name))
+        inbox.observation(name)
+    # Kept from reconnecting until everything has happened behind its back.
+    server.faults.fail(503, times=1000, when=is_list)
+    server.faults.cut_watches()
+    kubelet.status("changes", phase="Failed", reason="Evicted")
+    kubelet.delete("vanishes")
+    kubelet.create(pod("new"))
+    if compacted:
+        server.faults.compact()
+    with caplog.at_level(logging.INFO):
+        server.faults.clear()
+        seen = {
+            (item.facts.ref.name, item.facts.phase, item.gone) for item in (inbox.next() for _ in range(3))
+        }
+        assert seen == {
+            ("changes", "Failed", False),
+            ("vanishes", "Pending", True),
+            ("new", "Pending", False),
+        }
+        kubelet.status("same", phase="Running")
+        assert inbox.next().facts.phase == "Running"
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) <= 2  # the cut, and the 503 that followed; not one per attempt
+
+
+def test_compaction_under_a_live_watch(
+    runtime: KubernetesRuntime, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
+) -> None:
+    kubelet.create(pod("a"))
+    inbox.next()
+    server.faults.fail(410, when=is_watch)
+    server.faults.cut_watches()
+    kubelet.status("a", phase="Running")
+    assert inbox.next().facts.phase == "Running"
+
+
+def test_silent_watch_is_noticed(
+    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, eventually: Any
+) -> None:
+    runtime = make_runtime(inactivity_timeout=0.6)  # three bookmarks of this server
+    runtime.start()
+    eventually(lambda: server.faults.open_watches() == 1)
+    server.faults.freeze_watches()
+    kubelet.create(pod("a"))
+    assert inbox.next().facts.ref.name == "a"
+
+
+def test_bookmarks_keep_a_quiet_watch_alive(
+    make_runtime: Make,
+    server: ApiServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Any,
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(Informer, "_take", lambda self, event: heard.append(event.type))
+    make_runtime(inactivity_timeout=2.0).start()
+    # Twelve of this server's bookmarks take longer than the limit.
+    eventually(lambda: heard == ["BOOKMARK"] * 12)
+    assert "attempt" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_refused_lists_and_watches_are_tried_again(
+    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, status: int
+) -> None:
+    server.faults.fail(status, when=is_list, retry_after=1)
+    server.faults.fail(status, when=is_watch)
+    kubelet.create(pod("a"))
+    runtime = make_runtime()
+    runtime.start()
+    assert not runtime.wait_synced(0)
+    assert inbox.next().facts.ref.name == "a"
+    kubelet.status("a", phase="Running")
+    assert inbox.next().facts.phase == "Running"
+
+
+def test_long_lists_come_in_pages(
+    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow.providers.cncf.kubernetes_resilience.pods.client.PAGE_SIZE", 3)
+    for number in range(8):
+        kubelet.create(pod(f"pod-{number}"))
+    # The second page's snapshot has been compacted away.
+    server.faults.fail(410, when=lambda info: "continue" in info.query, reason="Expired")
+    make_runtime().start()
+    names = [inbox.next().facts.ref.name for _ in range(8)]
+    assert sorted(names) == [f"pod-{number}" for number in range(8)]
+    kubelet.status("pod-0", phase="Running")
+    assert inbox.next().facts.phase == "Running"
+
+
+def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: Any, pod: Pod) -> None:
+    runtime = make_runtime(namespaces=(None,))
+    runtime.start()
+    assert runtime.wait_synced(10)
+    large = pod("large")
+    large["metadata"]["annotations"]["filler"] = "x" * 200_000  # more than one read of the stream
+    kubelet.create(large)
+    assert len(inbox.next().facts.annotations["filler"]) == 200_000
+
+
+def test_server_away_at_start(
+    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
+) -> None:
+    ref = kubelet.create(pod("a"))
+    server.faults.lose_reply(times=3, when=is_list)
+    make_runtime().start()
+    assert inbox.next().facts.ref == ref
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_the_picture_ends_up_right(
+    runtime: KubernetesRuntime,
+    server: ApiServer,
+    kubelet: Any,
+    inbox: Any,
+    pod: Pod,
+    eventually: Any,
+    seed: int,
+) -> None:
+    """Random changes under random faults; what the observations add up to must be what there is."""
+    chance = random.Random(seed)
+    phases: dict[str, str] = {}
+    uids: dict[str, str] = {}
+    for _ in range(120):
+        name = f"pod-{chance.randrange(12)}"
+        if name not in phases:
+            uids[name] = kubelet.create(pod(name)).uid
+            phases[name] = "Pending"
+        elif chance.random() < 0.3:
+            kubelet.delete(name)
+            del phases[name], uids[name]
+        else:
+            phases[name] = chance.choice(["Running", "Failed", "Succeeded"])
+            kubelet.status(name, phase=phases[name])
+        if chance.random() < 0.1:
+            chance.choice([server.faults.cut_watches, server.faults.compact])()
+
+    expected = {(uids[name], phase) for name, phase in phases.items()}
+    picture: dict[str, str] = {}
+
+    def complete() -> bool:
+        while not inbox.empty():
+            seen = inbox.next()
+            if seen.gone:
+                picture.pop(seen.facts.ref.uid)
+            else:
+                picture[seen.facts.ref.uid] = seen.facts.phase
+        return set(picture.items()) == expected
+
+    eventually(complete)

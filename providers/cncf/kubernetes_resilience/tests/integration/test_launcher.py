@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher against an API server that refuses, loses replies and has other pods of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, PodConflictError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodNotCreated,
+    PodObservation,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+from cluster_lab.apiserver import ApiServer
+
+Pod = Callable[..., dict[str, Any]]
+Make = Callable[..., KubernetesRuntime]
+
+
+def verb(*names: str) -> Callable[[Any], bool]:
+    return lambda info: info.verb in names
+
+
+def test_create_is_answered_and_observed(runtime: KubernetesRuntime, inbox: Any, pod: Pod) -> None:
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    messages = {type(message): message for message in (inbox.next(), inbox.next())}
+    assert messages[PodCreated].ref == messages[PodObservation].facts.ref
+    assert messages[PodCreated].launch_id == "launch-1"
+
+
+def test_create_applied_but_connection_dropped(
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    server.faults.lose_reply(when=verb("create"))
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    assert inbox.of(PodCreated).ref.uid == kubelet.read("a")["metadata"]["uid"]
+
+
+def test_create_applied_but_answered_too_late(
+    make_runtime: Make, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    runtime = make_runtime(request_timeout=0.5)
+    runtime.start()
+    server.faults.delay(30, when=verb("create"), reply=True)
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    assert inbox.of(PodCreated).ref.uid == kubelet.read("a")["metadata"]["uid"]
+
+
+def test_create_that_never_arrived(
+    make_runtime: Make, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    runtime = make_runtime(request_timeout=(5.0, 0.5))
+    runtime.start()
+    server.faults.delay(30, when=verb("create"))
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    result = inbox.of(PodNotCreated)
+    assert isinstance(result.error, ConnectionFailedError)
+    assert kubelet.read("a") is None
+
+
+def test_create_twice_makes_one_pod(runtime: KubernetesRuntime, inbox: Any, pod: Pod) -> None:
+    for _ in range(2):
+        runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    assert inbox.of(PodCreated) == inbox.of(PodCreated)
+
+
+def test_create_with_a_name_that_another_launch_has(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    kubelet.create(pod("a", launch_id="launch-0"))
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    assert isinstance(inbox.of(PodNotCreated).error, PodConflictError)
+
+
+def test_create_refused_for_good(runtime: KubernetesRuntime, inbox: Any, pod: Pod) -> None:
+    body = pod("a")
+    del body["spec"]["containers"]
+    runtime.submit(runtime.launcher.create, "launch-1", body)
+    error = inbox.of(PodNotCreated).error
+    assert error.status == 422
+    assert not error.transient
+    assert "containers" in error.message
+
+
+def test_rate_limit_is_reported_and_waited_out(
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod
+) -> None:
+    server.faults.fail(429, when=verb("create"), retry_after=1)
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    error = inbox.of(PodNotCreated).error
+    assert (error.status, error.retry_after) == (429, 1.0)
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    assert inbox.of(PodCreated).launch_id == "launch-1"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_delete_goes_on_until_it_is_done(
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any, status: int
+) -> None:
+    ref = kubelet.create(pod("a"))
+    server.faults.fail(status, when=verb("delete"), retry_after=1)
+    server.faults.fail(status, when=verb("delete"))
+    runtime.submit(runtime.launcher.delete, ref, grace_seconds=0)
+    assert inbox.of(PodDeleted) == PodDeleted(ref)
+    assert kubelet.read("a") is None
+
+
+def test_delete_with_grace_is_seen_by_the_informer(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    kubelet.create(pod("a"))
+    kubelet.bind("a", "node-1")
+    kubelet.status("a", phase="Running")
+    running = inbox.observation("a", lambda seen: seen.facts.phase == "Running")
+    runtime.submit(runtime.launcher.delete, running.facts.ref)
+    asked = inbox.next()
+    assert isinstance(asked, PodObservation)
+    assert asked.facts.deletion_timestamp is not None
+    kubelet.delete("a")  # as the kubelet does when the containers have ended
+    assert inbox.observation("a", lambda seen: seen.gone).facts.ref == running.facts.ref
+
+
+def test_delete_options_of_the_configuration(make_runtime: Make, inbox: Any, pod: Pod, kubelet: Any) -> None:
+    runtime = make_runtime(delete_options={"grace_period_seconds": 0})
+    runtime.start()
+    kubelet.create(pod("a"))
+    kubelet.bind("a", "node-1")
+    ref = inbox.observation("a").facts.ref
+    runtime.submit(runtime.launcher.delete, ref)
+    assert inbox.of(PodDeleted) == PodDeleted(ref)
+
+
+def test_nothing_is_done_to_another_pod_of_that_name(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    present = kubelet.create(pod("a"))
+    past = PodRef("default", "a", "11111111-1111-1111-1111-111111111111")
+    runtime.submit(runtime.launcher.mark_done, past)
+    runtime.submit(runtime.launcher.delete, past, grace_seconds=0)
+    assert inbox.of(PodDeleted) == PodDeleted(past)
+    runtime.submit(runtime.launcher.confirm, past)
+    assert inbox.of(PodConfirmed) == PodConfirmed(past, None)
+    assert runtime.call(runtime.launcher.adopt(past, "9"), 10) is False
+    metadata = kubelet.read("a")["metadata"]
+    assert metadata["uid"] == present.uid
+    assert metadata["labels"] == {"airflow-worker": "1"}
+
+
+def test_delete_by_name(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
+    ref = kubelet.create(pod("a", launch_id="launch-1"))
+    kubelet.create(pod("b", launch_id="launch-2"))
+    runtime.submit(runtime.launcher.delete_by_name, "default", "b", "launch-1")
+    runtime.submit(runtime.launcher.delete_by_name, "default", "a", "launch-1")
+    assert inbox.observation("a", lambda seen: seen.gone).facts.ref == ref
+    assert kubelet.read("b") is not None
+
+
+def test_done_pods_leave_the_view(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
+    ref = kubelet.create(pod("a"))
+    inbox.next()
+    runtime.submit(runtime.launcher.mark_done, ref)
+    assert inbox.next().gone
+    runtime.submit(runtime.launcher.confirm, ref)
+    facts = inbox.of(PodConfirmed).facts
+    assert facts.labels["airflow_executor_done"] == "True"
+
+
+def test_adoption_finds_and_takes_over(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    body = pod("a")
+    body["metadata"]["labels"] = {"airflow-worker": "7", "kubernetes_executor": "True"}
+    ref = kubelet.create(body)
+    kubelet.create(pod("b"))
+    launcher = runtime.launcher
+    found = runtime.call(launcher.list_pods(["default"], "kubernetes_executor=True,airflow-worker!=1"), 10)
+    assert [facts.ref for facts in found] == [ref]
+    assert runtime.call(launcher.adopt(ref, "1"), 10) is True
+    assert inbox.observation("a").facts.ref == ref
+
+
+def test_confirm_waits_out_an_outage(
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    ref = kubelet.create(pod("a"))
+    server.faults.lose_reply(times=3, when=verb("get"))
+    runtime.submit(runtime.launcher.confirm, ref)
+    confirmed = inbox.of(PodConfirmed)
+    assert confirmed.facts.ref == ref
+
+
+def test_stop_leaves_nothing_behind(
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, eventually: Any
+) -> None:
+    server.faults.delay(0.3, when=verb("create"), reply=True)
+    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    runtime.stop(10)
+    assert inbox.of(PodCreated).launch_id == "launch-1"
+    eventually(lambda: server.faults.open_watches() == 0)

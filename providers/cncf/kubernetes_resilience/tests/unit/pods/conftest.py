@@ -1,0 +1,205 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual time, and API clients that do what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.client import Listing, WatchEvent
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import error_from_status
+from airflow.providers.cncf.kubernetes_resilience.pods.timing import Timing
+
+Json = dict[str, Any]
+
+
+def manifest(name: str = "worker", uid: str = "uid-1", version: str = "1", **status: Any) -> Json:
+    """A pod as the API sends it."""
+    return {
+        "metadata": {"name": name, "namespace": "airflow", "uid": uid, "resourceVersion": version},
+        "status": {"phase": "Pending", **status},
+    }
+
+
+@dataclass
+class VirtualTime:
+    """A clock that moves only when somebody sleeps; the full delay is always drawn."""
+
+    now: float = 1000.0
+    sleeps: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(clock=lambda: self.now, sleep=self.sleep, random=lambda: 0.0)
+
+
+class ScriptedClient:
+    """
+    Lists and watches as scripted, then hangs like a quiet watch.
+
+    A list step is ``(version, manifests)`` or an exception; a watch step is a list of events, exceptions and
+    functions to call in between.
+    """
+
+    def __init__(self) -> None:
+        self.lists: list[tuple[str, list[Json]] | Exception] = []
+        self.watches: list[list[tuple[str, Json] | Exception | Callable[[], object]]] = []
+        self.calls: list[str] = []
+        self.quiet = asyncio.Event()
+
+    async def list_pods(self, namespace: str | None, *, label_selector: str, read: Any) -> Listing[Any]:
+        self.calls.append("list")
+        step = self.lists.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return Listing([item for item in map(read, step[1]) if item is not None], step[0])
+
+    async def watch_pods(
+        self, namespace: str | None, *, resource_version: str, **_: Any
+    ) -> AsyncGenerator[WatchEvent]:
+        self.calls.append(f"watch {resource_version}")
+        if not self.watches:
+            self.quiet.set()
+            await asyncio.Event().wait()
+        for step in self.watches.pop(0):
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, tuple):
+                yield WatchEvent(*step)
+            else:
+                step()
+
+    async def played(self, running: Any) -> None:
+        """Run an informer until the script has been played."""
+        task = asyncio.create_task(running)
+        waiting = asyncio.create_task(self.quiet.wait())
+        done, _ = await asyncio.wait({task, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert waiting in done, "the script was not played to its end"
+
+
+class FakeCluster:
+    """The pod API of one namespace, with failures by operation: before the call takes effect, or after."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Json] = {}
+        self.calls: list[str] = []
+        self.fail: dict[str, list[Exception | None]] = defaultdict(list)
+        """Per operation, what each of the next calls raises instead of doing anything (None: it works)."""
+        self.lose_answer: dict[str, list[Exception]] = defaultdict(list)
+        """Per operation, what each of the next calls raises after it has taken effect."""
+        self.deletions: list[Json] = []
+        self.entered: Callable[[], Any] | None = None
+        """Awaited within every call, to hold it."""
+        self._uids = 0
+
+    async def create_pod(self, namespace: str, body: Json) -> Json:
+        return await self._call("create", self._create, body)
+
+    async def get_pod(self, namespace: str, name: str) -> Json:
+        return await self._call("get", self._stored, name)
+
+    async def delete_pod(self, namespace: str, name: str, **options: Any) -> Json:
+        return await self._call("delete", self._delete, name, options)
+
+    async def patch_pod(self, namespace: str, name: str, body: Json) -> Json:
+        return await self._call("patch", self._patch, name, body)
+
+    async def list_pods(self, namespace: str | None, *, read: Any, **_: Any) -> Listing[Any]:
+        items = [read(pod) for pod in self.pods.values()]
+        return Listing([item for item in items if item is not None], "1")
+
+    async def close(self) -> None:
+        self.calls.append("close")
+
+    async def _call(self, operation: str, function: Callable[..., Json], *args: Any) -> Json:
+        self.calls.append(operation)
+        if self.entered is not None:
+            await self.entered()
+        if self.fail[operation] and (error := self.fail[operation].pop(0)):
+            raise error
+        answer = function(*args)
+        if self.lose_answer[operation]:
+            raise self.lose_answer[operation].pop(0)
+        return copy.deepcopy(answer)
+
+    def _create(self, body: Json) -> Json:
+        name = body["metadata"]["name"]
+        if name in self.pods:
+            raise refusal(409, "AlreadyExists")
+        self._uids += 1
+        pod = copy.deepcopy(body)
+        pod["metadata"]["uid"] = f"uid-{self._uids}"
+        self.pods[name] = pod
+        return pod
+
+    def _stored(self, name: str) -> Json:
+        if name not in self.pods:
+            raise refusal(404, "NotFound")
+        return self.pods[name]
+
+    def _delete(self, name: str, options: Json) -> Json:
+        self.deletions.append(options)
+        pod = self._stored(name)
+        if pod["metadata"]["uid"] != options["uid"]:
+            raise refusal(409, "Conflict")
+        grace = options["grace_seconds"] if options["grace_seconds"] is not None else 30
+        pod["metadata"]["deletionGracePeriodSeconds"] = grace
+        if grace == 0:
+            del self.pods[name]
+        return pod
+
+    def _patch(self, name: str, body: Json) -> Json:
+        metadata = self._stored(name)["metadata"]
+        if body["metadata"]["uid"] != metadata["uid"]:
+            raise refusal(422, "Invalid")
+        metadata.setdefault("labels", {}).update(body["metadata"]["labels"])
+        return self.pods[name]
+
+
+def refusal(status: int, reason: str = "", *, retry_after: int | None = None) -> Exception:
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return error_from_status(
+        status, {"reason": reason, "message": f"{reason or status} it said"}, headers=headers
+    )
+
+
+@pytest.fixture
+def time() -> VirtualTime:
+    return VirtualTime()
+
+
+@pytest.fixture
+def script() -> ScriptedClient:
+    return ScriptedClient()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def pod() -> Callable[..., Json]:
+    return manifest
+
+
+@pytest.fixture
+def refused() -> Callable[..., Exception]:
+    return refusal

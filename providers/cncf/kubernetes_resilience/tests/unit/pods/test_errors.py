@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""How refusals are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    MAX_MESSAGE_LENGTH,
+    MAX_RETRY_AFTER,
+    ConnectionFailedError,
+    KubernetesApiError,
+    PodConflictError,
+    PodNotFoundError,
+    ResourceExpiredError,
+    error_from_status,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "class_"),
+    [
+        (404, PodNotFoundError),
+        (409, PodConflictError),
+        (410, ResourceExpiredError),
+        (500, KubernetesApiError),
+    ],
+)
+def test_class_by_status(status: int, class_: type[KubernetesApiError]) -> None:
+    assert type(error_from_status(status, {})) is class_
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("1.5", 1.5),
+        ("86400", MAX_RETRY_AFTER),
+        ("inf", MAX_RETRY_AFTER),
+        ("0", None),
+        ("-3", None),
+        ("nan", None),
+        ("soon", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+    ],
+)
+def test_retry_after_header(header: str, seconds: float | None) -> None:
+    assert error_from_status(429, None, headers={"Retry-After": header}).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("details", "seconds"),
+    [
+        ({"retryAfterSeconds": 3}, 3.0),
+        ({"retryAfterSeconds": 0}, None),
+        ({"retryAfterSeconds": []}, None),
+        (None, None),
+    ],
+)
+def test_retry_after_in_the_body(details: Any, seconds: float | None) -> None:
+    assert error_from_status(504, {"details": details}).retry_after == seconds
+
+
+@pytest.mark.parametrize("body", [None, "text", ["list"], {"message": 5, "reason": None}, {"message": ""}])
+def test_body_that_is_no_status(body: Any) -> None:
+    error = error_from_status(502, body, text="Bad Gateway")
+    assert (error.message, error.reason) == ("Bad Gateway", None)
+    assert str(error) == "502: Bad Gateway"
+
+
+def test_text_says_status_reason_and_message() -> None:
+    error = error_from_status(403, {"reason": "Forbidden", "message": "exceeded quota: pods"})
+    assert str(error) == "403 Forbidden: exceeded quota: pods"
+    assert str(ConnectionFailedError("refused")) == "refused"
+
+
+def test_long_messages_are_cut() -> None:
+    assert len(error_from_status(422, {"message": "x" * 100_000}).message) <= MAX_MESSAGE_LENGTH + 3
+
+
+@pytest.mark.parametrize(
+    ("status", "transient"), [(429, True), (500, True), (503, True), (403, False), (404, False), (422, False)]
+)
+def test_transient(status: int, transient: bool) -> None:
+    assert error_from_status(status, {}).transient is transient
+    assert ConnectionFailedError("reset").transient
+    assert error_from_status(status, {}, headers={"Retry-After": "1"}).transient

@@ -1,0 +1,335 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher: what it sends, what it concludes from each answer, and what it does while there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.calls import DEFAULT_PAUSE, RETRY, Calls
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+    PodConflictError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.launcher import LAUNCH_ID_ANNOTATION, Launcher
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodNotCreated,
+)
+
+DROPPED = ConnectionFailedError("TimeoutError")
+REF = PodRef("airflow", "worker", "uid-1")
+
+
+def body(launch_id: str = "launch-1", name: str = "worker") -> dict[str, Any]:
+    annotations = {LAUNCH_ID_ANNOTATION: launch_id}
+    return {"metadata": {"namespace": "airflow", "name": name, "annotations": annotations}}
+
+
+class Bench:
+    def __init__(self, cluster: Any, time: Any, concurrency: int = 8) -> None:
+        self.emitted: list[Any] = []
+        self.launcher = Launcher(
+            cluster,
+            emit=self.emitted.append,
+            calls=Calls(concurrency, timing=time.timing),
+            delete_options={"propagationPolicy": "Background"},
+        )
+
+    def outcome(self) -> Any:
+        (message,) = self.emitted
+        return message
+
+
+@pytest.fixture
+def bench(cluster: Any, time: Any) -> Bench:
+    return Bench(cluster, time)
+
+
+@pytest.fixture
+async def created(bench: Bench) -> Bench:
+    await bench.launcher.create("launch-1", body())
+    bench.emitted.clear()
+    return bench
+
+
+class TestCreate:
+    async def test_success(self, bench: Bench, cluster: Any) -> None:
+        await bench.launcher.create("launch-1", body())
+        assert bench.outcome() == PodCreated("launch-1", REF)
+
+    async def test_repeating_finds_the_same_pod(self, bench: Bench, cluster: Any) -> None:
+        await bench.launcher.create("launch-1", body())
+        await bench.launcher.create("launch-1", body())
+        assert bench.emitted == [PodCreated("launch-1", REF)] * 2
+        assert len(cluster.pods) == 1
+
+    async def test_name_taken_by_another(self, bench: Bench) -> None:
+        await bench.launcher.create("other", body("other"))
+        await bench.launcher.create("launch-1", body())
+        assert isinstance(bench.emitted[1], PodNotCreated)
+        assert isinstance(bench.emitted[1].error, PodConflictError)
+
+    async def test_foreign_pod_without_annotations(self, bench: Bench, cluster: Any, pod: Any) -> None:
+        cluster.pods["worker"] = pod("worker")
+        await bench.launcher.create("launch-1", body())
+        assert isinstance(bench.outcome().error, PodConflictError)
+
+    @pytest.mark.parametrize("status", [None, 500, 503, 504])
+    async def test_carried_out_without_an_answer(
+        self, bench: Bench, cluster: Any, refused: Any, status: int | None
+    ) -> None:
+        cluster.lose_answer["create"] = [DROPPED if status is None else refused(status)]
+        await bench.launcher.create("launch-1", body())
+        assert bench.outcome() == PodCreated("launch-1", REF)
+
+    async def test_lookup_outlives_a_short_outage(self, bench: Bench, cluster: Any, time: Any) -> None:
+        cluster.lose_answer["create"] = [DROPPED]
+        cluster.fail["get"] = [DROPPED, DROPPED]
+        await bench.launcher.create("launch-1", body())
+        assert bench.outcome() == PodCreated("launch-1", REF)
+        assert time.sleeps == [RETRY.delay(1, float), RETRY.delay(2, float)]
+
+    async def test_not_carried_out(self, bench: Bench, cluster: Any) -> None:
+        cluster.fail["create"] = [DROPPED]
+        await bench.launcher.create("launch-1", body())
+        assert bench.outcome() == PodNotCreated("launch-1", DROPPED)
+
+    async def test_unknown_whether_carried_out(self, bench: Bench, cluster: Any) -> None:
+        cluster.lose_answer["create"] = [DROPPED]
+        cluster.fail["get"] = [ConnectionFailedError(f"outage {n}") for n in range(9)]
+        await bench.launcher.create("launch-1", body())
+        assert isinstance(bench.outcome().error, ConnectionFailedError)
+        assert cluster.calls.count("get") == 3
+
+    @pytest.mark.parametrize(
+        ("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (400, "BadRequest"), (409, "Conflict")]
+    )
+    async def test_refusal_is_reported_as_it_is(
+        self, bench: Bench, cluster: Any, refused: Any, status: int, reason: str
+    ) -> None:
+        cluster.fail["create"] = [refused(status, reason)]
+        await bench.launcher.create("launch-1", body())
+        assert (bench.outcome().error.status, bench.outcome().error.reason) == (status, reason)
+        assert cluster.calls == ["create"]
+
+    async def test_bug_still_gives_a_result(self, bench: Bench, cluster: Any) -> None:
+        cluster.fail["create"] = [LookupError("bug")]
+        await bench.launcher.create("launch-1", body())
+        assert isinstance(bench.outcome().error, KubernetesApiError)
+        assert "bug" in str(bench.outcome().error)
+
+    @pytest.mark.parametrize(("retry_after", "pause"), [(25, 25.0), (None, DEFAULT_PAUSE)])
+    async def test_rate_limit_holds_back_later_creates(
+        self, bench: Bench, cluster: Any, time: Any, refused: Any, retry_after: int | None, pause: float
+    ) -> None:
+        cluster.fail["create"] = [refused(429, retry_after=retry_after)]
+        await bench.launcher.create("launch-1", body())
+        assert time.sleeps == []
+
+        await bench.launcher.create("launch-1", body())
+        assert time.sleeps == [pause]
+        assert bench.emitted[1] == PodCreated("launch-1", REF)
+
+    async def test_rate_limit_reaches_creates_that_wait_for_a_slot(
+        self, cluster: Any, time: Any, refused: Any
+    ) -> None:
+        bench = Bench(cluster, time, concurrency=1)
+        cluster.fail["create"] = [refused(429, retry_after=9)]
+        await asyncio.gather(
+            bench.launcher.create("a", body("a", "a")), bench.launcher.create("b", body("b", "b"))
+        )
+        assert time.sleeps == [9]
+        assert isinstance(bench.emitted[0], PodNotCreated)
+        assert isinstance(bench.emitted[1], PodCreated)
+
+    async def test_concurrency_is_bounded(self, cluster: Any, time: Any) -> None:
+        bench = Bench(cluster, time, concurrency=3)
+        inside, most = 0, 0
+
+        async def hold() -> None:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+        cluster.entered = hold
+        await asyncio.gather(*(bench.launcher.create(str(n), body(str(n), str(n))) for n in range(20)))
+        assert len(bench.emitted) == 20
+        assert most == 3
+
+
+class TestDelete:
+    async def test_graceful_deletion_is_not_yet_gone(self, created: Bench, cluster: Any) -> None:
+        await created.launcher.delete(REF)
+        assert created.emitted == []
+        assert cluster.deletions == [
+            {"uid": "uid-1", "grace_seconds": None, "options": {"propagationPolicy": "Background"}}
+        ]
+
+    async def test_removed_at_once(self, created: Bench) -> None:
+        await created.launcher.delete(REF, grace_seconds=0)
+        assert created.outcome() == PodDeleted(REF)
+
+    async def test_a_finalizer_keeps_it(self, created: Bench, cluster: Any) -> None:
+        cluster.pods["worker"]["metadata"]["finalizers"] = ["example.com/hold"]
+        await created.launcher.delete(REF, grace_seconds=0)
+        assert created.emitted == []
+
+    async def test_already_gone(self, bench: Bench) -> None:
+        await bench.launcher.delete(REF)
+        assert bench.outcome() == PodDeleted(REF)
+
+    async def test_another_pod_of_that_name_is_left_alone(self, created: Bench, cluster: Any) -> None:
+        old = PodRef("airflow", "worker", "uid-0")
+        await created.launcher.delete(old, grace_seconds=0)
+        assert created.outcome() == PodDeleted(old)
+        assert "worker" in cluster.pods
+
+    async def test_conflict_about_something_else_is_tried_again(
+        self, created: Bench, cluster: Any, refused: Any
+    ) -> None:
+        cluster.fail["delete"] = [refused(409, "Conflict")]
+        await created.launcher.delete(REF, grace_seconds=0)
+        assert created.outcome() == PodDeleted(REF)
+        assert cluster.calls.count("delete") == 2
+
+    async def test_goes_on_through_an_outage(
+        self, created: Bench, cluster: Any, time: Any, refused: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        errors = [DROPPED, refused(500), refused(429, retry_after=40), refused(403, "Forbidden"), DROPPED]
+        cluster.fail["delete"] = [*errors, *[DROPPED] * 20]
+        with caplog.at_level(logging.INFO):
+            await created.launcher.delete(REF, grace_seconds=0)
+        assert created.outcome() == PodDeleted(REF)
+        assert time.sleeps[:5] == [0.5, 1.0, 40, 4.0, 8.0]
+        assert max(time.sleeps) == RETRY.maximum
+        assert len(caplog.records) == 1
+
+    async def test_waiting_to_retry_takes_no_slot(self, cluster: Any, time: Any) -> None:
+        slept = asyncio.Event()
+        retry = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            slept.set()
+            await retry.wait()
+
+        time.sleep = sleep
+        bench = Bench(cluster, time, concurrency=1)
+        cluster.fail["delete"] = [DROPPED]
+        deleting = asyncio.create_task(bench.launcher.delete(REF))
+        await slept.wait()
+        await bench.launcher.create("launch-2", body("launch-2", "second"))
+        assert isinstance(bench.outcome(), PodCreated)
+        retry.set()
+        await deleting
+
+    async def test_answer_that_no_retry_changes_is_raised(
+        self, created: Bench, cluster: Any, refused: Any
+    ) -> None:
+        cluster.fail["delete"] = [refused(400, "BadRequest")]
+        with pytest.raises(KubernetesApiError, match="BadRequest"):
+            await created.launcher.delete(REF)
+        assert created.emitted == []
+
+
+class TestDeleteByName:
+    async def test_deletes_our_pod_by_its_uid(self, created: Bench, cluster: Any) -> None:
+        cluster.fail["get"] = [DROPPED, DROPPED, DROPPED, DROPPED]
+        await created.launcher.delete_by_name("airflow", "worker", "launch-1")
+        assert [deletion["uid"] for deletion in cluster.deletions] == ["uid-1"]
+
+    async def test_leaves_the_pod_of_another_launch(self, created: Bench, cluster: Any) -> None:
+        await created.launcher.delete_by_name("airflow", "worker", "launch-0")
+        assert cluster.deletions == []
+
+    async def test_there_is_none(self, bench: Bench, cluster: Any) -> None:
+        await bench.launcher.delete_by_name("airflow", "worker", "launch-1")
+        assert cluster.calls == ["get"]
+
+
+class TestLabels:
+    async def test_mark_done(self, created: Bench, cluster: Any) -> None:
+        cluster.fail["patch"] = [DROPPED]
+        await created.launcher.mark_done(REF)
+        assert cluster.pods["worker"]["metadata"]["labels"] == {"airflow_executor_done": "True"}
+
+    async def test_adopt(self, created: Bench, cluster: Any) -> None:
+        assert await created.launcher.adopt(REF, "42") is True
+        assert cluster.pods["worker"]["metadata"]["labels"] == {"airflow-worker": "42"}
+
+    async def test_pod_is_gone(self, bench: Bench) -> None:
+        await bench.launcher.mark_done(REF)
+        assert await bench.launcher.adopt(REF, "42") is False
+
+    async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
+        assert await created.launcher.adopt(PodRef("airflow", "worker", "uid-0"), "42") is False
+        assert "labels" not in cluster.pods["worker"]["metadata"]
+
+    async def test_refused_although_it_is_there(self, created: Bench, cluster: Any, refused: Any) -> None:
+        cluster.fail["patch"] = [refused(422, "Invalid")]
+        with pytest.raises(KubernetesApiError, match="Invalid"):
+            await created.launcher.mark_done(REF)
+
+
+class TestConfirm:
+    async def test_there(self, created: Bench) -> None:
+        await created.launcher.confirm(REF)
+        assert created.outcome().facts.ref == REF
+
+    async def test_goes_on_through_an_outage(self, created: Bench, cluster: Any) -> None:
+        cluster.fail["get"] = [DROPPED] * 12
+        await created.launcher.confirm(REF)
+        assert created.outcome().facts.ref == REF
+
+    @pytest.mark.parametrize("uid", ["uid-0", "uid-2"])
+    async def test_another_pod_of_that_name(self, created: Bench, uid: str) -> None:
+        ref = PodRef("airflow", "worker", uid)
+        await created.launcher.confirm(ref)
+        assert created.outcome() == PodConfirmed(ref, None)
+
+    async def test_gone(self, bench: Bench) -> None:
+        await bench.launcher.confirm(REF)
+        assert bench.outcome() == PodConfirmed(REF, None)
+
+
+async def test_list_leaves_out_malformed_pods(bench: Bench, cluster: Any, pod: Callable[..., Any]) -> None:
+    cluster.pods = {"a": pod("a", uid="a"), "bad": {"metadata": {"name": "bad"}}, "b": pod("b", uid="b")}
+    pods = await bench.launcher.list_pods(["airflow"], "kubernetes_executor=True")
+    assert [facts.ref.name for facts in pods] == ["a", "b"]
+
+
+@pytest.fixture
+def metrics(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
+    from airflow.providers.cncf.kubernetes_resilience.pods import metrics as module
+
+    counted: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(module.Stats, "incr", lambda name, tags: counted.append((name, tags)))
+    return counted
+
+
+async def test_metrics_have_the_official_names(
+    bench: Bench, cluster: Any, refused: Any, metrics: Any
+) -> None:
+    cluster.fail["create"] = [DROPPED, refused(403, "Forbidden")]
+    for _ in range(3):
+        await bench.launcher.create("launch-1", body())
+    await bench.launcher.mark_done(REF)
+    await bench.launcher.delete(REF)
+    assert metrics == [
+        ("kubernetes_executor.pod_creation_status", {"status": "error"}),
+        ("kubernetes_executor.pod_creation_status", {"status": "403"}),
+        ("kubernetes_executor.pod_creation_status", {"status": "200"}),
+        ("kubernetes_executor.pod_patching_status", {"status": "200"}),
+        ("kubernetes_executor.pod_deletion_status", {"status": "200"}),
+    ]

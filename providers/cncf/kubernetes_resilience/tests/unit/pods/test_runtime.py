@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The runtime's thread: how it starts, takes commands, reports what breaks, and ends without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
+from airflow.providers.cncf.kubernetes_resilience.pods.session import Session
+
+SETTINGS = RuntimeSettings(namespaces=("airflow",), label_selector="a=b", concurrency=2)
+
+
+class QuietCluster:
+    """Stands for both clients: a list of one pod, and a watch in which nothing happens."""
+
+    def __init__(self, pod: Any) -> None:
+        self.pod = pod
+        self.closed = 0
+        self.hold: Future[None] = Future()
+        self.crash = False
+
+    async def connect(self) -> Any:
+        return self
+
+    async def list_pods(self, namespace: str | None, *, read: Any, **_: Any) -> Any:
+        from airflow.providers.cncf.kubernetes_resilience.pods.client import Listing
+
+        return Listing([read(self.pod)], "1")
+
+    async def watch_pods(self, namespace: str | None, **_: Any) -> Any:
+        if self.crash:
+            self.crash = False
+            raise LookupError("bug in the informer")
+        await asyncio.Event().wait()
+        yield
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        await asyncio.shield(asyncio.wrap_future(self.hold))
+        return self.pod
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def quiet(pod: Any) -> QuietCluster:
+    return QuietCluster(pod())
+
+
+@pytest.fixture
+def inbox() -> SimpleQueue[Any]:
+    return SimpleQueue()
+
+
+@pytest.fixture
+def runtime(quiet: QuietCluster, inbox: SimpleQueue[Any]) -> Iterator[KubernetesRuntime]:
+    runtime = KubernetesRuntime(SETTINGS, inbox.put, connect=quiet.connect)
+    yield runtime
+    runtime.stop(0)
+    assert [thread.name for thread in threading.enumerate() if thread.name == "kubernetes-resilience"] == []
+
+
+def test_nothing_exists_before_start(runtime: KubernetesRuntime) -> None:
+    before = threading.active_count()
+    assert not runtime.is_alive
+    runtime.stop(1)
+    assert threading.active_count() == before
+    with pytest.raises(RuntimeError):
+        _ = runtime.launcher
+    with pytest.raises(RuntimeError):
+        runtime.submit(asyncio.sleep, 0)
+    with pytest.raises(RuntimeError):
+        runtime.call(asyncio.sleep(0), 1)
+
+
+def test_starts_syncs_and_stops(
+    runtime: KubernetesRuntime, quiet: QuietCluster, inbox: SimpleQueue[Any]
+) -> None:
+    runtime.start()
+    runtime.start()
+    assert runtime.is_alive
+    assert runtime.wait_synced(10)
+    assert isinstance(inbox.get(timeout=10), PodObservation)
+    runtime.stop(1)
+    runtime.stop(1)
+    assert not runtime.is_alive
+    assert quiet.closed == 2  # the launcher's and the informer's client
+
+
+def test_can_be_started_again(runtime: KubernetesRuntime, inbox: SimpleQueue[Any]) -> None:
+    for _ in range(2):
+        runtime.start()
+        assert isinstance(inbox.get(timeout=10), PodObservation)
+        runtime.stop(1)
+
+
+def test_stop_finishes_what_is_in_flight(
+    runtime: KubernetesRuntime, quiet: QuietCluster, inbox: SimpleQueue[Any], pod: Any
+) -> None:
+    runtime.start()
+    first = inbox.get(timeout=10)
+    runtime.submit(runtime.launcher.confirm, first.facts.ref)
+    threading.Timer(0.01, quiet.hold.set_result, (None,)).start()
+    runtime.stop(30)
+    assert inbox.get_nowait() == PodConfirmed(first.facts.ref, first.facts)
+
+
+def test_stop_cancels_what_takes_too_long(
+    runtime: KubernetesRuntime, inbox: SimpleQueue[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime.start()
+    runtime.submit(runtime.launcher.confirm, inbox.get(timeout=10).facts.ref)
+    runtime.stop(0.05)
+    assert inbox.empty()
+    assert "1 Kubernetes commands not done: confirm airflow/worker" in caplog.text
+
+
+def test_unusable_configuration_is_raised_by_start(inbox: SimpleQueue[Any]) -> None:
+    async def connect() -> Any:
+        raise FileNotFoundError("no kubeconfig")
+
+    runtime = KubernetesRuntime(SETTINGS, inbox.put, connect=connect)
+    with pytest.raises(FileNotFoundError, match="no kubeconfig"):
+        runtime.start()
+    assert not runtime.is_alive
+    runtime.stop(1)
+
+
+def test_unknown_delete_option_is_raised_by_start(quiet: QuietCluster, inbox: SimpleQueue[Any]) -> None:
+    settings = RuntimeSettings(
+        namespaces=(None,), label_selector="a=b", concurrency=1, delete_options={"grace": 1}
+    )
+    runtime = KubernetesRuntime(settings, inbox.put, connect=quiet.connect)
+    with pytest.raises(ValueError, match="delete_option_kwargs"):
+        runtime.start()
+    assert quiet.closed == 1
+
+
+def test_command_that_fails_is_logged(runtime: KubernetesRuntime, caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(what: str) -> None:
+        raise LookupError(what)
+
+    runtime.start()
+    runtime.submit(fails, "some pod")
+    runtime.stop(5)
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.message == "Kubernetes command failed: fails some pod"
+    assert record.exc_info is not None
+
+
+def test_call_returns_raises_and_times_out(runtime: KubernetesRuntime) -> None:
+    async def value() -> int:
+        return 7
+
+    async def fails() -> None:
+        raise LookupError
+
+    runtime.start()
+    assert runtime.call(value(), 10) == 7
+    with pytest.raises(LookupError):
+        runtime.call(fails(), 10)
+    with pytest.raises(TimeoutError):
+        runtime.call(asyncio.sleep(1000), 0.01)
+
+
+def test_crashed_informer_is_reported_and_started_again(
+    runtime: KubernetesRuntime, quiet: QuietCluster, inbox: SimpleQueue[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet.crash = True
+    runtime.start()
+    inbox.get(timeout=10)
+    listed_again = inbox_after_change(quiet, inbox)
+    assert listed_again.facts.phase == "Running"
+    assert "The informer of airflow crashed" in caplog.text
+
+
+def inbox_after_change(quiet: QuietCluster, inbox: SimpleQueue[Any]) -> PodObservation:
+    quiet.pod["status"]["phase"] = "Running"
+    observation: PodObservation = inbox.get(timeout=10)
+    return observation
+
+
+def test_crashed_thread_is_reported_and_can_be_started_again(
+    runtime: KubernetesRuntime,
+    inbox: SimpleQueue[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def crash(self: Session) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "serve", crash)
+        runtime.start()
+        thread = runtime._thread
+        if thread is not None:
+            thread.join(10)
+    assert not runtime.is_alive
+    assert [record.levelname for record in caplog.records if "crashed" in record.message] == ["CRITICAL"]
+
+    runtime.start()
+    assert isinstance(inbox.get(timeout=10), PodObservation)

@@ -1,0 +1,439 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Why a pod ended, for each way in which a worker pod dies, and whether that was before its task began."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+    MESSAGE_LIMIT,
+    PodFailure,
+    find_failure,
+    find_overdue_deletion,
+    find_silent_exit,
+    is_pre_execution_failure,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+
+from . import manifests as m
+
+GIVEN_UP = (
+    "CreateContainerConfigError",
+    "ErrImagePull",
+    "CreateContainerError",
+    "ImageInspectError",
+    "InvalidImageName",
+)
+"""Upstream's default of ``worker_pod_pending_fatal_container_state_reasons``."""
+
+
+def failure_of(manifest: m.Json, *, gone: bool = False, given_up: Any = GIVEN_UP) -> PodFailure:
+    failure = find_failure(read_pod(manifest), gone=gone, given_up_reasons=given_up)
+    assert failure is not None
+    return failure
+
+
+def is_infrastructure(failure: PodFailure | None, excluded: Any = ("Error",)) -> bool:
+    return is_pre_execution_failure("failed", "queued", failure, excluded)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way to die and what is to be read from it."""
+
+    manifest: m.Json
+    reason: str
+    container: str | None = "base"
+    exit_code: int | None = None
+    gone: bool = False
+    deleted: bool = False
+    alive: bool = False
+    infrastructure: bool = True
+    """Whether it is one with the default exclusion, ``Error``."""
+
+
+FAULTS = {
+    # The worker container.
+    "runtime cannot start the container": Fault(m.start_error(), "StartError", exit_code=128),
+    "container is lost": Fault(m.status_unknown(), "ContainerStatusUnknown", exit_code=137),
+    "out of memory": Fault(m.out_of_memory(), "OOMKilled", exit_code=137),
+    "worker exits on its own": Fault(m.worker_error(), "Error", exit_code=1, infrastructure=False),
+    "killed, and nobody says by whom": Fault(
+        m.worker_error(137), "Error", exit_code=137, infrastructure=False
+    ),
+    "exit code without a reason": Fault(m.pod("Failed", [m.base(m.terminated(3))]), "Failed", exit_code=3),
+    "reason without an exit code": Fault(
+        m.pod("Failed", [m.base({"terminated": {"reason": "Error"}})]), "Error", infrastructure=False
+    ),
+    # Other containers.
+    "init container fails": Fault(m.init_error(), "Error", "git-sync", 1),
+    "sidecar fails beside a worker that completed": Fault(m.sidecar_error(), "Error", "statsd", 2),
+    # The pod as a whole.
+    "evicted before any container": Fault(m.evicted(), "Evicted", None),
+    "evicted by the kubelet": Fault(m.evicted_by_kubelet(), "Evicted", exit_code=137),
+    "node shuts down": Fault(m.node_shutdown(), "NodeShutdown", exit_code=143),
+    "node is lost": Fault(m.node_lost(), "NodeLost", None),
+    "not admitted by the kubelet": Fault(m.not_admitted(), "UnexpectedAdmissionError", None),
+    "active for too long": Fault(m.deadline_exceeded(), "DeadlineExceeded", exit_code=137),
+    "failed without another word": Fault(m.pod("Failed"), "Failed", None),
+    "virtual kubelet gives up": Fault(m.provider_failed("Failed"), "ProviderFailed", None),
+    "virtual kubelet gives up, for now": Fault(
+        m.provider_failed("Pending"), "ProviderFailed", None, alive=True
+    ),
+    # Disruptions: the container's own words are Error and 143 or 137.
+    "drained": Fault(
+        m.disrupted("EvictionByEvictionAPI"), "EvictionByEvictionAPI", exit_code=143, deleted=True
+    ),
+    "preempted": Fault(
+        m.disrupted("PreemptionByScheduler", 137), "PreemptionByScheduler", exit_code=137, deleted=True
+    ),
+    "evicted by a taint": Fault(
+        m.disrupted("DeletionByTaintManager"), "DeletionByTaintManager", exit_code=143, deleted=True
+    ),
+    "removed by the garbage collector": Fault(
+        m.pod("Failed", [m.base(m.running())], conditions=(m.disruption("DeletionByPodGC"),)),
+        "DeletionByPodGC",
+        None,
+        gone=True,
+    ),
+    "disruption without a reason": Fault(
+        m.pod("Failed", [m.base(m.terminated(143, "Error"))], conditions=(m.disruption(None),)),
+        "Error",
+        exit_code=143,
+    ),
+    # Deletions that nothing but the deletion explains.
+    "deleted while it waits for a node": Fault(m.unscheduled(), "Deleted", None, gone=True, deleted=True),
+    "deleted while its container is created": Fault(m.starting(), "Deleted", None, gone=True, deleted=True),
+    "force-deleted as its container starts": Fault(m.alive(), "Deleted", None, gone=True, deleted=True),
+    "deleted with grace, and the worker ends by SIGTERM": Fault(
+        m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True),
+        "Error",
+        exit_code=143,
+        deleted=True,
+    ),
+    "vanished with its node": Fault(
+        m.pod("Unknown", [m.base(m.running())]), "Deleted", None, gone=True, deleted=True
+    ),
+    "drained while Pending": Fault(
+        m.pod(containers=[m.base(m.CREATING)], conditions=(m.disruption("EvictionByEvictionAPI"),)),
+        "EvictionByEvictionAPI",
+        None,
+        gone=True,
+        deleted=True,
+    ),
+    # Given up on while Pending.
+    "image cannot be pulled": Fault(m.image_pull_error(), "ErrImagePull", alive=True),
+    "secret for the environment is missing": Fault(
+        m.image_pull_error("CreateContainerConfigError", 'secret "db" not found'),
+        "CreateContainerConfigError",
+        alive=True,
+    ),
+    "image of an init container cannot be pulled": Fault(
+        m.pod(
+            containers=[m.base(m.PREPARING)],
+            init=[m.status_of("git-sync", m.waiting("ErrImagePull", "manifest unknown"))],
+        ),
+        "ErrImagePull",
+        "git-sync",
+        alive=True,
+    ),
+    "image of a native sidecar cannot be pulled": Fault(
+        m.pod(
+            containers=[m.base(m.PREPARING)],
+            init=[m.status_of("proxy", m.waiting("ErrImagePull", "manifest unknown"))],
+            native_sidecars=("proxy",),
+        ),
+        "ErrImagePull",
+        "proxy",
+        alive=True,
+    ),
+}
+faults = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+
+
+@faults
+def test_fault_is_recognised(fault: Fault) -> None:
+    failure = failure_of(fault.manifest, gone=fault.gone)
+    container = failure.container
+    assert failure.reason == fault.reason
+    assert (container.name if container else None) == fault.container
+    assert (container.exit_code if container else None) == fault.exit_code
+    assert (failure.deleted, failure.alive) == (fault.deleted, fault.alive)
+
+
+@faults
+def test_fault_is_one_of_the_infrastructure_unless_the_worker_exits_on_its_own(fault: Fault) -> None:
+    assert is_infrastructure(failure_of(fault.manifest, gone=fault.gone)) is fault.infrastructure
+
+
+@faults
+def test_fault_explains_itself_in_one_line(fault: Fault) -> None:
+    failure = failure_of(fault.manifest, gone=fault.gone)
+    line = str(failure)
+    told = [f"airflow/{m.NAME}", failure.facts.node or "no node", fault.reason, fault.container or ""]
+    assert all(part in line for part in told), line
+    assert fault.exit_code is None or f"exit code {fault.exit_code}" in line
+    assert "None" not in line
+    assert "\n" not in line
+
+
+@faults
+def test_details_of_a_fault_go_into_json_without_nulls(fault: Fault) -> None:
+    details = json.loads(json.dumps(failure_of(fault.manifest, gone=fault.gone).details()))
+    assert (details["pod"], details["reason"]) == (f"airflow/{m.NAME}", fault.reason)
+    assert (details.get("container"), details.get("exit_code")) == (fault.container, fault.exit_code)
+    assert None not in details.values()
+
+
+# ---------------------------------------------------------------------------------------------- not a failure
+
+ALIVE = {
+    "waits for a node": m.unscheduled(),
+    "container is created": m.starting(),
+    "runs": m.alive(),
+    "succeeded": m.succeeded(),
+    "node does not answer": m.pod("Unknown", [m.base(m.running())]),
+    "deletion is asked for": m.pod("Running", [m.base(m.running())], deleted=True),
+    "disruption is announced": m.pod("Running", conditions=(m.disruption("PreemptionByScheduler"),)),
+    "phase of a later Kubernetes": m.pod("Melting", [m.base(m.terminated(1, "Error"))]),
+    "no status yet": m.pod() | {"status": None},
+    "another reason to wait": m.image_pull_error("ImagePullBackOff"),
+    "kubelet throttles its pulls": m.image_pull_error(message="pull QPS exceeded"),
+    "kubelet throttles its pulls, in the words of later ones": m.image_pull_error(
+        message='Back-off pulling image "a": ErrImagePull: pull QPS exceeded'
+    ),
+    "image of an ordinary sidecar cannot be pulled": m.pod(
+        containers=[m.base(m.CREATING), m.status_of("statsd", m.waiting("ErrImagePull", "unknown"))]
+    ),
+    "fatal reason, but the pod runs": m.pod("Running", [m.base(m.waiting("ErrImagePull"))]),
+}
+
+
+@pytest.mark.parametrize("manifest", ALIVE.values(), ids=ALIVE.keys())
+def test_pod_that_may_still_succeed_has_not_failed(manifest: m.Json) -> None:
+    assert find_failure(read_pod(manifest), given_up_reasons=GIVEN_UP) is None
+
+
+def test_nothing_is_given_up_on_unless_configured() -> None:
+    assert find_failure(read_pod(m.image_pull_error())) is None
+
+
+def test_throttled_container_does_not_hide_one_that_is_given_up_on() -> None:
+    throttled = m.status_of("git-sync", m.waiting("ErrImagePull", "pull QPS exceeded"))
+    manifest = m.pod(containers=[m.base(m.waiting("ErrImagePull", "manifest unknown"))], init=[throttled])
+    assert failure_of(manifest).container == read_pod(manifest).worker
+
+
+def test_pod_that_succeeded_and_is_gone_has_not_failed() -> None:
+    assert find_failure(read_pod(m.succeeded()), gone=True) is None
+
+
+# ------------------------------------------------------------------------------------ which container decides
+
+FAILS, OK = m.terminated(1, "Error"), m.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("init", "worker", "sidecar", "decides"),
+    [
+        (FAILS, m.PREPARING, m.PREPARING, "git-sync"),
+        (FAILS, m.terminated(137, "ContainerStatusUnknown"), FAILS, "git-sync"),
+        (OK, FAILS, FAILS, "base"),
+        (OK, FAILS, OK, "base"),
+        (OK, OK, FAILS, "statsd"),
+        (OK, m.CREATING, FAILS, "statsd"),
+        (OK, OK, OK, None),
+        (m.running(), m.PREPARING, m.PREPARING, None),
+    ],
+)
+@pytest.mark.parametrize("worker_first", [True, False])
+def test_container_that_kept_the_worker_from_starting_decides(
+    init: m.Json, worker: m.Json, sidecar: m.Json, decides: str | None, worker_first: bool
+) -> None:
+    statuses = [m.base(worker), m.status_of("statsd", sidecar)]
+    ordered = statuses if worker_first else statuses[::-1]
+    container = failure_of(m.pod("Failed", ordered, init=[m.status_of("git-sync", init)])).container
+    assert (container.name if container else None) == decides
+
+
+@pytest.mark.parametrize(
+    ("worker", "decides", "infrastructure"),
+    [(m.PREPARING, "proxy", True), (OK, "proxy", True), (FAILS, "base", False)],
+)
+def test_native_sidecar_decides_after_the_worker(worker: m.Json, decides: str, infrastructure: bool) -> None:
+    # It is stopped after the worker has ended, and then often with a code of its own.
+    init = [m.status_of("proxy", m.terminated(143, "Error"))]
+    failure = failure_of(m.pod("Failed", [m.base(worker)], init=init, native_sidecars=("proxy",)))
+    assert failure.container is not None
+    assert failure.container.name == decides
+    assert is_infrastructure(failure) is infrastructure
+
+
+# ------------------------------------------------------------------------------------------------- exclusions
+
+
+@pytest.mark.parametrize(
+    ("manifest", "excluded", "infrastructure"),
+    [
+        (m.worker_error(), (), True),
+        (m.worker_error(), ("Error",), False),
+        (m.worker_error(), ("OOMKilled",), True),
+        (m.out_of_memory(), ("Error", "OOMKilled"), False),
+        (m.init_error(), ("Error",), True),
+        (m.sidecar_error(), ("Error",), True),
+        (m.start_error(), ("Error", "StartError"), False),
+        (m.disrupted("EvictionByEvictionAPI"), ("Error", "EvictionByEvictionAPI"), True),
+        (m.evicted_by_kubelet(), ("Error", "Evicted"), True),
+        (m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True), ("Error",), True),
+        (m.image_pull_error(), ("ErrImagePull",), True),
+        (m.pod("Failed", [m.base(m.terminated(1))]), ("Error", "Failed", ""), True),
+    ],
+)
+def test_exclusion_is_for_workers_that_exit_on_their_own(
+    manifest: m.Json, excluded: tuple[str, ...], infrastructure: bool
+) -> None:
+    assert is_infrastructure(failure_of(manifest), excluded) is infrastructure
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown", None])
+def test_disruption_that_did_not_come_excuses_nothing(status: str | None) -> None:
+    withdrawn = m.disruption("PreemptionByScheduler") | {"status": status}
+    failure = failure_of(m.pod("Failed", [m.base(FAILS)], conditions=(withdrawn,)))
+    assert (failure.reason, failure.disruption) == ("Error", None)
+    assert not is_infrastructure(failure)
+
+
+def test_removal_of_a_pod_that_was_over_already_excuses_nothing() -> None:
+    # A clean-up job, or the garbage collector, comes later and is not why the worker exited.
+    failure = failure_of(m.worker_error(), gone=True)
+    assert not failure.deleted
+    assert not is_infrastructure(failure)
+
+
+@pytest.mark.parametrize(
+    ("state", "ti_state"),
+    [
+        ("failed", "running"),
+        ("failed", "success"),
+        ("failed", "deferred"),
+        ("failed", "scheduled"),
+        ("failed", None),
+        ("success", "queued"),
+        ("running", "queued"),
+        (None, "queued"),
+    ],
+)
+def test_only_a_failed_pod_of_a_queued_task_instance_counts(state: str | None, ti_state: str | None) -> None:
+    assert not is_pre_execution_failure(state, ti_state, failure_of(m.start_error()), ())
+
+
+def test_failure_of_which_nothing_is_known_is_one_of_the_infrastructure() -> None:
+    assert is_infrastructure(None)
+
+
+# ------------------------------------------------------------------------------------------- special failures
+
+
+def test_overdue_deletion_keeps_the_disruption_and_the_pod_counts_as_alive() -> None:
+    manifest = m.pod(
+        "Running",
+        [m.base(m.running())],
+        conditions=(m.disruption("DeletionByTaintManager"),),
+        deleted=True,
+    )
+    failure = find_overdue_deletion(read_pod(manifest))
+    assert (failure.reason, failure.deleted, failure.alive) == ("DeletionOverdue", True, True)
+    assert is_infrastructure(failure)
+    assert "disruption DeletionByTaintManager" in str(failure)
+
+
+def test_worker_that_exits_well_without_having_started_its_task_failed() -> None:
+    failure = find_silent_exit(read_pod(m.succeeded()))
+    assert (failure.reason, failure.alive) == ("ExitedWithoutStarting", False)
+    assert is_infrastructure(failure)
+    assert "container reason Completed, exit code 0" in str(failure)
+    assert not is_infrastructure(failure, excluded=("Completed",))
+
+
+# --------------------------------------------------------------------------------------------------- the line
+
+
+LINES = [
+    (
+        m.init_error(),
+        "reason Error",
+        "init container git-sync terminated",
+        "exit code 1",
+        "message 'fatal: unable to access the repository'",
+    ),
+    (
+        m.evicted_by_kubelet(),
+        "reason Evicted",
+        "worker container base terminated",
+        "container reason Error",
+        "exit code 137",
+        "disruption TerminationByKubelet",
+        "message 'The node was low on resource: ephemeral-storage.'",
+    ),
+    (
+        m.disrupted("PreemptionByScheduler"),
+        "reason PreemptionByScheduler",
+        "worker container base terminated",
+        "container reason Error",
+        "exit code 143",
+    ),
+    (
+        m.image_pull_error(),
+        "reason ErrImagePull",
+        "worker container base waiting",
+        "message 'manifest unknown'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifest", "parts"), [(manifest, parts) for manifest, *parts in LINES])
+def test_line_says_everything_once(manifest: m.Json, parts: list[str]) -> None:
+    assert str(failure_of(manifest)) == f"pod airflow/{m.NAME} on node node-1: {', '.join(parts)}"
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        m.pod("Failed", [m.base(m.terminated(128, "StartError", "x" * 5000))]),
+        m.pod("Failed", reason="Evicted", message="x" * 5000),
+    ],
+)
+def test_long_messages_are_cut(manifest: m.Json) -> None:
+    failure = failure_of(manifest)
+    assert "x" * MESSAGE_LIMIT + "…" in str(failure)
+    for text in (str(failure), *map(str, failure.details().values())):
+        assert text.count("x") < MESSAGE_LIMIT + 100
+
+
+def test_message_that_fits_is_not_cut() -> None:
+    message = "x" * MESSAGE_LIMIT
+    failure = failure_of(m.pod("Failed", reason="Evicted", message=message))
+    assert failure.details()["pod_message"] == message
+
+
+def test_details_name_disruption_and_container() -> None:
+    details = failure_of(m.evicted_by_kubelet()).details()
+    assert details == {
+        "pod": f"airflow/{m.NAME}",
+        "node": "node-1",
+        "reason": "Evicted",
+        "phase": "Failed",
+        "pod_reason": "Evicted",
+        "pod_message": "The node was low on resource: ephemeral-storage.",
+        "condition": "DisruptionTarget",
+        "condition_reason": "TerminationByKubelet",
+        "container": "base",
+        "container_type": "worker",
+        "container_reason": "Error",
+        "exit_code": 137,
+    }
