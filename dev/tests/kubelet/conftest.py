@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -80,6 +81,12 @@ class Cluster:
         }
         await self.client.request("POST", PODS, body=body)
         return name
+
+    async def require(self, minor: int, what: str) -> None:
+        """Skip the running test on an API server that is too old for it."""
+        version = await self.client.request("GET", "/version")
+        if int(version["minor"].rstrip("+")) < minor:
+            pytest.skip(f"{what} came with Kubernetes 1.{minor}")
 
     async def delete(self, name: str, grace_seconds: int | None = None) -> None:
         body = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
@@ -158,15 +165,20 @@ StartCluster = Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]
 
 @pytest.fixture
 def start_cluster(tmp_path: Path) -> StartCluster:
-    """Start a lab of two nodes with these fault rules; unless embedded, on the server of the kubeconfig."""
+    """Start a lab of two nodes with these fault rules; unless embedded, on the server of the kubeconfig.
+
+    CONFORMANCE_KUBECONFIG names a cluster to use in place of an embedded server, without nodes.
+    """
 
     @contextlib.asynccontextmanager
     async def start(*rules: FaultRule, embedded: bool = True, **options: Any) -> AsyncIterator[Cluster]:
-        kubeconfig, journal, log_dir = tmp_path / "kubeconfig", tmp_path / "journal.jsonl", tmp_path / "logs"
+        journal, log_dir = tmp_path / "journal.jsonl", tmp_path / "logs"
+        real = os.environ.get("CONFORMANCE_KUBECONFIG") if embedded else None
+        kubeconfig = Path(real) if real else tmp_path / "kubeconfig"
         lab = ClusterLab(
             kubeconfig=kubeconfig,
             nodes=2,
-            embedded=embedded,
+            embedded=embedded and not real,
             plan=FaultPlan(rules),
             journal=journal,
             log_dir=log_dir,
@@ -180,5 +192,8 @@ def start_cluster(tmp_path: Path) -> StartCluster:
             finally:
                 watching.cancel()
                 await asyncio.wait({watching})
+                if real:
+                    # The next lab has nodes of the same names, and would find them there.
+                    await cluster.client.request("DELETE", PODS, body={"gracePeriodSeconds": 0})
 
     return start

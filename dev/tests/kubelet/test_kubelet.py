@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from datetime import datetime
 
@@ -79,7 +80,8 @@ async def test_a_program_that_does_not_exist_is_a_start_error(start_cluster):
 async def test_the_environment_of_a_worker(start_cluster):
     script = "import os; print(sorted(f'{k}={v}' for k, v in os.environ.items() if k in {keys!r}))"
     keys = ("HOSTNAME", "ONE", "TWO", "THREE", "SECRET")
-    env = [{"name": "TWO", "value": "pod"}, {"name": "THREE", "value": ""}, {"name": "F", "valueFrom": {}}]
+    from_field = {"name": "F", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    env = [{"name": "TWO", "value": "pod"}, {"name": "THREE", "value": ""}, from_field]
     os.environ["SECRET"] = "of the lab"
     try:
         async with start_cluster(env={"ONE": "lab", "TWO": "lab"}) as cluster:
@@ -93,6 +95,7 @@ async def test_the_environment_of_a_worker(start_cluster):
 async def test_init_containers_and_sidecars_are_simulated(start_cluster):
     init = [{"name": "git-sync", "image": "g"}, {"name": "proxy", "image": "p", "restartPolicy": "Always"}]
     async with start_cluster() as cluster:
+        await cluster.require(28, "a container that runs beside the others")
         name = await cluster.create("load", initContainers=init, sidecars=[{"name": "aux", "image": "a"}])
         await cluster.until_seen(
             name, "Succeeded git-sync=Completed/0 proxy=Completed/0 aux=Completed/0 base=Completed/0"
@@ -200,10 +203,9 @@ async def test_nodes_are_registered_ready_and_send_heartbeats(start_cluster, mon
         assert ready["status"] == "True"
         version = {"resourceVersion": listed["metadata"]["resourceVersion"]}
         selector = {"fieldSelector": "metadata.name=lab-node-1"}
-        async with asyncio.timeout(10):
-            async for event in cluster.client.watch("/api/v1/nodes", selector | version):
-                assert event["type"] == "MODIFIED"
-                break
+        watch = cluster.client.watch("/api/v1/nodes", selector | version)
+        async with contextlib.aclosing(watch), asyncio.timeout(10):
+            assert (await anext(watch))["type"] == "MODIFIED"
 
 
 async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, api_server):

@@ -52,7 +52,7 @@ def test_pod_that_was_evicted_by_the_api_is_read_completely() -> None:
     assert facts.annotations["airflow-resilience/launch-number"] == "1"
     assert facts.created == datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
     assert facts.deletion_timestamp == datetime(2026, 3, 1, 8, 1, tzinfo=UTC)
-    assert (facts.node, facts.ip, facts.phase, facts.grace_seconds) == (m.NODE, "10.244.1.7", "Failed", 30)
+    assert (facts.node, facts.phase, facts.grace_seconds) == (m.NODE, "Failed", 30)
     assert (facts.reason, facts.message) == (None, None)
     assert [condition.type for condition in facts.conditions] == ["PodScheduled", "DisruptionTarget"]
     assert facts.worker is not None
@@ -69,7 +69,7 @@ def test_pod_that_was_evicted_by_the_kubelet_has_a_reason_of_its_own() -> None:
 
 def test_pod_that_waits_for_a_node_has_none() -> None:
     facts = read_pod(m.unscheduled())
-    assert (facts.node, facts.ip, facts.containers) == (None, None, ())
+    assert (facts.node, facts.containers) == (None, ())
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_binding_to_a_node_matters(pod: Pod) -> None:
 def test_gone_reading_is_the_last_one_known(pod: Pod) -> None:
     view = PodView()
     view.update(read_pod(pod(phase="Running")))
-    view.update(read_pod(pod(phase="Running", podIP="10.0.0.9")))  # not worth an observation, but newer
+    view.update(read_pod(pod(phase="Running", message="newer")))  # not worth an observation, but newer
     (gone,) = view.replace([])
     assert gone.gone
-    assert gone.facts.ip == "10.0.0.9"
+    assert gone.facts.message == "newer"
     assert view.replace([]) == []

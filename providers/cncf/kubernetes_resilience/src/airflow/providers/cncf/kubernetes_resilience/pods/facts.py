@@ -108,7 +108,6 @@ class PodFacts:
     deletion_timestamp: datetime | None = None
     """When the grace period of a requested deletion ends; None while no deletion is requested."""
     node: str | None = None
-    ip: str | None = None
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -156,7 +155,6 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
         created=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_text(spec.get("nodeName")),
-        ip=_text(status.get("podIP")),
         phase=_text(status.get("phase")),
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),

@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     PodNotFoundError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_ID_ANNOTATION,
     MalformedPodError,
     PodFacts,
     PodRef,
@@ -38,9 +39,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.metrics import measured
 from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json
 
 logger = logging.getLogger(__name__)
-
-LAUNCH_ID_ANNOTATION = "airflow-resilience/launch-id"
-"""Says which launch a pod was created for, so that a create that was repeated finds its own pod."""
 
 LOOKUPS = 3
 """Attempts to learn whether a create that got no answer was carried out. More would only delay the executor's

@@ -1,0 +1,289 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Taking over what a dead scheduler left behind: its task instances, and its finished pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from airflow.configuration import conf
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.executors import schedulers, task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
+    AdoptionPlan,
+    Orphan,
+    launch_number,
+    plan_adoption,
+    task_key,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.taskinstancekey import TaskInstanceKey
+
+    from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+
+log = logging.getLogger(__name__)
+
+_NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
+
+ADOPTION_TIMEOUT = 60.0
+"""Seconds that the scheduler waits for the pods of a dead one to be listed and relabelled."""
+
+RELABEL_TIMEOUT = 30.0
+"""Seconds for the one pod, of those."""
+
+RETRY_INTERVAL = 5.0
+"""Seconds between attempts while the API server does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the cluster says about orphaned task instances."""
+
+    orphans: Mapping[TaskInstanceKey, Orphan]
+    plan: AdoptionPlan
+    adopted: frozenset[TaskInstanceKey]
+    """Whose current launch carries this scheduler's label now."""
+    unclear: frozenset[TaskInstanceKey]
+    """Whose current launch the API server would not have relabelled."""
+
+
+class Adopter:
+    """
+    Adopts orphaned task instances.
+
+    This is the one place where the scheduler's thread waits for the API server: Airflow wants to know at
+    once what could not be adopted, and resets that, which costs a try. While the API server does not
+    answer, nothing is given up: the task instances are kept, and their pods are looked for again, without
+    waiting, from then on.
+
+    :param own_label: value of the label by which this scheduler's pods are selected
+    :param observe: takes what is known of an adopted pod, as if the informer had seen it
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: KubernetesRuntime,
+        commands: PodCommands,
+        registry: LaunchRegistry,
+        retirement: Retirement,
+        namespaces: Sequence[str | None],
+        own_label: str,
+        job_id: int,
+        observe: Callable[[PodObservation], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._runtime = runtime
+        self._commands = commands
+        self._registry = registry
+        self._retirement = retirement
+        self._namespaces = namespaces
+        self._own_label = own_label
+        self._job_id = job_id
+        self._observe = observe
+        self._clock = clock
+        self._postponed: dict[TaskInstanceKey, Orphan] = {}
+        self._podless: set[str] = set()
+        self._found: SimpleQueue[_Found | None] = SimpleQueue()
+        self._next_look = 0.0
+        self._next_sweep = 0.0
+
+    def adopt(self, tis: Sequence[TaskInstance], running: set[Any]) -> list[TaskInstance]:
+        """
+        Adopt task instances; return those that have to be reset.
+
+        :param tis: rows that the scheduler holds locked in its own transaction
+        :param running: the executor's occupied slots, to which adopted ones are added
+        """
+        orphans = self._read_orphans(tis)
+        new = {key: orphan for key, orphan in orphans.items() if key not in running}
+        lost = self._adopt(new, running) if new else set()
+        kept = {orphan.ti_id for key, orphan in orphans.items() if key not in lost}
+        return [ti for ti in tis if str(ti.id) not in kept]
+
+    def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan], running: set[Any]) -> set[TaskInstanceKey]:
+        self._postpone(orphans)
+        running.update(orphans)
+        try:
+            found = self._runtime.call(self._look(orphans, self._selector()), ADOPTION_TIMEOUT)
+        except (KubernetesApiError, TimeoutError, RuntimeError) as error:
+            log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
+            return set()
+        return self._complete(found, running)
+
+    def continue_(self, running: set[Any]) -> None:
+        """
+        Go on with what adoption could not finish on the spot.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is tried again then
+        """
+        while not self._found.empty():
+            self._next_look = self._clock() + RETRY_INTERVAL
+            if found := self._found.get():
+                # Running ones without a pod stay as they are: Airflow notices the missing heartbeat.
+                self._complete(found, running)
+        if self._postponed and self._clock() >= self._next_look:
+            self._next_look = self._clock() + ADOPTION_TIMEOUT
+            self._commands.run(self._look_again, dict(self._postponed), self._selector())
+        if self._podless:
+            with create_session(scoped=False) as session:
+                task_instances.reschedule(self._podless, self._job_id, at=datetime.now(UTC), session=session)
+            self._podless.clear()
+
+    def forget(self, key: TaskInstanceKey) -> None:
+        """Do not adopt a task instance any more."""
+        self._postponed.pop(key, None)
+
+    def expects(self, pod: PodFacts) -> bool:
+        """Whether the pod may be the launch of a task instance whose adoption is not complete."""
+        return task_key(pod.annotations) in self._postponed
+
+    def _read_orphans(self, tis: Sequence[TaskInstance]) -> dict[TaskInstanceKey, Orphan]:
+        # With one query: the scheduler hands over rows with few columns loaded, and each of the others
+        # would be a query for each row.
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({str(ti.id) for ti in tis}, session=session)
+        return {
+            row.key: Orphan(row.key, row.ti_id, row.state, row.hostname, row.queued_by_job_id)
+            for row in rows.values()
+            if row.queued_by_job_id
+        }
+
+    def _postpone(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
+        self._postponed.update(orphans)
+        self._next_look = self._clock() + RETRY_INTERVAL
+
+    def _selector(self) -> str:
+        # Not by the dead scheduler's label: whoever tried to adopt before, this scheduler included, may
+        # have been cut off after it had put its own label on some of the pods.
+        if living := self._others():
+            return f"airflow-worker notin ({','.join(living)}),{_NOT_DONE}"
+        return _NOT_DONE
+
+    def _others(self) -> list[str]:
+        # In a session of its own: adoption happens in the middle of a transaction of the scheduler.
+        with create_session(scoped=False) as session:
+            return sorted(map(str, schedulers.read_living(but=self._job_id, session=session)))
+
+    async def _look(self, orphans: Mapping[TaskInstanceKey, Orphan], selector: str) -> _Found:
+        """List the orphans' pods and put this scheduler's label on their current launches."""
+        launcher = self._runtime.launcher
+        plan = plan_adoption(
+            orphans, await launcher.list_pods(self._namespaces, selector, "status.phase!=Succeeded")
+        )
+        answers = await asyncio.gather(
+            *(self._relabel(pod.ref) for pod in plan.current.values()),
+            return_exceptions=True,
+        )
+        by_key = dict(zip(plan.current, answers, strict=True))
+        return _Found(
+            orphans,
+            plan,
+            adopted=frozenset(key for key, answer in by_key.items() if answer is True),
+            unclear=frozenset(key for key, answer in by_key.items() if isinstance(answer, BaseException)),
+        )
+
+    async def _relabel(self, ref: PodRef) -> bool:
+        # One pod that the API server will not have changed must not keep the others waiting.
+        async with asyncio.timeout(RELABEL_TIMEOUT):
+            return await self._runtime.launcher.adopt(ref, self._own_label)
+
+    async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan], selector: str) -> None:
+        found = None
+        try:
+            found = await self._look(orphans, selector)
+        except KubernetesApiError as error:
+            log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
+        finally:
+            self._found.put(found)
+
+    def _complete(self, found: _Found, running: set[Any]) -> set[TaskInstanceKey]:
+        """Adopt what was found; return the keys of running task instances that have no pod."""
+        lost, podless = set(), set()
+        for key, orphan in found.orphans.items():
+            # Revoked or launched anew meanwhile, or not known yet.
+            if self._postponed.get(key) is not orphan or key in found.unclear:
+                continue
+            del self._postponed[key]
+            if key in found.adopted:
+                self._hold(orphan, found.plan.current[key])
+                continue
+            running.discard(key)
+            if orphan.state == "queued":
+                podless.add(orphan.ti_id)
+            else:
+                lost.add(key)
+        self._podless |= podless
+        self._retire(found.plan.superseded)
+        log.info(
+            "Adopted %d of %d task instances; %d are queued without a pod and are scheduled again, "
+            "%d were running and have lost theirs",
+            len(found.adopted),
+            len(found.orphans),
+            len(podless),
+            len(lost),
+        )
+        return lost
+
+    def _retire(self, superseded: Sequence[tuple[TaskInstanceKey, PodFacts]]) -> None:
+        for key, pod in superseded:
+            if pod.is_terminal:
+                self._retirement.tidy(pod.ref, failed=pod.phase == "Failed")
+            else:
+                self._retirement.delete(key, pod.ref, pod.grace_seconds)
+
+    def _hold(self, orphan: Orphan, pod: PodFacts) -> None:
+        self._registry.hold(
+            Launch(
+                key=orphan.key,
+                ti_id=orphan.ti_id,
+                namespace=pod.ref.namespace,
+                name=pod.ref.name,
+                number=launch_number(pod),
+                ref=pod.ref,
+                facts=pod,
+            )
+        )
+        self._observe(PodObservation(pod))
+
+    # ------------------------------------------------------------------ finished pods
+
+    def sweep_is_due(self) -> bool:
+        """Whether it is time to look for finished pods of dead schedulers."""
+        return self._clock() >= self._next_sweep
+
+    def sweep(self, delete: bool) -> None:
+        """
+        Tidy up after succeeded pods whose schedulers died before they could.
+
+        :param delete: whether to delete them or to keep and label them (``delete_worker_pods``)
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        self._next_sweep = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
+        living = ",".join([self._own_label, *self._others()])
+        self._commands.run(self._sweep, f"airflow-worker notin ({living}),{_NOT_DONE}", delete)
+
+    async def _sweep(self, selector: str, delete: bool) -> None:
+        launcher = self._runtime.launcher
+        pods = await launcher.list_pods(self._namespaces, selector, "status.phase=Succeeded")
+        await asyncio.gather(
+            *(launcher.delete(pod.ref) if delete else launcher.mark_done(pod.ref) for pod in pods),
+            return_exceptions=True,
+        )

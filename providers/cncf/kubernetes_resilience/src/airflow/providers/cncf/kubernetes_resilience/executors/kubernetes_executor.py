@@ -1,0 +1,491 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The KubernetesExecutor that relaunches pods which died before their task's process started.
+
+It extends the official one: configuration, workload intake, pod construction, templates, overrides,
+coordinators and the command line are inherited. Pods are watched and changed by one thread
+(:mod:`..pods.runtime`) in place of upstream's manager and watcher processes, and every event counts only
+for the pod that is a task instance's current launch.
+
+.. seealso:: https://airflow.apache.org/docs/apache-airflow-providers-cncf-kubernetes/stable/kubernetes_executor.html
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from queue import Empty, Queue, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from airflow.configuration import conf
+from airflow.exceptions import AirflowConfigException
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
+    KubernetesExecutor as UpstreamKubernetesExecutor,
+)
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import (
+    POD_EXECUTOR_DONE_KEY,
+)
+from airflow.providers.common.compat.sdk import Stats
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow.providers.cncf.kubernetes_resilience.executors import upstream
+from airflow.providers.cncf.kubernetes_resilience.executors.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
+    Launch,
+    LaunchRegistry,
+    WaitingLaunch,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
+from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Ended, Settled, Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
+from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdict
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+    PodFailure,
+    find_failure,
+    find_overdue_deletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    Message,
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodNotCreated,
+    PodObservation,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
+from airflow_resilience.policy import Action, LaunchFailurePolicy
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.taskinstancekey import TaskInstanceKey
+
+STOP_TIMEOUT = 20.0
+"""Seconds that a shutdown waits for requests that are under way."""
+
+UNSEEN_TIMEOUT = 60.0
+"""Seconds after its creation at which a pod that the informer has not seen is asked for."""
+
+DELETION_MARGIN = 5.0
+"""Seconds after the end of its grace period at which a pod that is still there counts as stuck."""
+
+
+class KubernetesExecutor(UpstreamKubernetesExecutor):
+    """
+    Runs each task in a pod of its own, and heals launches that the infrastructure has failed.
+
+    A pod that ends while its task instance is still ``queued`` ran none of the task's code. The executor
+    launches another one, up to ``[kubernetes_executor] pod_launch_failure_retries`` times, without a
+    retry of the task and without the scheduler noticing; each time is a row of the audit log.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
+        except AirflowConfigException:
+            # Upstream reads numbers without saying what is allowed; ours is the better message, if the
+            # value is one of those that we check.
+            read_settings(conf)
+            raise
+        self._clock = time.monotonic
+        self._inbox: SimpleQueue[Message] = SimpleQueue()
+        self._registry = LaunchRegistry()
+        self._runtime: KubernetesRuntime | None = None
+        self._ended: dict[str, Ended] = {}
+        self._overdue: dict[str, tuple[Launch, float]] = {}
+        self._unseen: dict[str, tuple[Launch, float]] = {}
+        self._reported: list[tuple[PodRef, bool]] = []
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """
+        Start watching and launching.
+
+        :raises AirflowConfigException: if a configured value cannot be used
+        """
+        settings = read_settings(self.conf)
+        self.log.info("Start Kubernetes executor (kubernetes_resilience)")
+        self.scheduler_job_id = str(self.job_id)
+        job_id = int(self.scheduler_job_id)
+        self.task_queue = Queue()
+        self.kube_scheduler = PodFactory(self.kube_config, self.scheduler_job_id, self.jwt_generator)
+        namespaces = self._namespaces()
+        self._runtime = KubernetesRuntime(
+            RuntimeSettings(
+                namespaces=namespaces,
+                label_selector=f"airflow-worker={self._own_label()},{POD_EXECUTOR_DONE_KEY}!=True",
+                concurrency=settings.api_concurrency,
+                delete_options=self.kube_config.delete_option_kwargs,
+                request_timeout=self.kube_config.kube_client_request_args.get("_request_timeout"),
+                inactivity_timeout=settings.watch_inactivity_timeout,
+                team_name=self.team_name,
+            ),
+            self._inbox.put,
+        )
+        self._commands = PodCommands(self._runtime)
+        self._retirement = Retirement(
+            commands=self._commands,
+            registry=self._registry,
+            kube_config=self.kube_config,
+            clock=self._clock,
+        )
+        self._publisher = Publisher(
+            factory=self.kube_scheduler,
+            registry=self._registry,
+            create=self._commands.create,
+            fail=self.fail,
+            drop=self._drop,
+            job_id=job_id,
+            retries=settings.publish_retries,
+            clock=self._clock,
+        )
+        self._settlement = Settlement(
+            policy=LaunchFailurePolicy(settings.launch_failure_retries),
+            excluded_container_reasons=settings.excluded_container_reasons,
+            job_id=job_id,
+            queued_again=lambda key: key in self.queued_tasks,
+            now=lambda: datetime.now(UTC),
+        )
+        self._adopter = Adopter(
+            runtime=self._runtime,
+            commands=self._commands,
+            registry=self._registry,
+            retirement=self._retirement,
+            namespaces=namespaces,
+            own_label=self._own_label(),
+            job_id=job_id,
+            observe=self._inbox.put,
+            clock=self._clock,
+        )
+        self._runtime.start()
+
+    def end(self) -> None:
+        """
+        Stop, and finish the requests that are under way.
+
+        What has arrived and was not handled yet is left to the next scheduler, which finds it in the
+        cluster and in the database: nothing that is reported now would be read by anybody.
+        """
+        if self._runtime is None:
+            return
+        self.log.info("Shutting down Kubernetes executor")
+        self._runtime.stop(STOP_TIMEOUT)
+        self._runtime = None
+        self.task_queue = None
+
+    # ------------------------------------------------------------------ intake
+
+    def execute_async(
+        self, key: TaskInstanceKey, command: Any, queue: str | None = None, executor_config: Any = None
+    ) -> None:
+        """Accept a workload; its pod is created in the next :meth:`sync`."""
+        super().execute_async(key=key, command=command, queue=queue, executor_config=executor_config)
+        # Upstream's record of attempts is not used; left there it would grow with every task.
+        self.pod_launch_attempts.pop(key, None)
+
+    def _take_jobs(self) -> None:
+        for job in _drain(self.task_queue):
+            # A task instance that deferred or was rescheduled comes back under the same key. The pod of
+            # its earlier phase has reported and ends by itself; it is not the current launch any more.
+            self._adopter.forget(job.key)
+            self._call_off_creation(job.key)
+            self._publisher.add(WaitingLaunch(job=job, ti_id=str(job.command[0].ti.id)))
+
+    # ------------------------------------------------------------------ the loop
+
+    def sync(self) -> None:
+        """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
+        self._commands.revive(self._registry)
+        self._tidy_reported()
+        self._take_jobs()
+        for message in _drain(self._inbox):
+            try:
+                self._receive(message)
+            except Exception:
+                # What cannot be handled concerns one pod, not the scheduler.
+                self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
+        self._find_overdue()
+        self._ask_for_unseen()
+        try:
+            self._settle()
+            self._adopter.continue_(self.running)
+            self._publisher.publish_due()
+            if self._adopter.sweep_is_due():
+                self._adopter.sweep(self.kube_config.delete_worker_pods)
+        except SQLAlchemyError:
+            # Nothing is lost: what could not be settled or published is still there for the next turn.
+            self.log.exception("The metadata database did not answer; trying again in the next loop")
+
+    def _receive(self, message: Message) -> None:
+        match message:
+            case PodObservation():
+                self._observe(message.facts, gone=message.gone)
+            case PodCreated():
+                self._created(message)
+            case PodNotCreated():
+                self._not_created(message)
+            case PodConfirmed():
+                self._confirmed(message)
+            case PodDeleted():
+                self._registry.left(message.ref.uid)
+
+    # ------------------------------------------------------------------ pods
+
+    def _observe(self, facts: PodFacts, *, gone: bool) -> None:
+        launch = self._registry.find(facts)
+        if launch is None:
+            self._observe_stray(facts, gone=gone)
+            return
+        if self._has_ended(launch):
+            return
+        launch.facts = facts
+        if gone:
+            # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
+            # apart (a force-deleted pod has no deletion timestamp either), so ask.
+            self._commands.confirm(facts.ref)
+            return
+        self._evaluate(launch, find_failure(facts, given_up_reasons=self._given_up_reasons))
+
+    def _has_ended(self, launch: Launch) -> bool:
+        # A clean-up that follows while the database is waited for must not pass for the cause of the end.
+        return launch.launch_id in self._ended and launch.facts is not None and launch.facts.is_terminal
+
+    def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
+        facts = launch.facts
+        if failure or (facts and facts.phase == "Succeeded"):
+            self._ended[launch.launch_id] = Ended(launch, failure)
+            return
+        self._ended.pop(launch.launch_id, None)  # the image could be pulled after all
+        if facts and facts.deletion_timestamp:
+            left = (facts.deletion_timestamp - datetime.now(UTC)).total_seconds()
+            self._overdue[launch.launch_id] = (launch, self._clock() + left + DELETION_MARGIN)
+
+    def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
+        """Tidy up after a pod that is nobody's current launch; it changes no task."""
+        if gone:
+            self._registry.left(facts.ref.uid)
+        elif self._adopter.expects(facts):
+            return
+        elif facts.is_terminal:
+            self._registry.left(facts.ref.uid)
+            self._retirement.tidy(facts.ref, failed=facts.phase == "Failed")
+        else:
+            self._retirement.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts.ref)
+
+    def _created(self, message: PodCreated) -> None:
+        launch = self._registry.by_launch_id(message.launch_id)
+        if launch is None:
+            self._retirement.created_in_vain(message.launch_id, message.ref)
+        elif launch.ref is None:
+            self._registry.bind(launch, message.ref)
+            self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
+
+    def _not_created(self, message: PodNotCreated) -> None:
+        launch, error = self._registry.by_launch_id(message.launch_id), message.error
+        if launch is None:
+            self._registry.left(message.launch_id)
+            return
+        if launch.ref is not None:
+            return
+        launch.may_exist = error.status is None or error.status >= 500
+        if self._publisher.repeat(launch, error):
+            return
+        self.log.error("Pod %s/%s could not be created: %s", launch.namespace, launch.name, error)
+        self._call_off_creation(launch.key)
+        self.fail(launch.key, f"Pod {launch.namespace}/{launch.name} not created: {error}")
+
+    def _confirmed(self, message: PodConfirmed) -> None:
+        launch = self._registry.by_uid(message.ref.uid)
+        if launch is None or self._has_ended(launch):
+            return
+        if message.facts is None:
+            last = launch.facts = launch.facts or PodFacts(message.ref, {}, {})
+            self._evaluate(launch, find_failure(last, gone=True))
+            return
+        owner = message.facts.labels.get("airflow-worker")
+        if owner != self._own_label():
+            self.log.info("Pod %s of %s was adopted by scheduler job %s", launch.ref, launch.key, owner)
+            self._release(launch)
+            return
+        self._observe(message.facts, gone=False)
+
+    def _find_overdue(self) -> None:
+        now = self._clock()
+        for launch_id, (launch, deadline) in list(self._overdue.items()):
+            if not self._registry.is_current(launch) or launch_id in self._ended:
+                del self._overdue[launch_id]
+            elif deadline <= now and launch.facts:
+                del self._overdue[launch_id]
+                self._ended[launch_id] = Ended(launch, find_overdue_deletion(launch.facts))
+
+    def _ask_for_unseen(self) -> None:
+        # A pod that was deleted before the informer had ever seen it is missing in no list.
+        now = self._clock()
+        for launch_id, (launch, deadline) in list(self._unseen.items()):
+            if launch.facts or launch.ref is None or not self._registry.is_current(launch):
+                del self._unseen[launch_id]
+            elif deadline <= now:
+                del self._unseen[launch_id]
+                self._commands.confirm(launch.ref)
+
+    # ------------------------------------------------------------------ what becomes of a launch
+
+    def _settle(self) -> None:
+        for launch_id, ended in list(self._ended.items()):
+            if not self._registry.is_current(ended.launch):  # revoked, or its next phase was handed in
+                del self._ended[launch_id]
+                self._retirement.supersede(ended.launch, ended.failure)
+        if self._ended:
+            for settled in self._settlement.settle(self._ended.values()):
+                del self._ended[settled.launch.launch_id]
+                self._act(settled)
+
+    def _act(self, settled: Settled) -> None:
+        """Turn a judgement into what is done about it. The one place where that happens."""
+        match settled.judgement.verdict:
+            case Verdict.KEEP:
+                return
+            case Verdict.RELEASE:
+                self.log.info("Pod of %s has ended; %s", settled.launch.key, settled.judgement.why)
+                self._release(settled.launch)
+            case Verdict.REPORT:
+                self._report(settled, settled.judgement.state)
+            case Verdict.LAUNCH_FAILURE:
+                self._act_on_launch_failure(settled)
+                return
+        self._retire_ended(settled)
+
+    def _act_on_launch_failure(self, settled: Settled) -> None:
+        decision, launch = settled.decision, settled.launch
+        if decision is None:
+            raise AssertionError("a launch failure is always decided")
+        reason = settled.failure.reason if settled.failure else "unknown"
+        Stats.incr(
+            "kubernetes_executor.pod_launch_failures", tags={"action": decision.action, "reason": reason}
+        )
+        if decision.action is Action.FAIL:
+            self._report(settled, "failed")
+            self._retire_ended(settled)
+            return
+        self.log.warning(
+            "Relaunching %s without touching its retries: its process never started; %s; %s",
+            launch.key,
+            settled.failure or f"pod {launch.ref}",
+            decision.explanation,
+        )
+        self._retirement.supersede(launch, settled.failure)
+        if launch.job is None:
+            self._release(launch)  # the scheduler queues it again
+        else:
+            self._registry.release(launch.key)
+            self._publisher.add(WaitingLaunch(job=launch.job, ti_id=launch.ti_id, previous_name=launch.name))
+
+    def _report(self, settled: Settled, state: str | None) -> None:
+        key, info = settled.launch.key, None
+        if settled.failure:
+            info = f"The task's {settled.failure}"
+            if settled.decision:
+                info += f"; {settled.decision.explanation}"
+            # A pod may fail when all is said and done: that of a task which was marked as a success, say.
+            level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
+            self.log.log(level, "%s ended as %s: %s", key, state, info)
+        self._release(settled.launch)
+        if state:
+            self.change_state(key, TaskInstanceState(state), info, remove_running=False)
+
+    def _retire_ended(self, settled: Settled) -> None:
+        """Clean up after a pod in the next turn, when the scheduler has read what was reported of it."""
+        failure, ref = settled.failure, settled.launch.ref
+        if failure and failure.alive:
+            self._retirement.supersede(settled.launch, failure)
+        elif ref:
+            self._reported.append((ref, failure is not None))
+
+    def _tidy_reported(self) -> None:
+        # One turn late on purpose: a scheduler that is killed before it has read a report leaves a pod
+        # behind that its successor still sees.
+        for ref, failed in self._reported:
+            self._retirement.tidy(ref, failed=failed)
+        self._reported.clear()
+
+    def _release(self, launch: Launch) -> None:
+        self._registry.release(launch.key)
+        self.running.discard(launch.key)
+
+    def _drop(self, key: TaskInstanceKey) -> None:
+        self._call_off_creation(key)
+        self.running.discard(key)
+        if self.event_buffer.get(key) == ("queued", self.scheduler_job_id):
+            del self.event_buffer[key]
+
+    def _call_off_creation(self, key: TaskInstanceKey) -> None:
+        launch = self._registry.release(key)
+        if launch and launch.ref is None:
+            self._retirement.retire_unknown(launch)
+
+    # ------------------------------------------------------------------ what the scheduler asks for
+
+    def revoke_task(self, *, ti: TaskInstance) -> None:
+        """Take a task instance out of the executor and delete its pod, without reporting anything."""
+        key = ti.key
+        self.queued_tasks.pop(key, None)
+        self.running.discard(key)
+        if self._runtime is None:
+            return
+        self._publisher.remove(key)
+        self._adopter.forget(key)
+        if launch := self._registry.release(key):
+            self._retirement.revoke(launch)
+
+    def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
+        """
+        Take over the task instances of a dead scheduler; return those that have to be reset.
+
+        Only a task that was running and has no pod any more is reset. One that is still queued goes on
+        in the same try, with its pod or with a new one.
+        """
+        return self._adopter.adopt(tis, self.running)
+
+    def get_streaming_task_log(self, ti: TaskInstance, try_number: int) -> Any:
+        """Read the log of the current launch's pod, and of earlier ones that were kept after it."""
+        return read_pod_logs(
+            ti,
+            try_number,
+            namespace=self._get_pod_namespace(ti),
+            lines=self.RUNNING_POD_LOG_LINES,
+            client=upstream.make_client(self.team_name),
+        )
+
+    # ------------------------------------------------------------------ small things
+
+    @property
+    def _given_up_reasons(self) -> list[str]:
+        return self.kube_config.worker_pod_pending_fatal_container_state_reasons
+
+    def _namespaces(self) -> tuple[str | None, ...]:
+        if not self.kube_config.multi_namespace_mode:
+            return (self.kube_config.kube_namespace,)
+        return tuple(self.kube_config.multi_namespace_mode_namespace_list or [None])
+
+    def _own_label(self) -> str:
+        return self._make_safe_label_value(str(self.scheduler_job_id))
+
+
+def _drain(queue: Any) -> list[Any]:
+    """Take everything out of a queue that is there now; what arrives meanwhile waits for the next turn."""
+    items = []
+    for _ in range(queue.qsize()):
+        try:
+            items.append(queue.get_nowait())
+        except Empty:
+            break
+    return items

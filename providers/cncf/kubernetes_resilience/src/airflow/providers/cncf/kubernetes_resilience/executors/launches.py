@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which pod is the current launch of which task instance.
+
+Only the scheduler's thread touches the registry. Events of pods that are not in it change no task.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+
+
+@dataclass(slots=True)
+class WaitingLaunch:
+    """A launch whose pod has not been asked for yet."""
+
+    job: KubernetesJob
+    ti_id: str
+    not_before: float = 0.0
+    """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
+    previous_name: str | None = None
+    """Name of the pod that it replaces; None for the first launch."""
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """One pod created for one try of a task instance."""
+
+    key: TaskInstanceKey
+    ti_id: str
+    namespace: str
+    name: str
+    number: int
+    """1 for the first launch of a try; one more for each relaunch."""
+    job: KubernetesJob | None = None
+    """What to launch again; None for an adopted pod."""
+    launch_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    ref: PodRef | None = None
+    """The pod's identity; None until the API server has confirmed its creation."""
+    facts: PodFacts | None = None
+    """The last that was seen of the pod."""
+    body: dict[str, Any] | None = None
+    """The manifest, kept until its creation is confirmed so that the call can be repeated."""
+    publish_attempts: int = 0
+    may_exist: bool = False
+    """Whether a call to create the pod is under way or has had no clear answer."""
+
+
+class LaunchRegistry:
+    """The current launch of each task instance, and the superseded pods that have not gone yet."""
+
+    def __init__(self) -> None:
+        self._current: dict[TaskInstanceKey, Launch] = {}
+        self._by_uid: dict[str, Launch] = {}
+        self._by_launch_id: dict[str, Launch] = {}
+        self._leaving: dict[TaskInstanceKey, dict[str, float]] = {}
+        self._leaving_keys: dict[str, TaskInstanceKey] = {}
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    def __iter__(self) -> Iterator[Launch]:
+        return iter(self._current.values())
+
+    def get(self, key: TaskInstanceKey) -> Launch | None:
+        """Return the current launch of a task instance."""
+        return self._current.get(key)
+
+    def is_current(self, launch: Launch) -> bool:
+        """Whether nothing has superseded or released the launch."""
+        return self._current.get(launch.key) is launch
+
+    def hold(self, launch: Launch) -> None:
+        """Make this the current launch; one that was there before is not known any more."""
+        self.release(launch.key)
+        self._current[launch.key] = launch
+        self._by_launch_id[launch.launch_id] = launch
+        if launch.ref:
+            self._by_uid[launch.ref.uid] = launch
+
+    def release(self, key: TaskInstanceKey) -> Launch | None:
+        """Forget the current launch of a task instance and return it."""
+        launch = self._current.pop(key, None)
+        if launch:
+            self._by_launch_id.pop(launch.launch_id, None)
+            if launch.ref:
+                self._by_uid.pop(launch.ref.uid, None)
+        return launch
+
+    def find(self, pod: PodFacts) -> Launch | None:
+        """
+        Return the launch that this very pod is.
+
+        An event may arrive before the answer to the create call. The pod is recognised by its launch id
+        then, which settles its UID.
+        """
+        launch = self._by_uid.get(pod.ref.uid)
+        if launch is None:
+            launch = self._by_launch_id.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
+            if launch is None or launch.ref is not None:
+                return None
+            self.bind(launch, pod.ref)
+        return launch
+
+    def by_uid(self, uid: str) -> Launch | None:
+        """Return the current launch whose pod has that UID."""
+        return self._by_uid.get(uid)
+
+    def by_launch_id(self, launch_id: str) -> Launch | None:
+        """Return the current launch with that id."""
+        return self._by_launch_id.get(launch_id)
+
+    def bind(self, launch: Launch, ref: PodRef) -> None:
+        """Note the identity of the pod that was created for a launch."""
+        launch.ref, launch.body = ref, None
+        self._by_uid[ref.uid] = launch
+
+    def leave(self, key: TaskInstanceKey, token: str, deadline: float) -> None:
+        """
+        Note a superseded pod that may still run; the next launch of the key waits for it.
+
+        :param token: the pod's UID, or the launch id of a creation whose outcome is not known yet
+        :param deadline: when it is waited for no longer, on the executor's monotonic clock (seconds)
+        """
+        self._leaving.setdefault(key, {})[token] = deadline
+        self._leaving_keys[token] = key
+
+    def left(self, token: str) -> TaskInstanceKey | None:
+        """Note that a superseded pod is gone; return the key it was waited for, if it was."""
+        key = self._leaving_keys.pop(token, None)
+        if key is not None:
+            tokens = self._leaving[key]
+            del tokens[token]
+            if not tokens:
+                del self._leaving[key]
+        return key
+
+    def is_clear(self, key: TaskInstanceKey, now: float) -> bool:
+        """Whether no superseded pod of the key has to be waited for."""
+        for token, deadline in list(self._leaving.get(key, {}).items()):
+            if deadline <= now:
+                self.left(token)
+        return key not in self._leaving

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The task instances' rows in the metadata database, as far as a launch is concerned.
+
+Whether a worker has started is written there and nowhere else: ``queued`` means that it has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.sqlalchemy import with_row_locks
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+
+class TaskInstanceRow(NamedTuple):
+    """What a launch needs to know of its task instance."""
+
+    ti_id: str
+    key: TaskInstanceKey
+    state: str | None
+    queued_by_job_id: int | None
+    hostname: str | None
+
+
+def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
+    """Read the task instances with these UUIDs, with one query; those that are gone are left out."""
+    return _rows(ti_ids, session, lock=False)
+
+
+def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
+    """Like :func:`read_rows`, with row locks; rows that somebody else has locked are left out."""
+    return _rows(ti_ids, session, lock=True)
+
+
+def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
+    """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
+    if ti_ids:
+        session.execute(
+            update(TaskInstance)
+            .where(TaskInstance.id.in_(_typed(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
+            .values(queued_dttm=at)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def reschedule(ti_ids: Collection[str], job_id: int, *, at: datetime, session: Session) -> None:
+    """
+    Hand queued task instances back to the scheduler, which queues them again in the same try.
+
+    These are the columns that Airflow's scheduler sets when it re-schedules a task stuck in queued.
+    """
+    if ti_ids:
+        session.execute(
+            update(TaskInstance)
+            .where(
+                TaskInstance.id.in_(_typed(ti_ids)),
+                TaskInstance.state == TaskInstanceState.QUEUED,
+                TaskInstance.queued_by_job_id == job_id,
+            )
+            .values(
+                state=TaskInstanceState.SCHEDULED,
+                queued_dttm=None,
+                queued_by_job_id=None,
+                scheduled_dttm=at,
+            )
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str, TaskInstanceRow]:
+    if not ti_ids:
+        return {}
+    ti = TaskInstance
+    query = select(
+        ti.id,
+        ti.dag_id,
+        ti.task_id,
+        ti.run_id,
+        ti.try_number,
+        ti.map_index,
+        ti.state,
+        ti.queued_by_job_id,
+        ti.hostname,
+    ).where(ti.id.in_(_typed(ti_ids)))
+    if lock:
+        query = with_row_locks(query, session=session, of=ti, skip_locked=True)
+    rows = (
+        TaskInstanceRow(str(row[0]), TaskInstanceKey(*row[1:6]), *row[6:]) for row in session.execute(query)
+    )
+    return {row.ti_id: row for row in rows}
+
+
+def _typed(ti_ids: Collection[str]) -> list[Any]:
+    # The column is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
+    # either be refused or keep the database from using the primary key.
+    try:
+        kind = TaskInstance.id.type.python_type
+    except NotImplementedError:
+        kind = str
+    return [kind(ti_id) for ti_id in ti_ids]

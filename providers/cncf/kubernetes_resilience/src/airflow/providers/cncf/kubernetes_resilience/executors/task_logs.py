@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Logs of a task from its worker pods, while they exist.
+
+The API server's processes call this on an executor that was never started; everything is read with a
+client of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
+from airflow.utils.log.logging_mixin import remove_escape_codes
+
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import launch_number, newest_first
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import WORKER_CONTAINER, PodRef, read_pod
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
+    from kubernetes.client import CoreV1Api
+
+
+def read_pod_logs(
+    ti: TaskInstance, try_number: int, *, namespace: str, lines: int, client: CoreV1Api
+) -> tuple[list[str], list[Iterator[str]]]:
+    """
+    Read the logs of a try's worker pods.
+
+    The current launch's log comes first and as it is; those of earlier launches that were kept follow,
+    under a heading each and with the pod's name before every line, so that Airflow's merging of logs by
+    time leaves them in their place.
+
+    :param namespace: where the task's pods are created
+    :param lines: how many lines to read of each pod, from its end
+    :return: messages about where the log comes from, and the log as one stream
+    """
+    messages = [f"Attempting to fetch logs from pod {ti.hostname or ''} through kube API"]
+    try:
+        launches = _list_launches(ti, try_number, namespace, client)
+    except Exception as error:  # noqa: BLE001 - the page that shows the log shows why there is none
+        return [*messages, f"Reading from k8s pod logs failed: {error}"], []
+    if not launches:
+        return [*messages, f"Reading from k8s pod logs failed: no pod of {ti} exists"], []
+    log: list[str] = []
+    for index, (ref, number) in enumerate(launches):
+        try:
+            text = _read(ref, lines, client)
+        except Exception as error:  # noqa: BLE001 - the other pods' logs are worth showing all the same
+            messages.append(f"Reading the log of pod {ref} failed: {error}")
+            continue
+        messages.append(f"Found logs of pod {ref} (launch {number}) through kube API")
+        log += text if index == 0 else _as_earlier(ref, number, text)
+    return messages, [iter(log)] if log else []
+
+
+def _list_launches(
+    ti: TaskInstance, try_number: int, namespace: str, client: CoreV1Api
+) -> list[tuple[PodRef, int]]:
+    # Not by scheduler, as the official executor does: a pod that was adopted has another one's label.
+    selector = PodGenerator.build_selector_for_k8s_executor_pod(  # type: ignore[no-untyped-call]
+        dag_id=ti.dag_id,
+        task_id=ti.task_id,
+        try_number=try_number,
+        map_index=ti.map_index,
+        run_id=ti.run_id,
+    )
+    found = client.list_namespaced_pod(namespace=namespace, label_selector=selector).items
+    pods = [read_pod(client.api_client.sanitize_for_serialization(pod)) for pod in found]
+    return [(pod.ref, launch_number(pod)) for pod in newest_first(pods, ti.hostname)]
+
+
+def _read(ref: PodRef, lines: int, client: CoreV1Api) -> list[str]:
+    response = client.read_namespaced_pod_log(
+        name=ref.name,
+        namespace=ref.namespace,
+        container=WORKER_CONTAINER,
+        follow=False,
+        tail_lines=lines,
+        _preload_content=False,
+    )
+    return [remove_escape_codes(line.decode(errors="replace")) for line in response]
+
+
+def _as_earlier(ref: PodRef, number: int, text: list[str]) -> Iterator[str]:
+    yield f"--- launch {number}, pod {ref.name} ---"
+    for line in text:
+        yield f"{ref.name} | {line}"

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Everything of Airflow and of the official provider that is not public and that this executor stands on.
+
+The contract test checks the list against every supported version, so that a release that moves one of
+these fails with its name, and not with a lost task.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from airflow.executors.workloads import ExecuteTask
+from airflow.providers.cncf.kubernetes import kube_client
+from airflow.version import version as airflow_version
+
+if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.tokens import JWTGenerator
+    from kubernetes.client import CoreV1Api
+
+_AIRFLOW_VERSION = tuple(map(int, airflow_version.split(".")[:2]))
+_PROVIDER = "airflow.providers.cncf.kubernetes"
+_EXECUTOR = f"{_PROVIDER}.executors.kubernetes_executor:KubernetesExecutor"
+_SCHEDULER = f"{_PROVIDER}.executors.kubernetes_executor_utils:AirflowKubernetesScheduler"
+_KUBE_CONFIG = f"{_PROVIDER}.kube_config:KubeConfig"
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """One thing that is called, overridden or read."""
+
+    owner: str
+    """``module:Class`` or ``module``."""
+    name: str
+    why: str
+    parameters: tuple[str, ...] | None = None
+    """Parameters that must be there by name (``self`` left out); None if it is not a callable."""
+    since: tuple[int, int] = (3, 1)
+    """First version of Airflow that has it; before, this executor does without."""
+
+
+SEAMS = (
+    Seam(_EXECUTOR, "execute_async", "extended", ("key", "command", "queue", "executor_config")),
+    Seam(_EXECUTOR, "start", "replaced", ()),
+    Seam(_EXECUTOR, "sync", "replaced", ()),
+    Seam(_EXECUTOR, "end", "replaced", ()),
+    Seam(_EXECUTOR, "revoke_task", "replaced", ("ti",)),
+    Seam(_EXECUTOR, "try_adopt_task_instances", "replaced", ("tis",)),
+    Seam(_EXECUTOR, "get_streaming_task_log", "replaced", ("ti", "try_number")),
+    Seam(
+        _EXECUTOR, "_process_workloads", "moves workloads from queued_tasks to execute_async", ("workloads",)
+    ),
+    Seam(_EXECUTOR, "_make_safe_label_value", "writes the label of the scheduler's pods", ("input_value",)),
+    Seam(_EXECUTOR, "_get_pod_namespace", "says where a task's pods are", ("ti",)),
+    Seam(_SCHEDULER, "_build_pod_request", "builds a worker pod without an API call", ("next_job",)),
+    Seam(
+        f"{_PROVIDER}.executors.kubernetes_executor_types:KubernetesJob",
+        "_fields",
+        "key, command, kube_executor_config, pod_template_file, kube_image",
+    ),
+    Seam(
+        f"{_PROVIDER}.executors.kubernetes_executor_types", "POD_EXECUTOR_DONE_KEY", "label of pods done with"
+    ),
+    Seam(f"{_PROVIDER}.pod_generator:PodGenerator", "serialize_pod", "pod to JSON", ("pod",)),
+    Seam(
+        f"{_PROVIDER}.pod_generator:PodGenerator",
+        "build_selector_for_k8s_executor_pod",
+        "selects the pods of one try",
+        ("dag_id", "task_id", "try_number", "map_index", "run_id"),
+    ),
+    Seam(
+        f"{_PROVIDER}.kubernetes_helper_functions",
+        "add_unique_suffix",
+        "frees a name that is taken",
+        ("name",),
+    ),
+    Seam(f"{_PROVIDER}.kube_client", "get_kube_client", "client for reading logs", ()),
+    Seam(f"{_PROVIDER}.kube_client", "get_async_kube_client", "client of the informer and launcher", ()),
+    Seam(_KUBE_CONFIG, "__init__", "reads [kubernetes_executor]", ("executor_conf",)),
+    Seam(
+        "airflow.executors.base_executor:BaseExecutor",
+        "change_state",
+        "reports to the scheduler",
+        ("key", "state", "info"),
+    ),
+    Seam("airflow.executors.base_executor:BaseExecutor", "jwt_generator", "signs workload tokens"),
+    Seam(
+        "airflow.executors.workloads:ExecuteTask",
+        "generate_token",
+        "makes a token that is valid from now on",
+        ("sub_id", "generator"),
+        since=(3, 2),
+    ),
+    Seam("airflow.api_fastapi.auth.tokens:JWTGenerator", "generate", "the same, before 3.2", ("extras",)),
+    Seam("airflow.utils.session", "create_session", "session apart from the scheduler's", ("scoped",)),
+    Seam("airflow.utils.sqlalchemy", "with_row_locks", "row locks where the database has them", ("query",)),
+)
+
+
+def broken_seams() -> Iterator[str]:
+    """Yield a sentence for each seam that is not as this executor needs it."""
+    for seam in SEAMS:
+        if seam.since > _AIRFLOW_VERSION:
+            continue
+        module, _, class_ = seam.owner.partition(":")
+        try:
+            owner = import_module(module)
+            found = getattr(getattr(owner, class_) if class_ else owner, seam.name)
+        except (ImportError, AttributeError) as error:
+            yield f"{seam.owner}.{seam.name} ({seam.why}) is missing: {error}"
+            continue
+        if seam.parameters is not None:
+            missing = set(seam.parameters) - set(inspect.signature(found).parameters)
+            if missing:
+                yield f"{seam.owner}.{seam.name} ({seam.why}) has no parameter {', '.join(sorted(missing))}"
+
+
+def make_token(ti_id: str, generator: JWTGenerator) -> str:
+    """Make the token with which a worker starts a task instance, valid from now on."""
+    if hasattr(ExecuteTask, "generate_token"):
+        return ExecuteTask.generate_token(ti_id, generator)
+    # Airflow 3.1 does this in ExecuteTask.make(); its tokens have no scope and the generator's validity.
+    return generator.generate({"sub": ti_id})
+
+
+def make_client(team_name: str | None) -> CoreV1Api:
+    """Make a synchronous client, with the deployment's own factory where the provider knows of one."""
+    # 10.24 brought [kubernetes_executor] client_factory and with it this function.
+    if hasattr(kube_client, "_get_executor_kube_client"):
+        return cast("CoreV1Api", kube_client._get_executor_kube_client(team_name=team_name))
+    return cast("CoreV1Api", kube_client.get_kube_client())

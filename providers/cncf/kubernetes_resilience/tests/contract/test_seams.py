@@ -1,0 +1,354 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Airflow and the official provider are as this executor needs them.
+
+Needs no database, no cluster and none of the contributor tools: it is run with each supported version.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import multiprocessing
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.configuration import conf
+from airflow.executors import executor_loader, workloads
+from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from airflow.providers_manager import ProvidersManager
+from airflow.utils.state import TaskInstanceState
+from airflow.version import version as airflow_version
+from kubernetes.client import models as k8s
+from sqlalchemy import create_engine, inspect, select
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
+
+import airflow
+from airflow.providers.cncf.kubernetes_resilience.executors import (
+    kubernetes_executor,
+    task_instances,
+    upstream,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow.providers.cncf.kubernetes_resilience.pods.runtime import RuntimeSettings
+from airflow_resilience import ledger
+from airflow_resilience.policy import Action, Decision
+
+TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, 2)
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse connections, processes and threads that a test does not clean up."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("no connection and no process is needed for this")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(multiprocessing.Process, "start", refuse)
+    threads, processes = set(threading.enumerate()), set(multiprocessing.active_children())
+    yield
+    assert set(threading.enumerate()) == threads
+    assert set(multiprocessing.active_children()) == processes
+
+
+# ------------------------------------------------------------------------------------------------------ seams
+
+
+def test_every_seam_is_there() -> None:
+    assert list(upstream.broken_seams()) == []
+
+
+def test_seam_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = "airflow.executors.base_executor:BaseExecutor"
+    monkeypatch.setattr(
+        upstream,
+        "SEAMS",
+        (
+            upstream.Seam("airflow.no_such_module", "anything", "one"),
+            upstream.Seam(executor, "no_such_method", "two"),
+            upstream.Seam(executor, "change_state", "three", ("key", "no_such_parameter")),
+            upstream.Seam(executor, "comes_later", "four", since=(99, 0)),
+        ),
+    )
+    module, method, parameter = upstream.broken_seams()
+    assert "airflow.no_such_module.anything (one) is missing" in module
+    assert "BaseExecutor.no_such_method (two) is missing" in method
+    assert "BaseExecutor.change_state (three) has no parameter no_such_parameter" in parameter
+
+
+def test_options_have_their_documented_defaults() -> None:
+    ProvidersManager().initialize_providers_configuration()  # as every airflow command does
+    settings = read_settings(conf)
+    assert (settings.launch_failure_retries, settings.excluded_container_reasons) == (1, {"Error"})
+    assert (settings.publish_retries, settings.api_concurrency) == (0, 32)
+
+
+# --------------------------------------------------------------------------------------------------- executor
+
+
+@pytest.fixture
+def fresh_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loader forget which executors are configured, and recall it after the test."""
+    for name, value in list(vars(executor_loader).items()):
+        if "executor" in name and isinstance(value, list | dict):
+            monkeypatch.setattr(executor_loader, name, forgotten := copy.copy(value))
+            forgotten.clear()
+
+
+def test_executor_takes_the_place_of_the_official_one(
+    monkeypatch: pytest.MonkeyPatch, fresh_loader: None
+) -> None:
+    path = f"{KubernetesExecutor.__module__}.{KubernetesExecutor.__qualname__}"
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", f"KubernetesExecutor:{path}")
+    loader = executor_loader.ExecutorLoader
+    assert loader.import_default_executor_cls()[0] is KubernetesExecutor
+    assert loader.lookup_executor_name_by_str("KubernetesExecutor").module_path == path
+
+
+def test_executor_that_was_never_started_holds_nothing_and_can_be_ended() -> None:
+    executor = KubernetesExecutor()
+    assert (executor.task_queue, executor.kube_scheduler, executor.kube_client) == (None, None, None)
+    executor.end()
+    executor.end()
+
+
+class IdleRuntime:
+    """Stands for the thread that talks to Kubernetes, and does not start one."""
+
+    def __init__(self, settings: RuntimeSettings, emit: Any) -> None:
+        self.settings = settings
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self, timeout: float) -> None:
+        self.calls.append("stop")
+
+
+def test_executor_starts_with_the_defaults_of_every_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    ProvidersManager().initialize_providers_configuration()
+    runtimes: list[IdleRuntime] = []
+
+    def make(*args: Any) -> IdleRuntime:
+        runtimes.append(IdleRuntime(*args))
+        return runtimes[0]
+
+    monkeypatch.setattr(kubernetes_executor, "KubernetesRuntime", make)
+    executor = KubernetesExecutor()
+    executor.job_id = 7
+    executor.start()
+    executor.end()
+    executor.end()
+    (runtime,) = runtimes
+    assert runtime.calls == ["start", "stop"]
+    assert (runtime.settings.namespaces, runtime.settings.team_name) == (("default",), None)
+    assert runtime.settings.label_selector == "airflow-worker=7,airflow_executor_done!=True"
+    options = vars(executor.kube_config)
+    assert {"delete_worker_pods", "delete_worker_pods_on_failure"} <= options.keys()
+    assert isinstance(options["worker_pod_pending_fatal_container_state_reasons"], list)
+    assert options["multi_namespace_mode"] is False
+
+
+def test_workload_can_be_revoked_before_the_executor_is_started() -> None:
+    executor = KubernetesExecutor()
+    executor.queue_workload(workload(), session=None)
+    assert list(executor.queued_tasks) == [KEY]
+    executor.revoke_task(ti=SimpleNamespace(key=KEY))
+    assert list(executor.queued_tasks) == []
+
+
+def test_workload_becomes_a_job() -> None:
+    executor = KubernetesExecutor()
+    executor.task_queue = Queue()  # as start() does
+    executor.queue_workload(queued := workload(), session=None)
+    executor._process_workloads([queued])
+    job = executor.task_queue.get_nowait()
+    assert isinstance(job, KubernetesJob)
+    assert (job.key, str(job.command[0].ti.id)) == (KEY, TI_ID)
+    assert (list(executor.queued_tasks), executor.running) == ([], {KEY})
+    assert not executor.pod_launch_attempts, "upstream's own record would grow with every task"
+
+
+# ------------------------------------------------------------------------------------------------------- pods
+
+
+def workload() -> workloads.ExecuteTask:
+    values = {
+        "token": "the one that was made when the task was queued",
+        "ti": {
+            **KEY._asdict(),
+            "id": TI_ID,
+            "dag_version_id": str(uuid.uuid4()),
+            "pool_slots": 1,
+            "queue": "default",
+            "priority_weight": 1,
+        },
+        "dag_rel_path": "sales.py",
+        "bundle_info": {"name": "dags", "version": None},
+        "log_path": "sales/load.log",
+    }
+    return workloads.ExecuteTask.model_validate(values)
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    path = tmp_path / "template.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "metadata": {"name": "worker", "labels": {"team": "sales"}},
+                "spec": {
+                    "containers": [{"name": "base", "image": "airflow:template"}],
+                    "restartPolicy": "Never",
+                },
+            }
+        )
+    )
+    return path
+
+
+@pytest.fixture
+def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodFactory:
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE", "workers")
+    executor = KubernetesExecutor()
+    return PodFactory(executor.kube_config, "7", executor.jwt_generator)
+
+
+def waiting(override: k8s.V1Pod | None = None) -> WaitingLaunch:
+    job = KubernetesJob(KEY, [workload()], override, None, None)
+    return WaitingLaunch(job=job, ti_id=TI_ID)
+
+
+def workload_of(body: dict[str, Any]) -> dict[str, Any]:
+    args = body["spec"]["containers"][0]["args"]
+    return json.loads(args[args.index("--json-string") + 1])
+
+
+def claims(token: str) -> dict[str, Any]:
+    payload = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+
+
+def test_pod_is_built_without_a_cluster(factory: PodFactory) -> None:
+    launch = factory.make_launch(waiting(), 3)
+    assert launch.body is not None
+    metadata, spec = launch.body["metadata"], launch.body["spec"]
+    assert (
+        (metadata["namespace"], metadata["name"])
+        == ("workers", launch.name)
+        == (launch.namespace, launch.name)
+    )
+    assert metadata["labels"]["airflow-worker"] == "7"
+    assert metadata["labels"]["team"] == "sales"
+    assert {
+        "dag_id": "sales",
+        "task_id": "load",
+        "run_id": KEY.run_id,
+        "try_number": "1",
+        "map_index": "2",
+        "airflow-resilience/launch-id": launch.launch_id,
+        "airflow-resilience/launch-number": "3",
+        "airflow-resilience/task-instance-id": TI_ID,
+    }.items() <= metadata["annotations"].items()
+    assert spec["containers"][0]["name"] == "base"
+    json.dumps(launch.body)
+
+
+def test_pod_override_is_applied(factory: PodFactory) -> None:
+    override = k8s.V1Pod(
+        spec=k8s.V1PodSpec(
+            containers=[k8s.V1Container(name="base", image="airflow:override")], priority_class_name="high"
+        )
+    )
+    body = factory.make_launch(waiting(override), 1).body
+    assert body is not None
+    assert body["spec"]["containers"][0]["image"] == "airflow:override"
+    assert body["spec"]["priorityClassName"] == "high"
+
+
+def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on(factory: PodFactory) -> None:
+    before = datetime.now(UTC).timestamp()
+    job = waiting()
+    first, second = (factory.make_launch(job, number) for number in (1, 2))
+    assert first.name != second.name
+    assert first.launch_id != second.launch_id
+    for launch in (first, second):
+        assert launch.body is not None
+        token = claims(workload_of(launch.body)["token"])
+        assert token["sub"] == TI_ID
+        assert token["exp"] >= before + 60
+    assert waiting().job.command[0].token == job.job.command[0].token, "the job is left as it was"
+
+
+# --------------------------------------------------------------------------------------------------- database
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    """Give a session on an empty database in memory, with the one table that has no foreign keys."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    Log.__table__.create(engine)
+    with Session(engine) as session:
+        yield session
+    engine.dispose()
+
+
+def test_columns_of_task_instances_are_there() -> None:
+    columns = set(inspect(TaskInstance).columns.keys())
+    assert {
+        *("id", "dag_id", "task_id", "run_id", "try_number", "map_index", "state", "hostname"),
+        *("queued_by_job_id", "queued_dttm", "scheduled_dttm"),
+    } <= columns
+    states = {"queued", "running", "restarting", "scheduled", "failed"}
+    assert states <= {state.value for state in TaskInstanceState}
+
+
+@pytest.mark.parametrize("dialect", [postgresql, mysql, sqlite])
+def test_id_of_a_task_instance_is_bound_as_its_column_wants_it(dialect: Any) -> None:
+    query = select(TaskInstance.id).where(TaskInstance.id.in_(task_instances._typed([TI_ID])))
+    text = str(query.compile(dialect=dialect.dialect(), compile_kwargs={"literal_binds": True}))
+    assert TI_ID.replace("-", "") in text.replace("-", "")
+
+
+def test_ledger_writes_and_reads_the_audit_log(session: Session) -> None:
+    entry = ledger.LedgerEntry(
+        TI_ID, "uid-1", "sales-load-x7k2m9qa", Decision(Action.RELAUNCH, "launch-failure", "launch 1 of 2")
+    )
+    ledger.record(KEY, entry, session=session)
+    session.flush()
+    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == [entry]
+    session.add(Log(event=TaskInstanceState.RUNNING.value, task_instance=KEY))
+    session.flush()
+    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == []
+
+
+@pytest.mark.skipif(
+    airflow_version.startswith("3.1."),
+    reason="Airflow 3.1 does not write it: there, relaunches count for the whole try of a deferred task",
+)
+def test_start_of_a_task_process_is_written_to_the_audit_log() -> None:
+    # Read and not imported: that would take the whole web framework in.
+    routes = Path(airflow.__path__[0], "api_fastapi", "execution_api", "routes", "task_instances.py")
+    assert "event=TaskInstanceState.RUNNING.value" in routes.read_text()

@@ -1,0 +1,249 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A scheduler was killed; another one takes its task instances over."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
+from cluster_lab.airflow_fixtures import make_scheduler_job
+
+from .. import manifests as m
+
+
+def own_label(harness) -> str:
+    return str(harness.executor.job_id)
+
+
+def test_a_pod_that_lives_is_adopted(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    assert pod.labels["airflow-worker"] == own_label(heir)
+    assert heir.occupied(ti)
+    heir.observe(pod, m.alive())
+    heir.observe(pod, m.out_of_memory())
+    ((key, (state, info)),) = heir.events().items()
+    assert (key, state) == (ti.key, "failed")
+    assert "OOMKilled" in info
+    assert not heir.occupied(ti)
+
+
+def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())  # the command to take it out of sight is lost with the scheduler
+    second = harness.created()
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    heir.executor.sync()
+    assert second.labels["airflow-worker"] == own_label(heir)
+    assert heir.runtime.take("mark_done") == [(first.ref,)]
+    heir.send(PodObservation(first.facts()))
+    assert (heir.events(), heir.occupied(ti)) == ({}, True)
+
+
+def test_a_retired_launch_is_deleted_if_that_is_configured(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())
+    harness.created()
+    heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
+    heir.adopt(ti)
+    assert heir.runtime.take("delete") == [(first.ref,)]
+
+
+def test_an_older_launch_that_could_still_start_is_deleted(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.executor.revoke_task(ti=ti)
+    harness.clock.advance(60)
+    second = harness.launch(ti)
+    heir = successor()
+
+    heir.adopt(ti)
+    assert heir.runtime.take("delete") == [(first.ref,)]
+    assert second.labels["airflow-worker"] == own_label(heir)
+
+
+def test_the_launch_that_runs_the_task_is_adopted_also_if_it_is_not_the_newest(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.executor.revoke_task(ti=ti)
+    harness.clock.advance(60)
+    second = harness.launch(ti)
+    harness.begin(ti, first)
+    heir = successor()
+
+    heir.adopt(ti)
+    assert first.labels["airflow-worker"] == own_label(heir)
+    assert heir.runtime.take("delete") == [(second.ref,)]
+
+
+def test_a_failed_launch_that_is_adopted_is_scheduled_again_in_the_same_try(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti).become(m.start_error())
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    row = heir.row(ti)
+    assert (row.state, row.queued_dttm, row.queued_by_job_id) == ("scheduled", None, None)
+    assert (row.try_number, row.max_tries) == (1, 0)
+    (entry,) = heir.ledger(ti)
+    assert (entry["worker_uid"], entry["action"]) == (pod.ref.uid, "relaunch")
+    assert not heir.occupied(ti)
+    assert heir.events() == {}
+    assert heir.runtime.take("mark_done") == [(pod.ref,)]
+
+
+def test_the_count_goes_on_in_the_next_scheduler(harness, queued_ti, successor):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.start_error())
+    second = harness.created().become(m.evicted())
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    ((state, info),) = heir.events().values()
+    assert state == "failed"
+    assert "Evicted" in info
+    assert "launch 2 of 2" in info
+    assert [entry["worker_uid"] for entry in heir.ledger(ti)][-1] == second.ref.uid
+
+
+def test_a_relaunch_that_was_decided_but_not_made_is_not_counted_twice(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.start_error())  # decided and written; the create call is lost with the scheduler
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+    assert len(heir.ledger(ti)) == 1
+    heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
+    second = heir.launch(ti)
+    assert second.launch_number == 2
+    heir.observe(second, m.start_error())
+    assert [state for state, _ in heir.events().values()] == ["failed"]
+
+
+def test_a_final_failure_that_was_not_reported_is_reported(harness, queued_ti, start, successor):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.worker_error())
+    assert len(harness.events()) == 1  # the scheduler is killed before it has acted on it
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert [state for state, _ in heir.events().values()] == ["failed"]
+    assert len(heir.ledger(ti)) == 1
+
+
+def test_a_queued_task_without_pod_is_scheduled_again(harness, queued_ti, successor):
+    ti = queued_ti()
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    heir.executor.sync()
+    row = heir.row(ti)
+    assert (row.state, row.queued_dttm, row.queued_by_job_id) == ("scheduled", None, None)
+    assert (row.try_number, heir.ledger(ti)) == (1, [])
+    assert not heir.occupied(ti)
+
+
+def test_a_running_task_without_pod_is_reset(harness, queued_ti, successor):
+    ti = queued_ti()
+    harness.set_state(ti, "running")
+    heir = successor()
+
+    assert heir.adopt(ti) == [ti]
+    assert not heir.occupied(ti)
+
+
+def test_a_task_that_no_scheduler_has_queued_is_reset(harness, queued_ti, successor):
+    ti = queued_ti()
+    harness.set_state(ti, "running", queued_by_job_id=None)
+    heir = successor()
+
+    assert list(heir.executor.try_adopt_task_instances([ti])) == [ti]
+
+
+@pytest.mark.parametrize(("state", "reset"), [("queued", False), ("running", True)])
+def test_a_pod_that_is_gone_when_it_is_to_be_adopted(
+    harness, queued_ti, successor, state, reset, monkeypatch
+):
+    ti = queued_ti()
+    harness.launch(ti)
+    harness.set_state(ti, state)
+    heir = successor()
+
+    async def adopt(ref, worker_label):
+        return False
+
+    monkeypatch.setattr(heir.runtime.launcher, "adopt", adopt)
+    assert heir.adopt(ti) == ([ti] if reset else [])
+    heir.executor.sync()
+    assert heir.row(ti).state == ("running" if reset else "scheduled")
+    assert not heir.occupied(ti)
+
+
+def test_a_pod_of_the_official_executor_is_adopted(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti).strip()
+    heir = successor()
+
+    heir.adopt(ti)
+    assert heir.occupied(ti)
+    heir.observe(pod, m.start_error())
+    assert heir.row(ti).state == "scheduled"
+    assert len(heir.ledger(ti)) == 1
+
+
+def test_the_pod_of_an_earlier_life_of_the_task_instance_is_not_adopted(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    pod.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+    assert pod.labels["airflow-worker"] == own_label(harness)
+
+
+def test_a_pod_of_a_living_scheduler_is_not_adopted(harness, queued_ti, successor, session):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    heir = successor()
+    pod.labels["airflow-worker"] = living = str(make_scheduler_job(session))
+    heir.adopt(ti)
+    assert pod.labels["airflow-worker"] == living
+    assert not heir.occupied(ti)
+
+
+def test_a_task_of_its_own_is_left_as_it_is(harness, queued_ti):
+    ti = queued_ti()
+    harness.launch(ti)
+    assert harness.adopt(ti) == []
+    assert harness.runtime.calls == 0
+    assert harness.occupied(ti)
+
+
+def test_adoption_by_another_scheduler_gives_the_slot_back_silently(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    heir = successor()
+    heir.adopt(ti)
+
+    harness.lose_sight(pod)
+    harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
+    assert (harness.occupied(ti), harness.events()) == (False, {})
+    assert [call for call in harness.runtime.commands if call[0].__name__ != "_sweep"] == []
+    assert heir.occupied(ti)

@@ -1,0 +1,199 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which pod goes on being a task instance's launch when its scheduler has died."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
+    Orphan,
+    launch_number,
+    newest_first,
+    plan_adoption,
+    task_key,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
+CREATED = datetime(2026, 3, 1, 8, tzinfo=UTC)
+
+
+def orphan(key: TaskInstanceKey = KEY, *, state: str = "queued", hostname: str = "") -> Orphan:
+    return Orphan(key=key, ti_id="ti-1", state=state, hostname=hostname, job_id=7)
+
+
+def pod(
+    name: str,
+    *,
+    number: int | str | None = 1,
+    seconds: float | None = 0,
+    ti_id: str | None = "ti-1",
+    key: TaskInstanceKey | None = KEY,
+) -> PodFacts:
+    optional = {"airflow-resilience/launch-number": number, "airflow-resilience/task-instance-id": ti_id}
+    annotations = {name: str(value) for name, value in optional.items() if value is not None}
+    if key:
+        annotations |= {name: str(value) for name, value in key._asdict().items() if value != -1}
+    created = None if seconds is None else CREATED + timedelta(seconds=seconds)
+    return PodFacts(PodRef("airflow", name, f"uid-{name}"), {}, annotations, created=created)
+
+
+def plan(*pods: PodFacts, of: Orphan | None = None) -> tuple[str | None, list[str]]:
+    """Return the names of the pod that is adopted and of those that are superseded."""
+    of = of or orphan()
+    found = plan_adoption({of.key: of}, pods)
+    current = found.current.get(of.key)
+    return current and current.ref.name, [item.ref.name for key, item in found.superseded if key == of.key]
+
+
+# ------------------------------------------------------------------------------------------------- the newest
+
+
+def test_only_pod_is_adopted() -> None:
+    assert plan(pod("a")) == ("a", [])
+
+
+def test_newest_launch_is_adopted_and_the_others_are_superseded() -> None:
+    assert plan(pod("a", number=1), pod("c", number=3, seconds=90), pod("b", number=2, seconds=40)) == (
+        "c",
+        ["b", "a"],
+    )
+
+
+def test_number_decides_within_the_same_second() -> None:
+    assert plan(pod("b", number=2), pod("a", number=1)) == ("b", ["a"])
+    assert plan(pod("a", number=9), pod("b", number=10)) == ("b", ["a"])
+
+
+def test_later_phase_begins_again_with_the_first_launch() -> None:
+    # The pod that resumes a deferred task, beside a kept one of the phase before.
+    assert plan(pod("a", number=2), pod("b", number=1, seconds=600)) == ("b", ["a"])
+
+
+def test_pod_of_unknown_age_is_the_oldest() -> None:
+    assert plan(pod("b", seconds=None, number=5), pod("a", number=1)) == ("a", ["b"])
+
+
+def test_pod_of_the_official_executor_is_adopted() -> None:
+    assert plan(pod("a", number=None, ti_id=None)) == ("a", [])
+
+
+# ------------------------------------------------------------------------------------------ who won the start
+
+
+@pytest.mark.parametrize("hostname", ["a", "a.airflow.pod.cluster.local"])
+def test_pod_in_which_the_task_runs_comes_before_a_newer_one(hostname: str) -> None:
+    older, newer = pod("a"), pod("b", number=2, seconds=40)
+    assert plan(older, newer, of=orphan(state="running", hostname=hostname)) == ("a", ["b"])
+
+
+@pytest.mark.parametrize("hostname", ["", "node-1"])
+def test_host_that_is_no_pod_says_nothing(hostname: str) -> None:
+    older, newer = pod("a"), pod("b", number=2, seconds=40)
+    assert plan(older, newer, of=orphan(state="running", hostname=hostname)) == ("b", ["a"])
+
+
+def test_host_of_an_earlier_phase_says_nothing_about_a_queued_task() -> None:
+    assert plan(pod("a"), pod("b", number=2, seconds=40), of=orphan(hostname="a")) == ("b", ["a"])
+
+
+def test_order_without_a_host_is_by_age() -> None:
+    names = [item.ref.name for item in newest_first([pod("a"), pod("b", seconds=5)], None)]
+    assert names == ["b", "a"]
+
+
+# ----------------------------------------------------------------------------------- not these task instances
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pod("x", key=KEY._replace(task_id="other")),
+        pod("x", key=KEY._replace(try_number=2)),
+        pod("x", key=KEY._replace(map_index=0)),
+        pod("x", ti_id="ti-of-its-life-before-it-was-cleared"),
+        pod("x", key=None),
+    ],
+    ids=["other task", "other try", "other map index", "cleared since", "no annotations"],
+)
+def test_pod_of_something_else_is_left_alone(stranger: PodFacts) -> None:
+    assert plan(stranger) == (None, [])
+    assert plan(stranger, pod("a")) == ("a", [])
+
+
+def test_task_instances_do_not_mix() -> None:
+    keys = [KEY._replace(map_index=index) for index in (0, 1)]
+    found = plan_adoption(
+        {key: orphan(key) for key in keys},
+        [pod(f"p{index}{number}", key=keys[index], number=number) for index in (0, 1) for number in (1, 2)],
+    )
+    assert {key.map_index: facts.ref.name for key, facts in found.current.items()} == {0: "p02", 1: "p12"}
+    assert [(key.map_index, facts.ref.name) for key, facts in found.superseded] == [(0, "p01"), (1, "p11")]
+
+
+# ------------------------------------------------------------------------------------------------ annotations
+
+
+@pytest.mark.parametrize("map_index", [-1, 0, 12])
+def test_key_is_read_back(map_index: int) -> None:
+    key = KEY._replace(map_index=map_index, try_number=3)
+    assert task_key(pod("a", key=key).annotations) == key
+
+
+@pytest.mark.parametrize("missing", ["dag_id", "task_id", "run_id", "try_number"])
+def test_key_without_one_of_its_parts_is_none(missing: str) -> None:
+    annotations = dict(pod("a").annotations)
+    del annotations[missing]
+    assert task_key(annotations) is None
+
+
+@pytest.mark.parametrize("name", ["try_number", "map_index"])
+@pytest.mark.parametrize("value", ["", "one", "1.5", "None"])
+def test_key_with_a_number_that_is_none_is_none(name: str, value: str) -> None:
+    assert task_key({**pod("a").annotations, name: value}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1", 1), ("12", 12), (None, 1), ("", 1), ("-3", 1), ("two", 1), ("1.5", 1)]
+)
+def test_launch_number_is_one_unless_the_pod_says_otherwise(text: str | None, number: int) -> None:
+    assert launch_number(pod("a", number=text)) == number
+
+
+# ------------------------------------------------------------------------------------------------- properties
+
+PODS = st.lists(
+    st.builds(
+        pod,
+        name=st.uuids().map(str),
+        number=st.none() | st.integers(min_value=1, max_value=20),
+        seconds=st.none() | st.integers(min_value=0, max_value=3),
+        ti_id=st.sampled_from([None, "ti-1", "another"]),
+        key=st.sampled_from([None, KEY, KEY._replace(try_number=2)]),
+    ),
+    max_size=6,
+)
+
+
+@given(pods=PODS, data=st.data())
+def test_each_pod_has_one_fate_and_the_order_of_the_list_none(
+    pods: list[PodFacts], data: st.DataObject
+) -> None:
+    found = plan_adoption({KEY: orphan()}, pods)
+    chosen = [*found.current.values(), *(item for _, item in found.superseded)]
+    ours = [
+        item
+        for item in pods
+        if task_key(item.annotations) == KEY
+        and item.annotations.get("airflow-resilience/task-instance-id", "ti-1") == "ti-1"
+    ]
+    assert sorted(item.ref.name for item in chosen) == sorted(item.ref.name for item in ours)
+    again = plan_adoption({KEY: orphan()}, data.draw(st.permutations(pods)))
+    ages = [(item.created, launch_number(item)) for item in found.current.values()]
+    assert ages == [(item.created, launch_number(item)) for item in again.current.values()]

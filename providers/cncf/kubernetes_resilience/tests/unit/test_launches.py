@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which pod counts for which task instance, and which superseded pods are waited for."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
+OTHER = KEY._replace(map_index=3)
+
+
+def launch(key: TaskInstanceKey = KEY, **more: object) -> Launch:
+    return Launch(
+        key=key, ti_id="ti", namespace="airflow", name="load", number=1, body={"kind": "Pod"}, **more
+    )
+
+
+def pod(uid: str, of: Launch | None = None) -> PodFacts:
+    annotations = {"airflow-resilience/launch-id": of.launch_id} if of else {}
+    return PodFacts(PodRef("airflow", "load", uid), {}, annotations)
+
+
+@pytest.fixture
+def registry() -> LaunchRegistry:
+    return LaunchRegistry()
+
+
+def test_pod_of_an_adopted_launch_is_found_by_its_uid(registry: LaunchRegistry) -> None:
+    adopted = launch(ref=PodRef("airflow", "load", "uid-1"))
+    registry.hold(adopted)
+    assert registry.find(pod("uid-1")) is adopted
+    assert registry.by_uid("uid-1") is adopted
+    assert registry.find(pod("uid-2")) is None
+
+
+def test_event_before_the_answer_to_the_create_call_settles_the_uid(registry: LaunchRegistry) -> None:
+    created = launch()
+    registry.hold(created)
+    assert registry.by_uid("uid-1") is None
+    assert registry.find(pod("uid-1", created)) is created
+    assert created.ref == PodRef("airflow", "load", "uid-1")
+    assert created.body is None, "what exists is not created again"
+    assert registry.by_uid("uid-1") is created
+
+
+def test_copy_of_a_pod_is_not_the_launch(registry: LaunchRegistry) -> None:
+    created = launch()
+    registry.hold(created)
+    registry.find(pod("uid-1", created))
+    assert registry.find(pod("uid-2", created)) is None
+    assert created.ref == PodRef("airflow", "load", "uid-1")
+
+
+def test_pod_of_the_same_name_is_not_the_launch(registry: LaunchRegistry) -> None:
+    registry.hold(launch())
+    assert registry.find(pod("uid-1")) is None
+    assert registry.find(pod("uid-1", launch())) is None
+
+
+def test_launches_of_the_same_pod_name_are_told_apart(registry: LaunchRegistry) -> None:
+    # A mutation hook can give every map index the same name; the second create call is refused then.
+    first, second = launch(KEY), launch(OTHER)
+    registry.hold(first)
+    registry.hold(second)
+    assert registry.find(pod("uid-1", first)) is first
+    registry.release(OTHER)
+    assert registry.find(pod("uid-1", first)) is first
+
+
+def test_newer_launch_supersedes_the_one_before(registry: LaunchRegistry) -> None:
+    first, second = launch(), launch()
+    for number, item in enumerate((first, second)):
+        registry.hold(item)
+        registry.bind(item, PodRef("airflow", "load", f"uid-{number}"))
+    assert registry.get(KEY) is second
+    assert (registry.is_current(first), registry.is_current(second)) == (False, True)
+    assert registry.find(pod("uid-0", first)) is None
+    assert registry.by_launch_id(first.launch_id) is None
+    assert registry.by_launch_id(second.launch_id) is second
+    assert list(registry) == [second]
+    assert len(registry) == 1
+
+
+def test_launch_can_be_held_again(registry: LaunchRegistry) -> None:
+    item = launch(ref=PodRef("airflow", "load", "uid-1"))
+    registry.hold(item)
+    registry.hold(item)
+    assert registry.by_uid("uid-1") is item
+
+
+def test_released_launch_is_not_known_any_more(registry: LaunchRegistry) -> None:
+    item = launch()
+    registry.hold(item)
+    assert registry.release(KEY) is item
+    assert registry.release(KEY) is None
+    assert not registry.is_current(item)
+    assert registry.get(KEY) is None
+    assert registry.find(pod("uid-1", item)) is None
+
+
+def test_launch_ids_are_unique() -> None:
+    assert len({launch().launch_id for _ in range(100)}) == 100
+
+
+# --------------------------------------------------------------------------------------------------- leaving
+
+
+def test_next_launch_waits_until_every_superseded_pod_has_left(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    registry.leave(KEY, "uid-2", deadline=60.0)
+    assert not registry.is_clear(KEY, now=10.0)
+    assert registry.left("uid-1") == KEY
+    assert not registry.is_clear(KEY, now=10.0)
+    assert registry.left("uid-2") == KEY
+    assert registry.is_clear(KEY, now=10.0)
+
+
+@pytest.mark.parametrize(("now", "clear"), [(39.9, False), (40.0, True), (1000.0, True)])
+def test_next_launch_waits_no_longer_than_the_deadline(
+    registry: LaunchRegistry, now: float, clear: bool
+) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    assert registry.is_clear(KEY, now) is clear
+
+
+def test_deadline_that_is_over_does_not_end_another(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    registry.leave(KEY, "uid-2", deadline=60.0)
+    assert not registry.is_clear(KEY, now=50.0)
+    assert registry.left("uid-1") is None, "it was not waited for any more"
+    assert registry.is_clear(KEY, now=60.0)
+
+
+def test_deadline_can_be_moved(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    registry.leave(KEY, "uid-1", deadline=90.0)
+    assert not registry.is_clear(KEY, now=50.0)
+
+
+def test_task_instances_wait_for_their_own_pods_only(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    assert registry.is_clear(OTHER, now=0.0)
+
+
+def test_pod_that_nobody_waits_for_may_leave_too(registry: LaunchRegistry) -> None:
+    assert registry.left("uid-1") is None

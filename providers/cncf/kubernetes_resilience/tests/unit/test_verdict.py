@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the end of a pod means, for each state that its task instance can be in by then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.verdict import (
+    Judgement,
+    Verdict,
+    judge,
+    runs_in_sibling,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+    PodFailure,
+    find_failure,
+    find_overdue_deletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+
+from . import manifests as m
+
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, -1)
+JOB, OTHER_JOB = 7, 8
+POD = "sales-load-x7k2m9qa"
+SIBLING = "sales-load-b3n8w1zc"
+
+FAILED = find_failure(read_pod(m.start_error()))
+GIVEN_UP = find_failure(read_pod(m.image_pull_error()), given_up_reasons=("ErrImagePull",))
+OVERDUE = find_overdue_deletion(read_pod(m.pod("Running", [m.base(m.running())], deleted=True)))
+
+
+def row(
+    state: str | None, *, try_number: int = 1, job_id: int | None = JOB, hostname: str = ""
+) -> TaskInstanceRow:
+    return TaskInstanceRow("id", KEY._replace(try_number=try_number), state, job_id, hostname)
+
+
+def judged(
+    failure: PodFailure | None, row: TaskInstanceRow | None, *, queued_again: bool = False
+) -> Judgement:
+    return judge(failure, row, pod_name=POD, try_number=1, job_id=JOB, queued_again=queued_again)
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+LAUNCH_FAILURE, KEEP = Judgement(Verdict.LAUNCH_FAILURE), Judgement(Verdict.KEEP)
+
+
+def report(state: str | None) -> Judgement:
+    return Judgement(Verdict.REPORT, state=state)
+
+
+TABLE: dict[str | None, tuple[Judgement, Judgement, Judgement]] = {
+    # state: the pod succeeded; failed; was given up on
+    "queued": (LAUNCH_FAILURE, LAUNCH_FAILURE, LAUNCH_FAILURE),
+    "running": (report("running"), report("failed"), KEEP),
+    "restarting": (report("restarting"), report("failed"), KEEP),
+    # The worker has reported, or somebody has decided otherwise: the pod has no say in it any more.
+    "success": (report("success"),) * 3,
+    "failed": (report("failed"),) * 3,
+    "skipped": (report("skipped"),) * 3,
+    "up_for_retry": (report("up_for_retry"),) * 3,
+    "up_for_reschedule": (report("up_for_reschedule"),) * 3,
+    "deferred": (report("deferred"),) * 3,
+    "awaiting_input": (report("awaiting_input"),) * 3,
+    "scheduled": (report("scheduled"),) * 3,
+    "upstream_failed": (report("upstream_failed"),) * 3,
+    "removed": (report("removed"),) * 3,
+    None: (report(None),) * 3,
+}
+ENDS: tuple[tuple[str, PodFailure | None, int], ...] = (
+    ("succeeded", None, 0),
+    ("failed", FAILED, 1),
+    ("given up on", GIVEN_UP, 2),
+    ("deletion overdue", OVERDUE, 2),
+)
+
+
+def test_table_has_every_state() -> None:
+    assert set(TABLE) == {state.value for state in TaskInstanceState} | {None}
+
+
+@pytest.mark.parametrize("state", TABLE)
+@pytest.mark.parametrize(("end", "failure", "column"), ENDS, ids=[end[0] for end in ENDS])
+def test_state_of_the_task_instance_decides(
+    state: str | None, end: str, failure: PodFailure | None, column: int
+) -> None:
+    assert judged(failure, row(state)) == TABLE[state][column]
+
+
+# ----------------------------------------------------------------------------------- not this launch's affair
+
+any_end = pytest.mark.parametrize("failure", [end[1] for end in ENDS], ids=[end[0] for end in ENDS])
+
+
+@any_end
+@pytest.mark.parametrize("state", TABLE)
+def test_next_phase_is_not_touched_by_the_pod_of_the_last(
+    failure: PodFailure | None, state: str | None
+) -> None:
+    judgement = judged(failure, row(state), queued_again=True)
+    assert (judgement.verdict, judgement.why) == (Verdict.RELEASE, "its next phase is queued")
+
+
+@any_end
+@pytest.mark.parametrize(
+    "found",
+    [None, row("queued", try_number=2), row("running", try_number=2), row(None, try_number=0)],
+    ids=["gone", "queued in the next try", "running in the next try", "back before its first try"],
+)
+def test_pod_of_another_life_or_try_changes_nothing(
+    failure: PodFailure | None, found: TaskInstanceRow | None
+) -> None:
+    judgement = judged(failure, found)
+    assert (judgement.verdict, judgement.why) == (
+        Verdict.RELEASE,
+        "the task instance was cleared or deleted",
+    )
+
+
+@any_end
+@pytest.mark.parametrize("job_id", [OTHER_JOB, None])
+def test_task_instance_that_another_scheduler_has_queued_is_left_to_it(
+    failure: PodFailure | None, job_id: int | None
+) -> None:
+    judgement = judged(failure, row("queued", job_id=job_id))
+    assert judgement.verdict is Verdict.RELEASE
+    assert str(job_id) in judgement.why
+
+
+@any_end
+@pytest.mark.parametrize("state", ["running", "success", "deferred"])
+def test_scheduler_that_queued_it_matters_only_while_it_is_queued(
+    failure: PodFailure | None, state: str
+) -> None:
+    assert judged(failure, row(state, job_id=OTHER_JOB)) == judged(failure, row(state))
+
+
+# ------------------------------------------------------------------------------------------ who won the start
+
+
+@pytest.mark.parametrize("failure", [FAILED, GIVEN_UP, OVERDUE])
+@pytest.mark.parametrize("state", ["running", "restarting"])
+def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
+    judgement = judged(failure, row(state, hostname=SIBLING))
+    assert judgement.verdict is Verdict.RELEASE
+    assert SIBLING in judgement.why
+
+
+@pytest.mark.parametrize("hostname", [POD, f"{POD}.airflow.svc.cluster.local", "10.244.1.7", "node-1", ""])
+def test_task_that_runs_nowhere_else_fails_with_its_pod(hostname: str) -> None:
+    assert judged(FAILED, row("running", hostname=hostname)) == report("failed")
+
+
+def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:
+    assert judged(None, row("running", hostname=SIBLING)) == report("running")
+
+
+@pytest.mark.parametrize(
+    ("hostname", "sibling"),
+    [
+        (SIBLING, True),
+        (f"{SIBLING}.airflow.pod.cluster.local", True),
+        (POD, False),
+        (f"{POD}.airflow.pod.cluster.local", False),
+        ("sales-load-2-b3n8w1zc", False),
+        ("sales-b3n8w1zc", False),
+        ("localhost", False),
+        ("10.244.1.7", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_sibling_has_the_same_name_but_for_its_suffix(hostname: str | None, sibling: bool) -> None:
+    assert runs_in_sibling(hostname, POD) is sibling
+
+
+@pytest.mark.parametrize("hostname", ["", "worker", "anything-b3n8w1zc"])
+@pytest.mark.parametrize("pod_name", ["worker", "x7k2m9qa", ""])
+def test_names_without_a_suffix_have_no_siblings(pod_name: str, hostname: Any) -> None:
+    assert not runs_in_sibling(hostname, pod_name)
