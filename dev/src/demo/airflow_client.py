@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The few calls of Airflow's public REST API that the demo and the system tests make."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import httpx
+
+REQUEST_TIMEOUT = 30.0
+
+
+class AirflowClient:
+    """
+    A client of one Airflow API server on which everybody is an administrator.
+
+    :param url: The address of the API server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.Client(base_url=url, timeout=REQUEST_TIMEOUT)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def health(self) -> dict[str, Any]:
+        """
+        Return what each component reports about itself, empty while the API server does not answer.
+
+        See https://airflow.apache.org/docs/apache-airflow/stable/administration-and-deployment/logging-monitoring/check-health.html
+        """
+        try:
+            answer = self._http.get("/api/v2/monitor/health")
+        except httpx.TransportError:
+            return {}
+        body: dict[str, Any] = answer.json() if answer.is_success else {}
+        return body
+
+    def log_in(self) -> None:
+        """Get a token; the simple auth manager gives one to everybody if all are administrators."""
+        token = self._checked(self._http.get("/auth/token"))["access_token"]
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def has_dag(self, dag_id: str) -> bool:
+        """Tell whether the DAG processor has stored this DAG yet."""
+        return self._http.get(f"/api/v2/dags/{dag_id}").status_code == httpx.codes.OK
+
+    def import_errors(self) -> list[str]:
+        """Return the traceback of each DAG file that could not be parsed."""
+        errors = self._checked(self._http.get("/api/v2/importErrors"))["import_errors"]
+        return [error["stack_trace"] for error in errors]
+
+    def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
+        """
+        Start a run of a DAG.
+
+        :return: The run id.
+        :raises httpx.HTTPStatusError: If the API server refuses.
+        """
+        body = {"logical_date": None, "conf": conf or {}}
+        run_id: str = self._checked(self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body))[
+            "dag_run_id"
+        ]
+        return run_id
+
+    @staticmethod
+    def _checked(answer: httpx.Response) -> dict[str, Any]:
+        answer.raise_for_status()
+        body: dict[str, Any] = answer.json()
+        return body
+
+
+def heartbeat_of(health: dict[str, Any], component: str) -> datetime | None:
+    """
+    Return when a component last reported, None if it is missing or unhealthy.
+
+    :param health: What :meth:`AirflowClient.health` returned.
+    :param component: ``scheduler``, ``triggerer`` or ``dag_processor``.
+    """
+    report = health.get(component) or {}
+    stamp = report.get(f"latest_{component}_heartbeat")
+    if report.get("status") != "healthy" or stamp is None:
+        return None
+    return datetime.fromisoformat(stamp)

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+# A folder of DAGs is no package, and Airflow passes a context by name whether it is used or not.
+# ruff: noqa: INP001, ARG002
+"""
+The demo's DAG: one task for each way in which the infrastructure can lose a pod before the task starts.
+
+The tasks know nothing of that. Each one works (it waits) until the demo has seen all of them at work for
+longer than a watch of the Kubernetes API lives, and notes when its code began and when it ended.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk import DAG, BaseOperator, Context
+
+from demo.code_journal import folder_of_worker, recorded, release_file
+
+FOLDER = Path(__file__).parent
+PLAN = yaml.safe_load((FOLDER.parent / "faults.yaml").read_text())
+
+DEFERRED_FOR = timedelta(seconds=10)
+"""Longer than a worker takes to leave on a busy machine: the pod that deferred is to be gone by then."""
+
+LONGEST_WORK = 240.0
+"""Seconds after which a task ends although nobody told it to, should the demo be gone."""
+
+
+def work() -> None:
+    """Be busy until the demo says that it has seen enough."""
+    released = release_file(folder_of_worker())
+    deadline = time.monotonic() + LONGEST_WORK
+    while not released.exists() and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
+class Work(BaseOperator):
+    """A task that works in one piece."""
+
+    def execute(self, context: Context) -> None:
+        """Work."""
+        with recorded(self.task_id):
+            work()
+
+
+class WorkAfterWaiting(BaseOperator):
+    """A deferrable task: its pod ends while the triggerer waits, and another pod continues it."""
+
+    def execute(self, context: Context) -> None:
+        """Hand over to the triggerer."""
+        with recorded(self.task_id):
+            trigger = TimeDeltaTrigger(DEFERRED_FOR)
+        self.defer(trigger=trigger, method_name=self.resume.__name__)
+
+    def resume(self, context: Context, event: Any = None) -> None:
+        """Work, in the second pod."""
+        with recorded(self.task_id, "resume"):
+            work()
+
+
+with DAG(dag_id="lost_pods", schedule=None, catchup=False, tags=["demo"], doc_md=__doc__) as dag:
+    Work(task_id="control")
+    for rule in PLAN["rules"]:
+        task_id, fault = rule["task_id"], rule["fault"]
+        arguments: dict[str, Any] = {"task_id": task_id, "doc": f"Loses its first pod by: {fault}"}
+        if fault == "worker-exit":
+            arguments |= {"retries": 1, "retry_delay": timedelta(seconds=1)}
+        if fault == "init-failure":
+            template = FOLDER / "init_container.yaml"
+            arguments["executor_config"] = {"pod_template_file": str(template)}
+        operator = WorkAfterWaiting if rule.get("phase") == "resume" else Work
+        operator(**arguments)

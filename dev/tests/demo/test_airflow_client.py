@@ -1,0 +1,36 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the health report of an Airflow API server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cluster_lab.ports import free_port
+from demo.airflow_client import AirflowClient, heartbeat_of
+
+REPORT: dict[str, Any] = {
+    "metadatabase": {"status": "healthy"},
+    "scheduler": {"status": "healthy", "latest_scheduler_heartbeat": "2026-11-20T12:00:00.5+00:00"},
+    "triggerer": {"status": "unhealthy", "latest_triggerer_heartbeat": "2026-11-20T11:00:00+00:00"},
+    "dag_processor": {"status": None, "latest_dag_processor_heartbeat": None},
+}
+
+
+def test_heartbeat_of_a_healthy_component() -> None:
+    expected = datetime(2026, 11, 20, 12, 0, 0, 500_000, tzinfo=UTC)
+    assert heartbeat_of(REPORT, "scheduler") == expected
+
+
+@pytest.mark.parametrize("component", ["triggerer", "dag_processor", "never heard of"])
+def test_no_heartbeat_of_a_component_that_is_not_well(component: str) -> None:
+    assert heartbeat_of(REPORT, component) is None
+
+
+def test_no_health_while_nobody_answers() -> None:
+    client = AirflowClient(f"http://127.0.0.1:{free_port()}")
+    assert client.health() == {}
+    client.close()
