@@ -19,7 +19,7 @@ def get_provider_info() -> dict[str, Any]:
         "versions": ["0.1.0"],
         "config": {
             "kubernetes_resilience": {
-                "description": "Options of the KubernetesExecutor of this provider. Everything in ``[kubernetes_executor]``, among\nit ``pod_launch_failure_retries`` and ``pod_launch_failure_excluded_container_reasons``, keeps its\nname, section and meaning.\n",
+                "description": "Options of the KubernetesExecutor of this provider. Everything in the section\n``kubernetes_executor``, among it ``pod_launch_failure_retries`` and\n``pod_launch_failure_excluded_container_reasons``, keeps its name, section and meaning.\n",
                 "options": {
                     "api_concurrency": {
                         "description": "How many requests that change something (create, delete or patch a pod) may be under way to the\nKubernetes API server at the same time, for each scheduler. At least 1.\n",

@@ -44,23 +44,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import P
 from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
-from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Ended, Settled, Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Settled, Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
+from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdict
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
-    PodFailure,
-    find_failure,
-    find_overdue_deletion,
-)
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
-    Message,
-    PodConfirmed,
-    PodCreated,
-    PodDeleted,
-    PodNotCreated,
-    PodObservation,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
 from airflow_resilience.policy import Action, LaunchFailurePolicy
 
@@ -70,12 +60,6 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""
-
-UNSEEN_TIMEOUT = 60.0
-"""Seconds after its creation at which a pod that the informer has not seen is asked for."""
-
-DELETION_MARGIN = 5.0
-"""Seconds after the end of its grace period at which a pod that is still there counts as stuck."""
 
 
 class KubernetesExecutor(UpstreamKubernetesExecutor):
@@ -99,9 +83,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._registry = LaunchRegistry()
         self._runtime: KubernetesRuntime | None = None
-        self._ended: dict[str, Ended] = {}
-        self._overdue: dict[str, tuple[Launch, float]] = {}
-        self._unseen: dict[str, tuple[Launch, float]] = {}
         self._reported: list[tuple[PodRef, bool]] = []
 
     # ------------------------------------------------------------------ life
@@ -166,6 +147,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             observe=self._inbox.put,
             clock=self._clock,
         )
+        self._tracker = LaunchTracker(
+            registry=self._registry,
+            commands=self._commands,
+            retirement=self._retirement,
+            own_label=self._own_label(),
+            given_up_reasons=self.kube_config.worker_pod_pending_fatal_container_state_reasons,
+            expects=self._adopter.expects,
+            lost=self._release,
+            not_created=self._not_created,
+            clock=self._clock,
+        )
         self._runtime.start()
 
     def end(self) -> None:
@@ -209,12 +201,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._take_jobs()
         for message in _drain(self._inbox):
             try:
-                self._receive(message)
+                self._tracker.receive(message)
             except Exception:
                 # What cannot be handled concerns one pod, not the scheduler.
                 self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
-        self._find_overdue()
-        self._ask_for_unseen()
+        self._tracker.tick()
         try:
             self._settle()
             self._adopter.continue_(self.running)
@@ -225,77 +216,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             # Nothing is lost: what could not be settled or published is still there for the next turn.
             self.log.exception("The metadata database did not answer; trying again in the next loop")
 
-    def _receive(self, message: Message) -> None:
-        match message:
-            case PodObservation():
-                self._observe(message.facts, gone=message.gone)
-            case PodCreated():
-                self._created(message)
-            case PodNotCreated():
-                self._not_created(message)
-            case PodConfirmed():
-                self._confirmed(message)
-            case PodDeleted():
-                self._registry.left(message.ref.uid)
-
-    # ------------------------------------------------------------------ pods
-
-    def _observe(self, facts: PodFacts, *, gone: bool) -> None:
-        launch = self._registry.find(facts)
-        if launch is None:
-            self._observe_stray(facts, gone=gone)
-            return
-        if self._has_ended(launch):
-            return
-        launch.facts = facts
-        if gone:
-            # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
-            # apart (a force-deleted pod has no deletion timestamp either), so ask.
-            self._commands.confirm(facts.ref)
-            return
-        self._evaluate(launch, find_failure(facts, given_up_reasons=self._given_up_reasons))
-
-    def _has_ended(self, launch: Launch) -> bool:
-        # A clean-up that follows while the database is waited for must not pass for the cause of the end.
-        return launch.launch_id in self._ended and launch.facts is not None and launch.facts.is_terminal
-
-    def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
-        facts = launch.facts
-        if failure or (facts and facts.phase == "Succeeded"):
-            self._ended[launch.launch_id] = Ended(launch, failure)
-            return
-        self._ended.pop(launch.launch_id, None)  # the image could be pulled after all
-        if facts and facts.deletion_timestamp:
-            left = (facts.deletion_timestamp - datetime.now(UTC)).total_seconds()
-            self._overdue[launch.launch_id] = (launch, self._clock() + left + DELETION_MARGIN)
-
-    def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
-        """Tidy up after a pod that is nobody's current launch; it changes no task."""
-        if gone:
-            self._registry.left(facts.ref.uid)
-        elif self._adopter.expects(facts):
-            return
-        elif facts.is_terminal:
-            self._registry.left(facts.ref.uid)
-            self._retirement.tidy(facts.ref, failed=facts.phase == "Failed")
-        else:
-            self._retirement.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts.ref)
-
-    def _created(self, message: PodCreated) -> None:
-        launch = self._registry.by_launch_id(message.launch_id)
-        if launch is None:
-            self._retirement.created_in_vain(message.launch_id, message.ref)
-        elif launch.ref is None:
-            self._registry.bind(launch, message.ref)
-            self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
-
-    def _not_created(self, message: PodNotCreated) -> None:
-        launch, error = self._registry.by_launch_id(message.launch_id), message.error
-        if launch is None:
-            self._registry.left(message.launch_id)
-            return
-        if launch.ref is not None:
-            return
+    def _not_created(self, launch: Launch, error: KubernetesApiError) -> None:
         launch.may_exist = error.status is None or error.status >= 500
         if self._publisher.repeat(launch, error):
             return
@@ -303,50 +224,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._call_off_creation(launch.key)
         self.fail(launch.key, f"Pod {launch.namespace}/{launch.name} not created: {error}")
 
-    def _confirmed(self, message: PodConfirmed) -> None:
-        launch = self._registry.by_uid(message.ref.uid)
-        if launch is None or self._has_ended(launch):
-            return
-        if message.facts is None:
-            last = launch.facts = launch.facts or PodFacts(message.ref, {}, {})
-            self._evaluate(launch, find_failure(last, gone=True))
-            return
-        owner = message.facts.labels.get("airflow-worker")
-        if owner != self._own_label():
-            self.log.info("Pod %s of %s was adopted by scheduler job %s", launch.ref, launch.key, owner)
-            self._release(launch)
-            return
-        self._observe(message.facts, gone=False)
-
-    def _find_overdue(self) -> None:
-        now = self._clock()
-        for launch_id, (launch, deadline) in list(self._overdue.items()):
-            if not self._registry.is_current(launch) or launch_id in self._ended:
-                del self._overdue[launch_id]
-            elif deadline <= now and launch.facts:
-                del self._overdue[launch_id]
-                self._ended[launch_id] = Ended(launch, find_overdue_deletion(launch.facts))
-
-    def _ask_for_unseen(self) -> None:
-        # A pod that was deleted before the informer had ever seen it is missing in no list.
-        now = self._clock()
-        for launch_id, (launch, deadline) in list(self._unseen.items()):
-            if launch.facts or launch.ref is None or not self._registry.is_current(launch):
-                del self._unseen[launch_id]
-            elif deadline <= now:
-                del self._unseen[launch_id]
-                self._commands.confirm(launch.ref)
-
     # ------------------------------------------------------------------ what becomes of a launch
 
     def _settle(self) -> None:
-        for launch_id, ended in list(self._ended.items()):
-            if not self._registry.is_current(ended.launch):  # revoked, or its next phase was handed in
-                del self._ended[launch_id]
-                self._retirement.supersede(ended.launch, ended.failure)
-        if self._ended:
-            for settled in self._settlement.settle(self._ended.values()):
-                del self._ended[settled.launch.launch_id]
+        if ended := self._tracker.ended():
+            for settled in self._settlement.settle(ended):
+                self._tracker.settled(settled.launch)
                 self._act(settled)
 
     def _act(self, settled: Settled) -> None:
@@ -466,10 +349,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         )
 
     # ------------------------------------------------------------------ small things
-
-    @property
-    def _given_up_reasons(self) -> list[str]:
-        return self.kube_config.worker_pod_pending_fatal_container_state_reasons
 
     def _namespaces(self) -> tuple[str | None, ...]:
         if not self.kube_config.multi_namespace_mode:

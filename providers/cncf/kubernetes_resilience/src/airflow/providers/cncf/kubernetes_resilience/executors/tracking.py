@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+From what the Kubernetes thread says to launches that have ended.
+
+This is the fence: a message counts only for the pod that is a task instance's current launch. Messages about
+other pods lead to tidying up, and to nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+
+from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
+from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Ended
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+    PodFailure,
+    find_failure,
+    find_overdue_deletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    Message,
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodNotCreated,
+    PodObservation,
+)
+
+log = logging.getLogger(__name__)
+
+UNSEEN_TIMEOUT = 60.0
+"""Seconds after its creation at which a pod that the informer has not seen is asked for."""
+
+DELETION_MARGIN = 5.0
+"""Seconds after the end of its grace period at which a pod that is still there counts as stuck."""
+
+
+class LaunchTracker:
+    """
+    Follows the current launches until their pods end.
+
+    :param own_label: value of the label by which this scheduler's pods are selected
+    :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
+    :param expects: tells whether a pod that is no current launch is about to become one, by adoption
+    :param lost: told of a launch that another scheduler has taken over
+    :param not_created: told of a launch whose create call has failed
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: LaunchRegistry,
+        commands: PodCommands,
+        retirement: Retirement,
+        own_label: str,
+        given_up_reasons: Collection[str],
+        expects: Callable[[PodFacts], bool],
+        lost: Callable[[Launch], None],
+        not_created: Callable[[Launch, KubernetesApiError], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._commands = commands
+        self._retirement = retirement
+        self._own_label = own_label
+        self._given_up_reasons = given_up_reasons
+        self._expects = expects
+        self._lost = lost
+        self._on_not_created = not_created
+        self._clock = clock
+        self._ended: dict[str, Ended] = {}
+        self._overdue: dict[str, tuple[Launch, float]] = {}
+        self._unseen: dict[str, tuple[Launch, float]] = {}
+
+    def receive(self, message: Message) -> None:
+        """Take in one message."""
+        match message:
+            case PodObservation():
+                self._observe(message.facts, gone=message.gone)
+            case PodCreated():
+                self._created(message)
+            case PodNotCreated():
+                self._not_created(message)
+            case PodConfirmed():
+                self._confirmed(message)
+            case PodDeleted():
+                self._registry.left(message.ref.uid)
+
+    def tick(self) -> None:
+        """Do what time alone brings about."""
+        self._find_overdue()
+        self._ask_for_unseen()
+
+    def ended(self) -> list[Ended]:
+        """Return the current launches that have ended and are not settled yet."""
+        for launch_id, ended in list(self._ended.items()):
+            if not self._registry.is_current(ended.launch):  # revoked, or its next phase was handed in
+                del self._ended[launch_id]
+                self._retirement.supersede(ended.launch, ended.failure)
+        return list(self._ended.values())
+
+    def settled(self, launch: Launch) -> None:
+        """Note that a launch that had ended is settled."""
+        del self._ended[launch.launch_id]
+
+    def _observe(self, facts: PodFacts, *, gone: bool) -> None:
+        launch = self._registry.find(facts)
+        if launch is None:
+            self._observe_stray(facts, gone=gone)
+            return
+        if self._has_ended(launch):
+            return
+        launch.facts = facts
+        if gone:
+            # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
+            # apart, so ask.
+            self._commands.confirm(facts.ref)
+            return
+        self._evaluate(launch, find_failure(facts, given_up_reasons=self._given_up_reasons))
+
+    def _has_ended(self, launch: Launch) -> bool:
+        # A clean-up that follows while the database is waited for must not pass for the cause of the end.
+        return launch.launch_id in self._ended and launch.facts is not None and launch.facts.is_terminal
+
+    def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
+        facts = launch.facts
+        if failure or (facts and facts.phase == "Succeeded"):
+            self._ended[launch.launch_id] = Ended(launch, failure)
+            return
+        self._ended.pop(launch.launch_id, None)  # the image could be pulled after all
+        if facts and facts.deletion_timestamp:
+            left = (facts.deletion_timestamp - datetime.now(UTC)).total_seconds()
+            self._overdue[launch.launch_id] = (launch, self._clock() + left + DELETION_MARGIN)
+
+    def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
+        """Tidy up after a pod that is nobody's current launch; it changes no task."""
+        if gone:
+            self._registry.left(facts.ref.uid)
+        elif self._expects(facts):
+            return
+        elif facts.is_terminal:
+            self._registry.left(facts.ref.uid)
+            self._retirement.tidy(facts.ref, failed=facts.phase == "Failed")
+        else:
+            self._retirement.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts.ref)
+
+    def _created(self, message: PodCreated) -> None:
+        launch = self._registry.by_launch_id(message.launch_id)
+        if launch is None:
+            self._retirement.created_in_vain(message.launch_id, message.ref)
+        elif launch.ref is None:
+            self._registry.bind(launch, message.ref)
+            self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
+
+    def _not_created(self, message: PodNotCreated) -> None:
+        launch = self._registry.by_launch_id(message.launch_id)
+        if launch is None:
+            self._registry.left(message.launch_id)
+        elif launch.ref is None:  # else its pod was seen, whatever became of the call
+            self._on_not_created(launch, message.error)
+
+    def _confirmed(self, message: PodConfirmed) -> None:
+        launch = self._registry.by_uid(message.ref.uid)
+        if launch is None or self._has_ended(launch):
+            return
+        if message.facts is None:
+            last = launch.facts = launch.facts or PodFacts(message.ref, {}, {})
+            self._evaluate(launch, find_failure(last, gone=True))
+            return
+        owner = message.facts.labels.get("airflow-worker")
+        if owner != self._own_label:
+            log.info("Pod %s of %s was adopted by scheduler job %s", launch.ref, launch.key, owner)
+            self._lost(launch)
+            return
+        self._observe(message.facts, gone=False)
+
+    def _find_overdue(self) -> None:
+        now = self._clock()
+        for launch_id, (launch, deadline) in list(self._overdue.items()):
+            if not self._registry.is_current(launch) or launch_id in self._ended:
+                del self._overdue[launch_id]
+            elif deadline <= now and launch.facts:
+                del self._overdue[launch_id]
+                self._ended[launch_id] = Ended(launch, find_overdue_deletion(launch.facts))
+
+    def _ask_for_unseen(self) -> None:
+        # A pod that was deleted before the informer had ever seen it is missing in no list.
+        now = self._clock()
+        for launch_id, (launch, deadline) in list(self._unseen.items()):
+            if launch.facts or launch.ref is None or not self._registry.is_current(launch):
+                del self._unseen[launch_id]
+            elif deadline <= now:
+                del self._unseen[launch_id]
+                self._commands.confirm(launch.ref)

@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The DAGs of test_features.py. What happens to their pods is in faults.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow.sdk import DAG
+from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodSpec
+from work import Work, WorkAfterWaiting
+
+FOLDER = Path(__file__).parent
+
+with DAG("mapped", schedule=None, catchup=False):
+    Work.partial(task_id="item").expand(number=[1, 2, 3])
+
+with DAG("deferred", schedule=None, catchup=False):
+    WorkAfterWaiting(task_id="waiter")
+
+custom_pod = {
+    "pod_template_file": str(FOLDER / "template.yaml"),
+    "pod_override": V1Pod(
+        metadata=V1ObjectMeta(labels={"team": "blue"}),
+        spec=V1PodSpec(containers=[V1Container(name="base", env=[V1EnvVar("COLOUR", "blue")])]),
+    ),
+}
+with DAG("custom_pod", schedule=None, catchup=False):
+    Work(task_id="custom", environment={"COLOUR": "blue"}, executor_config=custom_pod)
+
+# The pods of these tasks wait until the test has decided about each.
+held_pod = V1Pod(
+    spec=V1PodSpec(containers=[V1Container(name="base", command=["sh", str(FOLDER / "held.sh")])])
+)
+for dag_id in ("cleared", "marked", "shown"):
+    with DAG(dag_id, schedule=None, catchup=False):
+        Work(task_id="held", executor_config={"pod_override": held_pod})

@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Any number of schedulers of one deployment, which can be killed and replaced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL, Signals
+
+from sqlalchemy import Engine, text
+
+from cluster_lab.managed_process import ManagedProcess
+from demo.airflow_deployment import AirflowDeployment, Component
+
+from .waiting import wait_for
+
+_NEWEST_JOB = text("SELECT max(id) FROM job WHERE job_type = 'SchedulerJob' AND latest_heartbeat IS NOT NULL")
+
+EXIT_TIMEOUT = 45.0
+"""Seconds within which a scheduler has to have ended; executors are given 20 of them."""
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A scheduler that was started, and may have ended since."""
+
+    process: ManagedProcess
+    job_id: int
+
+    def end(self, number: Signals) -> int:
+        """
+        Send a signal that ends it and return its exit code.
+
+        :raises subprocess.TimeoutExpired: if it does not end
+        """
+        self.process.signal(number)
+        return self.process.wait(EXIT_TIMEOUT)
+
+    def log(self) -> str:
+        """Return everything that it has written."""
+        return self.process.log_file.read_text(errors="replace")
+
+
+class Schedulers:
+    """The schedulers of a deployment; the deployment itself has started the first."""
+
+    def __init__(self, deployment: AirflowDeployment, engine: Engine, home: Path) -> None:
+        self._deployment = deployment
+        self._engine = engine
+        self._home = home
+        self._all = [Scheduler(deployment.components[Component.SCHEDULER], self._newest_job())]
+
+    @property
+    def alive(self) -> list[Scheduler]:
+        """Those that have not ended, the oldest first."""
+        return [scheduler for scheduler in self._all if scheduler.process.running]
+
+    def start(self, env: Mapping[str, str] | None = None) -> Scheduler:
+        """
+        Start one more and return it when it is in the database.
+
+        :param env: environment variables in which it differs from the others
+        """
+        before = self._newest_job()
+        name = f"scheduler-{len(self._all) + 1}"
+        process = ManagedProcess(
+            name,
+            [sys.executable, "-m", "airflow", "scheduler", "--skip-serve-logs"],
+            {**self._deployment.environment, **(env or {})},
+            self._home / f"{name}.log",
+        )
+        process.start()
+
+        def newer_job() -> int | None:
+            assert process.running, f"{name} ended:\n{process.tail()}"
+            return newest if (newest := self._newest_job()) > before else None
+
+        try:
+            job_id = wait_for(f"{name} reports to the database", newer_job) or 0
+        except BaseException:
+            process.stop()
+            raise
+        self._all.append(Scheduler(process, job_id))
+        return self._all[-1]
+
+    def replace(self, number: Signals = SIGKILL, env: Mapping[str, str] | None = None) -> Scheduler:
+        """End all that run with a signal, and start a new one."""
+        for scheduler in self.alive:
+            scheduler.end(number)
+        return self.start(env)
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        for scheduler in self._all:
+            scheduler.process.stop()
+
+    def log(self) -> str:
+        """Return what they have written, one after the other."""
+        return "".join(scheduler.log() for scheduler in self._all)
+
+    def _newest_job(self) -> int:
+        with self._engine.connect() as connection:
+            return int(connection.execute(_NEWEST_JOB).scalar() or 0)

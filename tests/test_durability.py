@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Schedulers that are killed, stopped and doubled: no task is lost, run twice, or given a budget anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from signal import SIGKILL, SIGSTOP, SIGTERM
+
+import pytest
+
+from cluster_lab.journal import JournalEvent
+
+from .evidence import Outcome
+from .schedulers import Scheduler
+from .stage import Stage
+from .waiting import wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+DEPLOYMENT = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    # How long a scheduler has to be silent to count as dead, and how often the others look.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+}
+
+
+def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(stage: Stage) -> None:
+    run = stage.trigger("killed_after_relaunch")
+    run.wait_for_code("running")
+    pods = {task: run.wait_for_pods(task, 2)[1] for task in ("running", "starting")}
+
+    successor = stage.schedulers.replace(SIGKILL)
+    wait_for_owner(stage, pods.values(), successor)
+    run.release()
+    assert run.wait_for_end("running") == Outcome(state="success", pods=2, launch_failures=1)
+
+    stage.cluster.delete(pods["starting"])
+    assert run.wait_for_end("starting") == Outcome(
+        state="failed", pods=2, begun=0, ended=0, launch_failures=2
+    )
+    assert [entry["action"] for entry in run.ledger("starting")] == ["relaunch", "fail"]
+    assert pods["starting"] in successor.log()
+
+
+def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(stage: Stage) -> None:
+    run = stage.trigger("killed_before_relaunch")
+    run.wait_for_pods("failed", 1)
+    vanishing = run.wait_for_pods("vanished", 1)[0]
+    for scheduler in stage.schedulers.alive:
+        scheduler.process.signal(SIGSTOP)
+    wait_for("the pod has failed", lambda: run.events("failed", JournalEvent.FAULT_INJECTED))
+    stage.cluster.delete(vanishing)
+    assert run.ledger("failed") == []
+
+    stage.schedulers.replace(SIGKILL)
+    run.release()
+    assert run.wait_for_end("failed") == Outcome(state="success", pods=2, launch_failures=1)
+    assert run.wait_for_end("vanished") == Outcome(state="success", pods=2, launch_failures=0)
+
+
+def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(stage: Stage) -> None:
+    tasks = [f"task_{number}" for number in range(6)]
+    run = stage.trigger("killed_amid_relaunches")
+    wait_for("half of the pods are lost", lambda: run.events("task_3", JournalEvent.FAULT_INJECTED))
+    stage.schedulers.replace(SIGKILL)
+    run.release()
+    outcomes = {task: run.wait_for_end(task) for task in tasks}
+    assert outcomes == dict.fromkeys(tasks, Outcome(state="success", pods=2, launch_failures=1))
+    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+
+
+def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(stage: Stage) -> None:
+    while len(stage.schedulers.alive) < 2:
+        stage.schedulers.start()
+    before = stage.cluster.version()
+    run = stage.trigger("two_schedulers")
+    lost, steady = ("lost_1", "lost_2"), ("steady_1", "steady_2")
+    run.wait_for_code(*lost, *steady)
+
+    owners = stage.cluster.owners_since(before)
+    assert {pod: len(jobs) for pod, jobs in owners.items()} == dict.fromkeys(owners, 1)
+    pods = {task: run.pods(task) for task in (*lost, *steady)}
+    assert {task: len(names) for task, names in pods.items()} == dict.fromkeys(lost, 2) | dict.fromkeys(
+        steady, 1
+    )
+
+    working = [names[-1] for names in pods.values()]
+    busiest = Counter(stage.cluster.owner(pod) for pod in working).most_common(1)[0][0]
+    victim, survivor = sorted(stage.schedulers.alive, key=lambda scheduler: scheduler.job_id != busiest)
+    victim.end(SIGKILL)
+    wait_for_owner(stage, working, survivor)
+    run.release()
+    for task in lost:
+        assert run.wait_for_end(task) == Outcome(state="success", pods=2, launch_failures=1)
+    for task in steady:
+        assert run.wait_for_end(task) == Outcome(state="success", pods=1, launch_failures=0)
+
+
+def test_a_graceful_stop_during_launches_loses_nothing(stage: Stage) -> None:
+    tasks = [f"task_{number}" for number in range(6)]
+    run = stage.trigger("graceful_stop")
+    wait_for("the first pod is on a node", lambda: any(run.pods(task) for task in tasks))
+    stopped = stage.schedulers.alive
+    assert [scheduler.end(SIGTERM) for scheduler in stopped] == [0] * len(stopped)
+    assert not any("Traceback" in scheduler.log() for scheduler in stopped)
+
+    stage.schedulers.start()
+    run.release()
+    outcomes = [run.wait_for_end(task) for task in tasks]
+    assert outcomes == [Outcome(state="success", pods=1, launch_failures=0)] * len(tasks)
+    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+
+
+def test_with_no_relaunch_allowed_the_failure_is_visible(stage: Stage) -> None:
+    scheduler = stage.schedulers.replace(
+        SIGTERM, {"AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0"}
+    )
+    run = stage.trigger("no_relaunch")
+    outcome = run.wait_for_end("lost")
+    assert outcome == Outcome(state="failed", pods=1, begun=0, ended=0, launch_failures=1)
+    assert "ContainerStatusUnknown" in scheduler.log()
+
+
+def wait_for_owner(stage: Stage, pods: Collection[str], scheduler: Scheduler) -> None:
+    """Wait until pods have been adopted by a scheduler."""
+    wait_for(
+        f"{', '.join(pods)} belong to scheduler job {scheduler.job_id}",
+        lambda: all(stage.cluster.owner(pod) == scheduler.job_id for pod in pods),
+    )
