@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -36,7 +37,7 @@ os.environ.update(
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=_server.url,
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__CORE__FERNET_KEY="",
-    AIRFLOW__API_AUTH__JWT_SECRET="a secret for tests, long enough for the algorithm that Airflow uses with it",
+    AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_urlsafe(64),
     AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE="default",
     AIRFLOW__LOGGING__LOGGING_LEVEL="INFO",
 )
@@ -56,7 +57,7 @@ def migrated_database() -> None:
 
 
 @pytest.fixture
-def session(migrated_database: None) -> Iterator[Session]:
+def session(migrated_database: None) -> Iterator[Session]:  # noqa: ARG001 - pytest wants it as an argument
     """Give a session of its own to the test, on tables that are empty again after it."""
     from airflow.utils.session import create_session
 

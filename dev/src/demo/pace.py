@@ -17,8 +17,12 @@ The official executor's watch of the API gives up after 30 s without an event, l
 then sees the pods that died earlier for a second time. A demo that is over before that would hide it.
 """
 
-STUCK = 45.0
-"""Seconds without another task beginning or ending, after which those that have not are taken for stuck."""
+STUCK = 90.0
+"""
+Seconds without another task beginning or ending, after which those that have not are taken for stuck.
+
+Twenty Airflow workers that start at the same time on a busy machine may need most of that.
+"""
 
 GIVE_UP = 30.0
 """Seconds without a task ending, after the tasks were told to end, before the demo gives up on the rest."""

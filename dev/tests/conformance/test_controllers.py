@@ -90,6 +90,7 @@ def test_pods_are_spread(api: Api) -> None:
 
 
 def test_a_pod_that_fits_nowhere_says_so(api: Api) -> None:
+    _ready_node(api, "of-another-test")
     _create(api, "a")
 
     pod = _wait(api, "a", _is_unschedulable)

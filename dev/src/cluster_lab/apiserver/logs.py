@@ -31,8 +31,9 @@ class LogProxy:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT)
-        # A real one does not check either, unless it is told whom to trust.
-        connector = aiohttp.TCPConnector(ssl=False)
+        # A real one does not check certificates either, unless it is told whom to trust. A connection
+        # kept for the next request would be in the way of a kubelet that stops.
+        connector = aiohttp.TCPConnector(ssl=False, force_close=True)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
 
     async def close(self) -> None:

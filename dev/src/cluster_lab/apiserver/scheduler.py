@@ -119,11 +119,12 @@ class Scheduler:
 
     def _report(self, pod: Record, reasons: Counter[str]) -> None:
         total = sum(reasons.values())
-        listed = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items())) or "no nodes"
+        listed = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+        none_fits = f"0/{total} nodes are available: {listed}."
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": f"0/{total} nodes are available: {listed}.",
+            "message": none_fits if total else "no nodes available to schedule pods",
         }
         self._registry.set_pod_condition(pod, condition)

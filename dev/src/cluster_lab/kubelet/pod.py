@@ -138,7 +138,10 @@ class PodRun:
         containers = self._manifest["spec"]["containers"]
         spec = next((item for item in containers if item["name"] == WORKER_CONTAINER), containers[0])
         # Entries with ``valueFrom`` have no meaning on this machine.
-        plain = {item["name"]: item["value"] for item in spec.get("env") or [] if "value" in item}
+        # An API server does not store a value that is empty.
+        plain = {
+            item["name"]: item.get("value", "") for item in spec.get("env") or [] if "valueFrom" not in item
+        }
         try:
             self.process = await WorkerProcess.start(
                 [*(spec.get("command") or []), *(spec.get("args") or [])],

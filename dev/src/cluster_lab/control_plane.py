@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+A real Kubernetes control plane on loopback: etcd, API server, controller manager and scheduler.
+
+The programs come from ``scripts/build_control_plane.py``. It has no nodes: the cluster lab adds them.
+
+.. code-block:: python
+
+    with ControlPlane(binaries, home) as control_plane:
+        control_plane.write_kubeconfig(kubeconfig)
+        with control_plane.paused():
+            ...  # the API server accepts connections and answers nothing
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP
+from types import TracebackType
+from typing import Self
+
+import httpx
+import yaml
+
+from cluster_lab.control_plane_options import (
+    Layout,
+    NodeTimes,
+    apiserver_options,
+    controller_manager_options,
+    etcd_options,
+    health_url,
+    scheduler_options,
+)
+from cluster_lab.managed_process import ManagedProcess, inherited_environment
+
+START_TIMEOUT = 60.0
+"""Seconds for each program. It takes two or three, but not on a machine with a lot else to do."""
+
+KILL_TIMEOUT = 10.0
+
+
+class ControlPlaneError(RuntimeError):
+    """A program of the control plane did not come up; the message ends with the last lines of its output."""
+
+
+class ControlPlane:
+    """
+    The four programs, from entering the ``with`` block to its end.
+
+    Who holds the token may do everything, nobody else anything. Pods need no service account.
+
+    :param binaries: The folder of the programs.
+    :param home: An existing folder for data, certificates and logs.
+    :param node_times: When nodes are given up.
+    :raises ControlPlaneError: On entering, if a program does not become ready.
+    """
+
+    def __init__(self, binaries: Path, home: Path, node_times: NodeTimes | None = None) -> None:
+        self.token = secrets.token_urlsafe(16)
+        """What a client sends to be let in."""
+        times = node_times or NodeTimes()
+        self._binaries = binaries
+        self._layout = layout = Layout(home)
+        self.etcd = self._process("etcd", etcd_options(layout))
+        self.apiserver = self._process("kube-apiserver", apiserver_options(layout, times))
+        self.controller_manager = self._process(
+            "kube-controller-manager", controller_manager_options(layout, times)
+        )
+        self.scheduler = self._process("kube-scheduler", scheduler_options(layout))
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The address of the API server."""
+        return self._layout.url
+
+    @property
+    def etcd_url(self) -> str:
+        """The address of etcd, to compact it for example."""
+        return self._layout.etcd_url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig for it, which goes with its files."""
+        return self._layout.kubeconfig
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write a kubeconfig, readable by its owner only as it holds the token."""
+        certificate = base64.b64encode(self._layout.certificate.read_bytes()).decode()
+        cluster = {"server": self.url, "certificate-authority-data": certificate}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": cluster}],
+            "users": [{"name": "lab", "user": {"token": self.token}}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+            "current-context": "lab",
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config))
+
+    def start_apiserver(self) -> None:
+        """
+        Start the API server, again after it was killed, and wait until it is ready.
+
+        :raises ControlPlaneError: If it does not become ready.
+        """
+        self.apiserver.start()
+        self._wait_for(self.apiserver, self._api_is_ready)
+
+    def kill_apiserver(self) -> None:
+        """Kill the API server (SIGKILL): connections to it are refused."""
+        self.apiserver.signal(SIGKILL)
+        self.apiserver.wait(KILL_TIMEOUT)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the API server (SIGSTOP) for a while: connections to it are made, and nothing is answered."""
+        self.apiserver.signal(SIGSTOP)
+        try:
+            yield
+        finally:
+            self.apiserver.signal(SIGCONT)
+
+    def stop(self) -> None:
+        """Stop all programs; without effect on one that does not run."""
+        # In the reverse order, so that none complains that another one is gone. Nothing is worth a wait.
+        for process in (self.scheduler, self.controller_manager, self.apiserver, self.etcd):
+            process.signal(SIGKILL)
+            process.stop()
+
+    def _start(self) -> None:
+        self._layout.tokens.touch(mode=0o600)
+        self._layout.tokens.write_text(f"{self.token},lab,lab,system:masters\n")
+        self.etcd.start()
+        self._wait_for(self.etcd, partial(_is_healthy, f"{self.etcd_url}/health"))
+        self.start_apiserver()
+        self.write_kubeconfig(self.kubeconfig)
+        self.controller_manager.start()
+        self.scheduler.start()
+        for process, port in (
+            (self.controller_manager, self._layout.controllers_port),
+            (self.scheduler, self._layout.scheduler_port),
+        ):
+            self._wait_for(process, partial(_is_healthy, health_url(port)))
+
+    def _wait_for(self, process: ManagedProcess, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not ready():
+            if not process.running:
+                raise ControlPlaneError(f"{process.name} ended ({process.returncode}):\n{process.tail()}")
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"{process.name} is not ready:\n{process.tail()}")
+            time.sleep(0.05)
+
+    def _api_is_ready(self) -> bool:
+        if not self._layout.certificate.exists():
+            return False
+        with contextlib.suppress(httpx.TransportError, ssl.SSLError):
+            headers = {"Authorization": f"Bearer {self.token}"}
+            context = ssl.create_default_context(cafile=self._layout.certificate)
+            with httpx.Client(base_url=self.url, headers=headers, verify=context, trust_env=False) as http:
+                # The default namespace is made by a loop that the API server starts after it is ready.
+                paths = ("/readyz", "/api/v1/namespaces/default")
+                return all(http.get(path).is_success for path in paths)
+        return False
+
+    def _process(self, name: str, options: list[str]) -> ManagedProcess:
+        command = [str(self._binaries / name), *options]
+        return ManagedProcess(name, command, inherited_environment(), self._layout.home / f"{name}.log")
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False).is_success
+    except httpx.TransportError:
+        return False

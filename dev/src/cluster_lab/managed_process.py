@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A process that we start, whose output goes to a file, and of which nothing is left when it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+STOP_TIMEOUT = 15.0
+
+
+def inherited_environment() -> dict[str, str]:
+    """
+    Return this process's environment without what would change the ones that we start.
+
+    ``AIRFLOW*`` is about another Airflow. Without bytecode files half of the time that a component takes to
+    start would go into compiling Airflow.
+    """
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return kept
+
+
+class ManagedProcess:
+    """
+    One process and the children it makes, which share its process group.
+
+    It can be started again after it has ended, with the same command; the output is appended.
+
+    :param name: What to call it in messages.
+    :param command: The command line.
+    :param env: Its whole environment.
+    :param log_file: Where standard output and standard error go.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log_file: Path) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = list(command)
+        self._env = dict(env)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None if it has never been started or was stopped."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended (negative: by that signal), None while it runs and when it was never started."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """
+        Start it in a process group of its own.
+
+        :raises RuntimeError: If it is running.
+        """
+        if self.running:
+            raise RuntimeError(f"{self.name} is running already (pid {self.pid})")
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A group of its own: Ctrl-C must reach only us, so that what we stop, we stop in order.
+                start_new_session=True,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process itself, not to its children; without effect if it has ended."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def wait(self, timeout: float) -> int:
+        """
+        Wait for its end.
+
+        :param timeout: In seconds.
+        :raises subprocess.TimeoutExpired: If it still runs then.
+        """
+        if self._process is None:
+            raise RuntimeError(f"{self.name} has not been started")
+        return self._process.wait(timeout)
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """Ask it to end (SIGTERM) and, after ``timeout`` seconds, end it with all its children (SIGKILL)."""
+        if self._process is None:
+            return
+        self.signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout)
+        # Also after an orderly end: a child that outlived its parent would stay for ever.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def tail(self, lines: int = 30) -> str:
+        """Return the last lines of its output."""
+        if not self.log_file.exists():
+            return ""
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])

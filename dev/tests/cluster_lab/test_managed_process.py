@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that are started, signalled, and gone with their children when they are stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from signal import SIGKILL
+
+import psutil
+import pytest
+
+from cluster_lab.managed_process import ManagedProcess
+
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("child", child.pid, flush=True)
+time.sleep(600)
+"""
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], ManagedProcess]]:
+    started: list[ManagedProcess] = []
+
+    def start(program: str) -> ManagedProcess:
+        process = ManagedProcess("p", [sys.executable, "-c", program], os.environ, tmp_path / "p.log")
+        process.start()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.stop(timeout=0)
+
+
+def output_of(process: ManagedProcess) -> str:
+    deadline = time.monotonic() + 20
+    while not process.tail().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process.tail()
+
+
+def test_stop_ends_the_children_too(start: Callable[[str], ManagedProcess]) -> None:
+    process = start(PARENT)
+    child = psutil.Process(int(output_of(process).split()[1]))
+    process.stop()
+    assert not process.running
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running()
+
+
+def test_a_process_that_does_not_listen_is_killed(start: Callable[[str], ManagedProcess]) -> None:
+    process = start(DEAF)
+    output_of(process)
+    handle = psutil.Process(process.pid)
+    process.stop(timeout=0.1)
+    assert not handle.is_running()
+    assert process.pid is None
+
+
+def test_a_killed_process_can_be_started_again(start: Callable[[str], ManagedProcess]) -> None:
+    process = start(PARENT)
+    first = process.pid
+    with pytest.raises(RuntimeError, match="running already"):
+        process.start()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    process.signal(SIGKILL)
+    assert process.wait(10) == -SIGKILL
+    assert process.returncode == -SIGKILL
+    process.stop()
+    process.start()
+    assert process.running
+    assert process.pid != first
+
+
+def test_only_the_end_of_the_output_is_shown(start: Callable[[str], ManagedProcess]) -> None:
+    process = start("print(*range(100), sep='\\n')")
+    process.wait(20)
+    assert process.tail(2) == "98\n99"
