@@ -17,7 +17,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -68,6 +68,8 @@ class ClusterLab:
     """Start an API server in this process."""
     port: int = 0
     """Of the embedded API server; 0: any that is free."""
+    cut_watches: float | None = None
+    """Every so many seconds the embedded API server breaks off all watches; None: it never does."""
     plan: FaultPlan = field(default_factory=FaultPlan)
     """What happens to which pod; by default nothing."""
     journal: Path | None = None
@@ -109,7 +111,13 @@ class ClusterLab:
         token = secrets.token_urlsafe(16)
         async with ApiServer(host=ADDRESS, port=self.port, token=token, run_controllers=True) as server:
             server.write_kubeconfig(self.kubeconfig)
-            yield
+            async with _running(self._cut_watches_of(server)):
+                yield
+
+    async def _cut_watches_of(self, server: ApiServer) -> None:
+        while self.cut_watches is not None:
+            await asyncio.sleep(self.cut_watches)
+            server.faults.cut_watches()
 
     async def _start_nodes(
         self, stack: contextlib.AsyncExitStack, client: KubeClient, journal: Journal
@@ -123,7 +131,7 @@ class ClusterLab:
             await node.register()
             stack.push_async_callback(_remove, node)
             kubelet = Kubelet(node, client, admit=partial(self._admit, journal), env=env, logs=logs)
-            await stack.enter_async_context(_running(kubelet))
+            await stack.enter_async_context(_running(kubelet.run()))
 
     def _admit(self, journal: Journal, manifest: JsonObject, node: str) -> Admission:
         launch = self._launches.register(manifest)
@@ -170,8 +178,8 @@ def _base_environment() -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def _running(kubelet: Kubelet) -> AsyncIterator[None]:
-    task = asyncio.create_task(kubelet.run())
+async def _running(coroutine: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(coroutine)
     try:
         yield
     finally:
