@@ -1,0 +1,181 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The pods of the chaos world: what the API server has of them, and what can befall them."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
+
+GRACE = timedelta(seconds=30)
+DONE = "airflow_executor_done"
+TERMINATED = {
+    "drain": (None, {"exitCode": 143, "reason": "Error"}),
+    "evicted": ("Evicted", {"exitCode": 137, "reason": "Error"}),
+    "start-error": (None, {"exitCode": 128, "reason": "StartError"}),
+    "unknown": (None, {"exitCode": 137, "reason": "ContainerStatusUnknown"}),
+}
+DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+OWN_EXIT = {"exitCode": 1, "reason": "Error"}
+
+Life = tuple[str, int]
+"""A task instance's UUID, and how many of its triggers have fired: launches are counted anew after each."""
+
+
+class WorldPod:
+    """A pod as the API server has it, and what the world knows of its process."""
+
+    def __init__(self, body: dict[str, Any], uid: str, now: datetime, triggers: Counter[str]) -> None:
+        self.manifest = copy.deepcopy(body)
+        metadata = self.manifest["metadata"]
+        metadata |= {"uid": uid, "creationTimestamp": now.isoformat()}
+        self.manifest["status"] = {"phase": "Pending"}
+        self.uid, self.name = uid, str(metadata["name"])
+        self.labels: dict[str, str] = metadata["labels"]
+        self.launch_id: str = metadata["annotations"]["airflow-resilience/launch-id"]
+        self.ti_id: str = metadata["annotations"]["airflow-resilience/task-instance-id"]
+        self.life: Life = (self.ti_id, triggers[self.ti_id])
+        self.exists = True
+        self.lost = False
+        """Whether the infrastructure has taken it, for good or for a while."""
+        self.exited_by_itself = False
+        self.asked_at: datetime | None = None
+        """When its deletion was asked for first."""
+        self.asked_by: str | None = None
+        """Label of the scheduler that asked for it last."""
+
+    @property
+    def phase(self) -> str:
+        return str(self.manifest["status"]["phase"])
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process of it runs or may still start."""
+        return self.exists and self.phase in ("Pending", "Running")
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.is_alive and not self.lost and self.asked_at is None
+
+    @property
+    def is_deleting(self) -> bool:
+        return "deletionTimestamp" in self.manifest["metadata"]
+
+    @property
+    def is_tidy(self) -> bool:
+        return not self.exists or self.labels.get(DONE) == "True"
+
+    def facts(self) -> PodFacts:
+        return read_pod(copy.deepcopy(self.manifest))
+
+    def become(self, phase: str, *, reason: str | None = None, **state: Any) -> None:
+        self.manifest["status"] |= {
+            "phase": phase,
+            "reason": reason,
+            "containerStatuses": [{"name": "base", "state": state}],
+        }
+
+
+class Cluster:
+    """All pods that there ever were; each change is told to those who watch."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.pods: list[WorldPod] = []
+        self.triggers: Counter[str] = Counter()
+        """How many triggers of each task instance have fired."""
+        self.watchers: list[Callable[[WorldPod], None]] = []
+        self._uids = itertools.count(1)
+
+    # ------------------------------------------------------------------ looking
+
+    def pods_of(self, life: Life) -> list[WorldPod]:
+        """Return the pods of a life of a task instance, the newest last."""
+        return [pod for pod in self.pods if pod.life == life]
+
+    def pod_of(self, ref: PodRef) -> WorldPod | None:
+        return next((pod for pod in self.pods if pod.exists and pod.uid == ref.uid), None)
+
+    def pod_launched_as(self, launch_id: str) -> WorldPod | None:
+        return next((pod for pod in self.pods if pod.exists and pod.launch_id == launch_id), None)
+
+    def pod_named(self, name: str | None) -> WorldPod | None:
+        return next((pod for pod in self.pods if name and pod.name == name), None)
+
+    # ------------------------------------------------------------------ what the API server is asked for
+
+    def create(self, body: dict[str, Any]) -> WorldPod:
+        pod = WorldPod(body, f"uid-{next(self._uids)}", self.now, self.triggers)
+        self.pods.append(pod)
+        self.changed(pod)
+        return pod
+
+    def relabel(self, pod: WorldPod, labels: dict[str, str]) -> None:
+        pod.labels.update(labels)
+        self.changed(pod)
+
+    def delete(self, pod: WorldPod) -> None:
+        """Ask for a deletion: what a kubelet has seen and has not ended yet is given time to end."""
+        pod.asked_at = pod.asked_at or self.now
+        if not (pod.is_alive and "containerStatuses" in pod.manifest["status"]):
+            self.remove(pod)
+        elif not pod.is_deleting:
+            pod.manifest["metadata"]["deletionTimestamp"] = (self.now + GRACE).isoformat()
+            self._lose(pod)
+            self.changed(pod)
+
+    # ------------------------------------------------------------------ what befalls pods
+
+    def run(self, pod: WorldPod) -> None:
+        pod.become("Running", running={"startedAt": self.now.isoformat()})
+        self.changed(pod)
+
+    def succeed(self, pod: WorldPod) -> None:
+        pod.become("Succeeded", terminated={"exitCode": 0, "reason": "Completed"})
+        self.changed(pod)
+
+    def stall(self, pod: WorldPod) -> None:
+        self._lose(pod)
+        pod.become("Pending", waiting={"reason": "ErrImagePull", "message": "registry is down"})
+        self.changed(pod)
+
+    def exit_by_itself(self, pod: WorldPod) -> None:
+        """End a worker before it has reported, by its own fault."""
+        pod.exited_by_itself = True
+        pod.become("Failed", terminated=OWN_EXIT)
+        self.changed(pod)
+
+    def kill(self, pod: WorldPod, how: str) -> None:
+        """End a pod from outside."""
+        self._lose(pod)
+        if how == "drain":
+            pod.manifest["status"]["conditions"] = [DRAINED]
+        reason, terminated = TERMINATED[how]
+        pod.become("Failed", reason=reason, terminated=terminated)
+        self.changed(pod)
+
+    def finish_deletion(self, pod: WorldPod) -> None:
+        """Let the kubelet carry out a deletion that was asked for."""
+        if pod.phase == "Running":
+            pod.become("Failed", terminated={"exitCode": 143, "reason": "Error"})
+            self.changed(pod)
+        self.remove(pod)
+
+    def remove(self, pod: WorldPod) -> None:
+        """Remove a pod's object: a force deletion, PodGC, a clean-up job."""
+        self._lose(pod)
+        pod.exists = False
+        self.changed(pod)
+
+    def changed(self, pod: WorldPod) -> None:
+        for watcher in self.watchers:
+            watcher(pod)
+
+    def _lose(self, pod: WorldPod) -> None:
+        pod.lost = pod.lost or pod.is_alive

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+import time_machine
+import yaml
+
+from cluster_lab import airflow_fixtures
+
+from .machine import Chaos
+from .world import World
+
+TEMPLATE = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "worker"},
+    "spec": {"containers": [{"name": "base", "image": "airflow"}], "restartPolicy": "Never"},
+}
+
+
+@pytest.fixture
+def machine(migrated_database, tmp_path, monkeypatch):
+    """Give a function that makes a state machine for a limit of relaunches."""
+    template = tmp_path / "template.yaml"
+    template.write_text(yaml.safe_dump(TEMPLATE))
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
+    monkeypatch.setenv(
+        "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS", "ErrImagePull"
+    )
+    from airflow.settings import NonScopedSession
+
+    session = NonScopedSession()
+    tis = airflow_fixtures.scheduled_task_instances(session, count=2)
+
+    def make(limit: int) -> type[Chaos]:
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES", str(limit))
+
+        def make_world(traveller: time_machine.Traveller) -> World:
+            begin_anew(session, tis)
+            return World(session, tis, airflow_fixtures.make_scheduler_job, limit=limit, traveller=traveller)
+
+        return type("Chaos", (Chaos,), {"make_world": staticmethod(make_world)})
+
+    yield make
+    session.rollback()
+    airflow_fixtures.empty_tables(session)
+    session.commit()
+    session.close()
+
+
+def begin_anew(session, tis):
+    """Give the task instances a new life, which costs less than new ones for each example."""
+    from airflow.models.log import Log
+    from airflow.models.taskinstancehistory import TaskInstanceHistory
+    from sqlalchemy import delete
+    from uuid6 import uuid7
+
+    session.rollback()
+    session.execute(delete(TaskInstanceHistory))
+    session.execute(delete(Log))
+    for ti in tis:
+        ti.id, ti.state, ti.try_number, ti.queued_by_job_id, ti.hostname = uuid7(), "scheduled", 1, None, ""
+    session.commit()

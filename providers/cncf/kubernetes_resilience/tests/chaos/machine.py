@@ -1,0 +1,329 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The executor's promises (DESIGN.md, I1 to I7) under random interleavings of everything that can happen.
+
+A failure prints the steps that lead to it and a blob that reproduces it. Most steps about a pod come with a
+choice whether all that is under way then gets through, else a history of any length would be too unlikely.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import time_machine
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from .cluster import TERMINATED, WorldPod
+from .scheduler import Scheduler
+from .world import World
+
+DEATHS = [*TERMINATED, "removed"]
+ENDED = ("success", "failed")
+SETTLING_ROUNDS = 60
+
+# What hypothesis draws most often by itself is the first of the choices, hence the order.
+gets_through = st.sampled_from([True, True, False])
+
+
+def pick(data: st.DataObject, candidates: list[Any]) -> Any:
+    return data.draw(st.sampled_from(candidates))
+
+
+def possible(candidates: Callable[[Chaos], list[Any]]) -> Callable[[Any], Any]:
+    """Make a rule of which there is something to choose from; without, a step would do nothing."""
+    return precondition(lambda self: bool(candidates(self)))
+
+
+class Chaos(RuleBasedStateMachine):
+    """What can happen, chosen at random; :meth:`teardown` then lets the world come to rest."""
+
+    make_world: ClassVar[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.travel = time_machine.travel(datetime(2026, 1, 1, tzinfo=UTC), tick=False)
+        self.world: World = type(self).make_world(self.travel.start())
+
+    # ------------------------------------------------------------------ choosing
+
+    def scheduler(self, data: st.DataObject) -> Scheduler:
+        return pick(data, self.world.schedulers)
+
+    def pods(self, *phases: str, deleting: bool = False) -> list[WorldPod]:
+        return [
+            pod
+            for pod in self.world.pods
+            if pod.exists and pod.phase in phases and pod.is_deleting is deleting
+        ]
+
+    def living(self) -> list[WorldPod]:
+        return [pod for pod in self.world.pods if pod.is_alive]
+
+    def starting(self) -> list[WorldPod]:
+        """Pods whose worker has not reported and still may."""
+        reported = {ti.hostname for ti in self.world.tis}
+        return [pod for pod in self.living() if pod.phase == "Running" and pod.name not in reported]
+
+    def leaving(self) -> list[WorldPod]:
+        return self.pods("Pending", "Running", deleting=True)
+
+    def tis(self, *states: str) -> list[Any]:
+        return [ti for ti in self.world.tis if ti.state in states]
+
+    def running(self) -> list[Any]:
+        """Task instances that run in a pod which is alive."""
+        pods = {pod.name for pod in self.living()}
+        return [ti for ti in self.tis("running") if ti.hostname in pods]
+
+    def busy(self) -> list[Scheduler]:
+        return [scheduler for scheduler in self.world.schedulers if scheduler.runtime.commands]
+
+    def informed(self) -> list[Scheduler]:
+        return [scheduler for scheduler in self.world.schedulers if scheduler.stream]
+
+    def past(self) -> list[tuple[Scheduler, Any]]:
+        """Observations of pods that have ended: they stay true, and may be told again."""
+        return [
+            (scheduler, observation)
+            for scheduler in self.world.schedulers
+            for observation in scheduler.told
+            if observation.facts.is_terminal
+        ]
+
+    # ------------------------------------------------------------------ how it mostly goes
+
+    def flush(self, when: bool = True, *, outcome: str = "ok") -> None:
+        """Deliver and carry out all there is, create calls with that outcome, and let the loops turn."""
+        for scheduler in self.world.schedulers if when else ():
+            while scheduler.stream:
+                scheduler.deliver()
+            self.world.turn(scheduler)
+            while scheduler.runtime.commands:
+                scheduler.runtime.carry_out(0, outcome)
+            self.world.turn(scheduler)
+
+    def launch_all(self) -> None:
+        for ti in self.tis("scheduled"):
+            self.world.enqueue(self.world.schedulers[0], ti)
+        self.flush()
+
+    @initialize(starts=st.booleans())
+    def begin(self, starts: bool) -> None:
+        """Begin with launches that have succeeded: it takes many lucky steps to get there by chance."""
+        self.launch_all()
+        for pod in self.pods("Pending") if starts else ():
+            self.world.run(pod)
+
+    @rule()
+    def everything_gets_through(self) -> None:
+        self.flush()
+
+    @possible(lambda self: self.tis("scheduled"))
+    @rule()
+    def all_are_launched(self) -> None:
+        self.launch_all()
+
+    @possible(lambda self: [*self.pods("Pending"), *self.starting()])
+    @rule(data=st.data(), through=gets_through)
+    def worker_starts(self, data: st.DataObject, through: bool) -> None:
+        """Let a container start and its worker report."""
+        pod = pick(data, [*self.starting(), *self.pods("Pending")])
+        self.world.run(pod)
+        self.world.report_start(pod)
+        self.flush(through)
+
+    @possible(lambda self: self.leaving())
+    @rule(then_start=st.booleans())
+    def deletions_are_carried_out(self, then_start: bool) -> None:
+        for pod in self.leaving():
+            self.world.finish_deletion(pod)
+        self.flush()
+        for pod in self.pods("Pending") if then_start else ():
+            self.world.run(pod)
+
+    @possible(lambda self: self.living())
+    @rule(data=st.data(), outcome=st.sampled_from(["refused", "unanswered"]))
+    def replacement_cannot_be_created(self, data: st.DataObject, outcome: str) -> None:
+        self.world.kill(pick(data, self.living()), "drain")
+        self.flush(outcome=outcome)
+
+    @possible(lambda self: self.starting())
+    @rule(data=st.data(), winner=st.sampled_from(["old", "new", "none"]), crashes=st.booleans())
+    def node_is_partitioned(self, data: st.DataObject, winner: str, crashes: bool) -> None:
+        """Let a pod outlive its deletion, and its worker and that of its replacement race for the task."""
+        old = pick(data, self.starting())
+        self.world.delete(old)
+        for _ in range(2):
+            self.flush()
+            self.world.pass_time(40)
+        self.flush()
+        if winner == "old":
+            self.world.report_start(old)
+        for pod in self.pods("Pending") if winner != "none" else ():
+            self.world.run(pod)
+            self.world.report_start(pod)
+        if crashes:
+            self.world.crash(self.scheduler(data))
+        self.flush()
+
+    # ------------------------------------------------------------------ the schedulers
+
+    @rule(data=st.data())
+    def loop(self, data: st.DataObject) -> None:
+        self.world.turn(self.scheduler(data))
+
+    @possible(lambda self: self.tis("scheduled"))
+    @rule(data=st.data())
+    def enqueue(self, data: st.DataObject) -> None:
+        ti = pick(data, self.tis("scheduled"))
+        self.world.enqueue(self.scheduler(data), ti)
+
+    @precondition(lambda self: len(self.world.schedulers) < 2)
+    @rule()
+    def second_scheduler(self) -> None:
+        self.world.add_scheduler()
+
+    @rule(data=st.data(), through=gets_through)
+    def crash(self, data: st.DataObject, through: bool) -> None:
+        self.world.crash(self.scheduler(data))
+        self.flush(through)
+
+    @rule(seconds=st.sampled_from([40, 10, 1]), through=gets_through)
+    def time_passes(self, seconds: int, through: bool) -> None:
+        self.world.pass_time(seconds)
+        self.flush(through)
+
+    # ------------------------------------------------------------------ people and triggers
+
+    @possible(lambda self: self.tis(*ENDED))
+    @rule(data=st.data())
+    def clear_what_has_ended(self, data: st.DataObject) -> None:
+        self.world.next_try(pick(data, self.tis(*ENDED)))
+        self.launch_all()
+
+    @possible(lambda self: self.tis("queued"))
+    @rule(data=st.data(), state=st.sampled_from(["cleared", *ENDED]))
+    def somebody_interferes(self, data: st.DataObject, state: str) -> None:
+        ti = pick(data, self.tis("queued"))
+        if state == "cleared":
+            self.world.next_try(ti)
+        else:
+            self.world.mark(ti, state)
+
+    @possible(lambda self: self.tis("deferred"))
+    @rule(data=st.data())
+    def trigger_fires(self, data: st.DataObject) -> None:
+        self.world.fire_trigger(pick(data, self.tis("deferred")))
+
+    # ------------------------------------------------------------------ the Kubernetes thread
+
+    @possible(lambda self: self.busy())
+    @rule(data=st.data(), outcome=st.sampled_from(["ok", "ok", "ok", "unanswered", "refused"]))
+    def carry_out(self, data: st.DataObject, outcome: str) -> None:
+        runtime = pick(data, self.busy()).runtime
+        runtime.carry_out(pick(data, list(range(len(runtime.commands)))), outcome)
+
+    @possible(lambda self: self.informed())
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        pick(data, self.informed()).deliver()
+
+    @possible(lambda self: self.past())
+    @rule(through=gets_through)
+    def the_past_is_told_again(self, through: bool) -> None:
+        for scheduler, observation in self.past():
+            scheduler.tell(observation)
+        self.flush(through)
+
+    @rule(data=st.data())
+    def relist(self, data: st.DataObject) -> None:
+        self.scheduler(data).relist()
+
+    # ------------------------------------------------------------------ pods
+
+    @possible(lambda self: self.pods("Pending"))
+    @rule(data=st.data())
+    def container_starts(self, data: st.DataObject) -> None:
+        self.world.run(pick(data, self.pods("Pending")))
+
+    @possible(lambda self: self.starting())
+    @rule(data=st.data())
+    def worker_reports_start(self, data: st.DataObject) -> None:
+        self.world.report_start(pick(data, self.starting()))
+
+    @possible(lambda self: self.running())
+    @rule(data=st.data(), state=st.sampled_from(["deferred", "success", "failed"]), through=gets_through)
+    def worker_reports_end(self, data: st.DataObject, state: str, through: bool) -> None:
+        self.world.report_end(pick(data, self.running()), state)
+        self.flush(through)
+
+    @possible(lambda self: self.pods("Pending"))
+    @rule(data=st.data(), through=gets_through)
+    def image_cannot_be_pulled(self, data: st.DataObject, through: bool) -> None:
+        self.world.stall(pick(data, self.pods("Pending")))
+        self.flush(through)
+
+    @possible(lambda self: self.living())
+    @rule(data=st.data(), how=st.sampled_from(DEATHS), through=gets_through)
+    def pod_dies(self, data: st.DataObject, how: str, through: bool) -> None:
+        pod = pick(data, self.living())
+        if how == "removed":
+            self.world.remove(pod)
+        else:
+            self.world.kill(pod, how)
+        self.flush(through)
+
+    @possible(lambda self: self.starting())
+    @rule(data=st.data())
+    def worker_crashes(self, data: st.DataObject) -> None:
+        self.world.exit_by_itself(pick(data, self.starting()))
+
+    @possible(lambda self: self.pods("Pending", "Running", "Failed", "Succeeded"))
+    @rule(data=st.data(), through=gets_through)
+    def somebody_deletes_a_pod(self, data: st.DataObject, through: bool) -> None:
+        self.world.delete(pick(data, self.pods("Pending", "Running", "Failed", "Succeeded")))
+        self.flush(through)
+
+    # ------------------------------------------------------------------ rest
+
+    def teardown(self) -> None:
+        try:
+            if sys.exc_info()[0] is None:  # else what follows from a broken promise would hide it
+                self.come_to_rest()
+        finally:
+            self.travel.stop()
+
+    def come_to_rest(self) -> None:
+        """I5: with no more faults, every task instance comes to its end."""
+        for number in range(SETTLING_ROUNDS):
+            if all(ti.state in ENDED for ti in self.world.tis):
+                return
+            self.calm_round(heartbeat_is_missed=number > SETTLING_ROUNDS / 2)
+        stuck = [(ti.map_index, ti.state) for ti in self.world.tis if ti.state not in ENDED]
+        raise AssertionError(f"I5: lost task instances: {stuck}")
+
+    def calm_round(self, *, heartbeat_is_missed: bool) -> None:
+        world = self.world
+        for ti in self.tis("deferred"):
+            world.fire_trigger(ti)
+        for scheduler in world.schedulers:
+            scheduler.relist()
+        self.launch_all()
+        for pod in self.leaving():
+            world.finish_deletion(pod)
+        for pod in self.pods("Pending"):
+            world.run(pod)
+        for pod in self.starting():
+            world.report_start(pod)
+        alive = self.running()
+        for ti in self.tis("running"):
+            if ti in alive:
+                world.report_end(ti, "success")
+            elif heartbeat_is_missed:  # a superseded pod had won the start, and nobody follows that one
+                world.mark(ti, "failed")
+        world.pass_time(10)
