@@ -47,8 +47,6 @@ class WorldPod:
         self.exited_by_itself = False
         self.asked_at: datetime | None = None
         """When its deletion was asked for first."""
-        self.asked_by: str | None = None
-        """Label of the scheduler that asked for it last."""
 
     @property
     def phase(self) -> str:

@@ -123,7 +123,7 @@ MUTANTS = {
     count_twice: "I3",
     report_undecided: "I3",
     write_no_ledger: "I4",
-    count_in_memory_only: "I4",
+    count_in_memory_only: "I[34]",
     lose_refused_creations: "I5",
     lose_vanished_pods: "I5",
     drop_podless_orphans: "I5",

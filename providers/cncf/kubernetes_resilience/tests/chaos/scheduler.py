@@ -93,7 +93,7 @@ class Runtime:
 
     def submit(self, function: Any, *args: Any) -> None:
         if function == self.launcher.delete:
-            self._world.deletion_was_asked_for(args[0], self._label)
+            self._world.deletion_was_asked_for(args[0])
         self.commands.append((function, args))
 
     def call(self, coroutine: Any, timeout: float) -> Any:

@@ -163,7 +163,7 @@ class World(Cluster):
         *earlier, _ = self.pods_of(pod.life)
         for other in earlier:
             assert not other.is_healthy, f"I1: {other.name} is healthy and was replaced by {pod.name}"
-            assert self._may_be_replaced(other, by=pod), (
+            assert self._may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name} could still run"
             )
         launches = len({pod.launch_id for pod in [*earlier, pod]})
@@ -176,11 +176,11 @@ class World(Cluster):
         ti_id = body["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
         self._not_answered.add((ti_id, self.triggers[ti_id]))
 
-    def deletion_was_asked_for(self, ref: PodRef, scheduler: str) -> None:
+    def deletion_was_asked_for(self, ref: PodRef) -> None:
         pod = self.pod_of(ref)
         if pod is None:
             return
-        is_first, pod.asked_by = pod.asked_at is None, scheduler
+        is_first = pod.asked_at is None
         pod.asked_at = pod.asked_at or self.now
         if (
             is_first
@@ -201,11 +201,10 @@ class World(Cluster):
     def check(self) -> None:
         assert not self._complaints, self._complaints[0]
 
-    def _may_be_replaced(self, pod: WorldPod, *, by: WorldPod) -> bool:
+    def _may_be_replaced(self, pod: WorldPod) -> bool:
         if not pod.is_alive or pod.asked_at is None:
             return not pod.is_alive
-        # A scheduler that queues a rescheduled task instance does not know what another one waits for.
-        return self.now >= pod.asked_at + GRACE or pod.asked_by not in (None, by.labels["airflow-worker"])
+        return self.now >= pod.asked_at + GRACE
 
     def _check_failed_launch(self, life: Life, info: Any) -> None:
         if life in self._not_answered:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -41,7 +42,8 @@ def pod(
     if key:
         annotations |= {name: str(value) for name, value in key._asdict().items() if value != -1}
     created = None if seconds is None else CREATED + timedelta(seconds=seconds)
-    return PodFacts(PodRef("airflow", name, f"uid-{name}"), {}, annotations, created=created)
+    labels = {"airflow-worker": "7"}
+    return PodFacts(PodRef("airflow", name, f"uid-{name}"), labels, annotations, created=created)
 
 
 def plan(*pods: PodFacts, of: Orphan | None = None) -> tuple[str | None, list[str]]:
@@ -99,8 +101,14 @@ def test_host_that_is_no_pod_says_nothing(hostname: str) -> None:
     assert plan(older, newer, of=orphan(state="running", hostname=hostname)) == ("b", ["a"])
 
 
-def test_host_of_an_earlier_phase_says_nothing_about_a_queued_task() -> None:
-    assert plan(pod("a"), pod("b", number=2, seconds=40), of=orphan(hostname="a")) == ("b", ["a"])
+def test_pod_of_an_earlier_phase_is_no_launch_of_a_task_that_is_queued_again() -> None:
+    assert plan(pod("a"), pod("b", seconds=40), of=orphan(hostname="a")) == ("b", [])
+    assert plan(pod("a"), of=orphan(hostname="a")) == (None, [])
+
+
+def test_pod_of_the_official_executor_of_another_deployment_is_left_alone() -> None:
+    theirs = pod("a", number=None, ti_id=None)
+    assert plan(replace(theirs, labels={"airflow-worker": "8"})) == (None, [])
 
 
 def test_order_without_a_host_is_by_age() -> None:

@@ -224,6 +224,7 @@ def test_a_pod_of_a_living_scheduler_is_not_adopted(harness, queued_ti, successo
     heir = successor()
     pod.labels["airflow-worker"] = living = str(make_scheduler_job(session))
     heir.adopt(ti)
+    heir.send()
     assert pod.labels["airflow-worker"] == living
     assert not heir.occupied(ti)
 

@@ -6,6 +6,11 @@ from __future__ import annotations
 
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import (
+    IMMEDIATE_RELAUNCHES,
+    RELAUNCH_BACKOFF,
+)
+
 from .. import manifests as m
 from .harness import lock
 
@@ -17,6 +22,10 @@ def fail_until_reported(harness, ti, like, at_most: int = 10):
         harness.observe(pod, like)
         if events := harness.events():
             return launches, events[ti.key]
+        if launches > IMMEDIATE_RELAUNCHES:
+            assert harness.runtime.take("create") == []  # not in a busy loop
+            harness.clock.advance(RELAUNCH_BACKOFF.maximum)
+            harness.send()
         pod = harness.created()
     return at_most, None
 

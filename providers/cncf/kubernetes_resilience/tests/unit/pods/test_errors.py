@@ -30,7 +30,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     ],
 )
 def test_class_by_status(status: int, class_: type[KubernetesApiError]) -> None:
-    assert type(error_from_status(status, {})) is class_
+    assert type(error_from_status(status, {"reason": "NotFound"})) is class_
+
+
+def test_a_404_that_is_not_of_the_api_server_says_nothing_about_the_pod() -> None:
+    assert type(error_from_status(404, None, text="default backend - 404")) is ConnectionFailedError
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_long_messages_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "transient"), [(429, True), (500, True), (503, True), (403, False), (404, False), (422, False)]
+    ("status", "transient"), [(429, True), (500, True), (503, True), (403, False), (422, False)]
 )
 def test_transient(status: int, transient: bool) -> None:
     assert error_from_status(status, {}).transient is transient

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -29,7 +30,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import Laun
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -41,10 +41,13 @@ log = logging.getLogger(__name__)
 
 _NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
 
-ADOPTION_TIMEOUT = 60.0
-"""Seconds that the scheduler waits for the pods of a dead one to be listed and relabelled."""
+ADOPTION_TIMEOUT = 15.0
+"""
+Seconds that the scheduler waits for the pods of a dead one to be listed and relabelled. Less than half of the
+default ``scheduler_health_check_threshold``: it sends no heartbeat meanwhile, and holds the rows locked.
+"""
 
-RELABEL_TIMEOUT = 30.0
+RELABEL_TIMEOUT = 10.0
 """Seconds for the one pod, of those."""
 
 RETRY_INTERVAL = 5.0
@@ -73,7 +76,7 @@ class Adopter:
     waiting, from then on.
 
     :param own_label: value of the label by which this scheduler's pods are selected
-    :param observe: takes what is known of an adopted pod, as if the informer had seen it
+    :param held: told of each launch that was adopted
     :param clock: monotonic time, seconds
     """
 
@@ -86,8 +89,8 @@ class Adopter:
         retirement: Retirement,
         namespaces: Sequence[str | None],
         own_label: str,
-        job_id: int,
-        observe: Callable[[PodObservation], None],
+        job_id: int | None,
+        held: Callable[[Launch], None],
         clock: Callable[[], float],
     ) -> None:
         self._runtime = runtime
@@ -97,10 +100,10 @@ class Adopter:
         self._namespaces = namespaces
         self._own_label = own_label
         self._job_id = job_id
-        self._observe = observe
+        self._held = held
         self._clock = clock
         self._postponed: dict[TaskInstanceKey, Orphan] = {}
-        self._podless: set[str] = set()
+        self._podless: dict[TaskInstanceKey, str] = {}
         self._found: SimpleQueue[_Found | None] = SimpleQueue()
         self._next_look = 0.0
         self._next_sweep = 0.0
@@ -113,17 +116,26 @@ class Adopter:
         :param running: the executor's occupied slots, to which adopted ones are added
         """
         orphans = self._read_orphans(tis)
-        new = {key: orphan for key, orphan in orphans.items() if key not in running}
+        new = {key: orphan for key, orphan in orphans.items() if not self._is_taken(orphan, running)}
         lost = self._adopt(new, running) if new else set()
         kept = {orphan.ti_id for key, orphan in orphans.items() if key not in lost}
         return [ti for ti in tis if str(ti.id) not in kept]
+
+    def _is_taken(self, orphan: Orphan, running: set[Any]) -> bool:
+        if orphan.job_id == self._job_id:
+            return orphan.key in running  # another scheduler took us for dead
+        # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may
+        # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
+        launch = self._registry.get(orphan.key)
+        taken = launch is not None and launch.adopted_from == orphan.job_id
+        return taken or orphan.key in self._podless or self._postponed.get(orphan.key) == orphan
 
     def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan], running: set[Any]) -> set[TaskInstanceKey]:
         self._postpone(orphans)
         running.update(orphans)
         try:
             found = self._runtime.call(self._look(orphans, self._selector()), ADOPTION_TIMEOUT)
-        except (KubernetesApiError, TimeoutError, RuntimeError) as error:
+        except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
             log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
             return set()
         return self._complete(found, running)
@@ -142,14 +154,32 @@ class Adopter:
         if self._postponed and self._clock() >= self._next_look:
             self._next_look = self._clock() + ADOPTION_TIMEOUT
             self._commands.run(self._look_again, dict(self._postponed), self._selector())
-        if self._podless:
-            with create_session(scoped=False) as session:
-                task_instances.reschedule(self._podless, self._job_id, at=datetime.now(UTC), session=session)
-            self._podless.clear()
+        self._hand_back(running)
+
+    def hand_back(self, key: TaskInstanceKey, ti_id: str) -> None:
+        """
+        Have the scheduler queue a task instance again, in the same try, once its superseded pod is gone.
+
+        For a launch that was adopted: this scheduler has no job to launch again, and a scheduler that is
+        handed the task instance knows nothing of a pod that still leaves.
+        """
+        self._podless[key] = ti_id
 
     def forget(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more."""
         self._postponed.pop(key, None)
+        self._podless.pop(key, None)
+
+    def _hand_back(self, running: set[Any]) -> None:
+        now = self._clock()
+        clear = {key: ti_id for key, ti_id in self._podless.items() if self._registry.is_clear(key, now)}
+        if clear:
+            with create_session(scoped=False) as session:
+                at = datetime.now(UTC)
+                task_instances.reschedule(clear.values(), self._job_id, at=at, session=session)
+            running.difference_update(clear)
+            for key in clear:
+                del self._podless[key]
 
     def expects(self, pod: PodFacts) -> bool:
         """Whether the pod may be the launch of a task instance whose adoption is not complete."""
@@ -186,7 +216,9 @@ class Adopter:
         """List the orphans' pods and put this scheduler's label on their current launches."""
         launcher = self._runtime.launcher
         plan = plan_adoption(
-            orphans, await launcher.list_pods(self._namespaces, selector, "status.phase!=Succeeded")
+            orphans,
+            await launcher.list_pods(self._namespaces, selector, "status.phase!=Succeeded"),
+            own_label=self._own_label,
         )
         answers = await asyncio.gather(
             *(self._relabel(pod.ref) for pod in plan.current.values()),
@@ -216,7 +248,7 @@ class Adopter:
 
     def _complete(self, found: _Found, running: set[Any]) -> set[TaskInstanceKey]:
         """Adopt what was found; return the keys of running task instances that have no pod."""
-        lost, podless = set(), set()
+        lost, podless = set(), {}
         for key, orphan in found.orphans.items():
             # Revoked or launched anew meanwhile, or not known yet.
             if self._postponed.get(key) is not orphan or key in found.unclear:
@@ -225,10 +257,11 @@ class Adopter:
             if key in found.adopted:
                 self._hold(orphan, found.plan.current[key])
                 continue
-            running.discard(key)
+            self._registry.release(key)  # a pod of an earlier phase, if there is one
             if orphan.state == "queued":
-                podless.add(orphan.ti_id)
+                podless[key] = orphan.ti_id
             else:
+                running.discard(key)
                 lost.add(key)
         self._podless |= podless
         self._retire(found.plan.superseded)
@@ -250,18 +283,18 @@ class Adopter:
                 self._retirement.delete(key, pod.ref, pod.grace_seconds)
 
     def _hold(self, orphan: Orphan, pod: PodFacts) -> None:
-        self._registry.hold(
-            Launch(
-                key=orphan.key,
-                ti_id=orphan.ti_id,
-                namespace=pod.ref.namespace,
-                name=pod.ref.name,
-                number=launch_number(pod),
-                ref=pod.ref,
-                facts=pod,
-            )
+        launch = Launch(
+            key=orphan.key,
+            ti_id=orphan.ti_id,
+            namespace=pod.ref.namespace,
+            name=pod.ref.name,
+            number=launch_number(pod),
+            ref=pod.ref,
+            facts=pod,
+            adopted_from=orphan.job_id,
         )
-        self._observe(PodObservation(pod))
+        self._registry.hold(launch)
+        self._held(launch)
 
     # ------------------------------------------------------------------ finished pods
 

@@ -43,17 +43,22 @@ class AdoptionPlan:
     superseded: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
 
 
-def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts]) -> AdoptionPlan:
+def plan_adoption(
+    orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts], *, own_label: str = ""
+) -> AdoptionPlan:
     """
     Choose the newest launch of each task instance.
 
     A pod in which the task is known to run comes before one that was launched later: it won the start.
-    Pods that are not of these task instances are left alone.
+    Pods that are not of these task instances are left alone, and so is the pod of an earlier phase of a task
+    that is queued again: its worker has reported, and is no launch any more.
+
+    :param own_label: the adopting scheduler's label, which a pod has after an adoption that was cut off
     """
     candidates: dict[TaskInstanceKey, list[PodFacts]] = {}
     for pod in pods:
         key = task_key(pod.annotations)
-        if key and key in orphans and _same_task_instance(pod, orphans[key]):
+        if key and key in orphans and _is_launch_of(pod, orphans[key], own_label):
             candidates.setdefault(key, []).append(pod)
     plan = AdoptionPlan()
     for key, found in candidates.items():
@@ -93,9 +98,14 @@ def launch_number(pod: PodFacts) -> int:
     return int(text) if text.isdecimal() else 1
 
 
-def _same_task_instance(pod: PodFacts, orphan: Orphan) -> bool:
-    # A task instance that was cleared has the same key in its next life, but another UUID.
-    return pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION, orphan.ti_id) == orphan.ti_id
+def _is_launch_of(pod: PodFacts, orphan: Orphan, own_label: str) -> bool:
+    if orphan.state == "queued" and pod.ref.name == (orphan.hostname or "").split(".")[0]:
+        return False
+    if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
+        # A task instance that was cleared has the same key in its next life, but another UUID.
+        return ti_id == orphan.ti_id
+    # The official executor's pod. Another deployment in the namespace may have equal keys, not equal jobs.
+    return pod.labels.get("airflow-worker") in (str(orphan.job_id), own_label)
 
 
 def _age(pod: PodFacts) -> tuple[datetime, int]:

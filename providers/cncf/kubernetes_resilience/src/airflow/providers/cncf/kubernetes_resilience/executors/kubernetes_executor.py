@@ -14,6 +14,7 @@ for the pod that is a task instance's current launch.
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -52,11 +53,16 @@ from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesA
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
+from airflow_resilience.backoff import Backoff
 from airflow_resilience.policy import Action, LaunchFailurePolicy
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskinstancekey import TaskInstanceKey
+
+IMMEDIATE_RELAUNCHES = 3
+RELAUNCH_BACKOFF = Backoff(initial=2.0, maximum=60.0, jitter=0.5)
+"""Before each further relaunch: a pod that always fails at once is not to be launched in a busy loop."""
 
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""
@@ -96,7 +102,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         settings = read_settings(self.conf)
         self.log.info("Start Kubernetes executor (kubernetes_resilience)")
         self.scheduler_job_id = str(self.job_id)
-        job_id = int(self.scheduler_job_id)
+        job_id = None if self.job_id is None else int(self.job_id)  # None: DAG.test
         self.task_queue = Queue()
         self.kube_scheduler = PodFactory(self.kube_config, self.scheduler_job_id, self.jwt_generator)
         namespaces = self._namespaces()
@@ -144,7 +150,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             namespaces=namespaces,
             own_label=self._own_label(),
             job_id=job_id,
-            observe=self._inbox.put,
+            held=lambda launch: self._tracker.follow(launch),  # noqa: PLW0108 - it is made further down
             clock=self._clock,
         )
         self._tracker = LaunchTracker(
@@ -267,10 +273,18 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         )
         self._retirement.supersede(launch, settled.failure)
         if launch.job is None:
-            self._release(launch)  # the scheduler queues it again
+            self._registry.release(launch.key)
+            self._adopter.hand_back(launch.key, launch.ti_id)
         else:
             self._registry.release(launch.key)
-            self._publisher.add(WaitingLaunch(job=launch.job, ti_id=launch.ti_id, previous_name=launch.name))
+            self._publisher.add(
+                WaitingLaunch(
+                    job=launch.job,
+                    ti_id=launch.ti_id,
+                    not_before=self._clock() + relaunch_delay(launch.number),
+                    previous_name=launch.name,
+                )
+            )
 
     def _report(self, settled: Settled, state: str | None) -> None:
         key, info = settled.launch.key, None
@@ -336,7 +350,9 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         Only a task that was running and has no pod any more is reset. One that is still queued goes on
         in the same try, with its pod or with a new one.
         """
-        return self._adopter.adopt(tis, self.running)
+        tags = {"team_name": self.team_name} if self.team_name else {}
+        with Stats.timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
+            return self._adopter.adopt(tis, self.running)
 
     def get_streaming_task_log(self, ti: TaskInstance, try_number: int) -> Any:
         """Read the log of the current launch's pod, and of earlier ones that were kept after it."""
@@ -357,6 +373,16 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _own_label(self) -> str:
         return self._make_safe_label_value(str(self.scheduler_job_id))
+
+
+def relaunch_delay(number: int) -> float:
+    """
+    Return the seconds to wait before a launch that failed is repeated.
+
+    :param number: of the launch that failed, from 1
+    """
+    attempt = number - IMMEDIATE_RELAUNCHES
+    return RELAUNCH_BACKOFF.delay(attempt, random.random) if attempt > 0 else 0.0
 
 
 def _drain(queue: Any) -> list[Any]:

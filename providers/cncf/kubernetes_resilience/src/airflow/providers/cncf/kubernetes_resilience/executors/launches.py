@@ -50,6 +50,8 @@ class Launch:
     """The last that was seen of the pod."""
     body: dict[str, Any] | None = None
     """The manifest, kept until its creation is confirmed so that the call can be repeated."""
+    adopted_from: int | None = None
+    """The dead scheduler's job, for a launch that was adopted."""
     publish_attempts: int = 0
     may_exist: bool = False
     """Whether a call to create the pod is under way or has had no clear answer."""
@@ -143,6 +145,11 @@ class LaunchRegistry:
             if not tokens:
                 del self._leaving[key]
         return key
+
+    def prune(self, now: float) -> None:
+        """Forget what is waited for no longer, also of keys that have no next launch."""
+        for key in list(self._leaving):
+            self.is_clear(key, now)
 
     def is_clear(self, key: TaskInstanceKey, now: float) -> bool:
         """Whether no superseded pod of the key has to be waited for."""

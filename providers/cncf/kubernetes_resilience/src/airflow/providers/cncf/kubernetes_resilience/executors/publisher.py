@@ -64,7 +64,7 @@ class Publisher:
         create: Callable[[str, dict[str, Any]], None],
         fail: Callable[[TaskInstanceKey, str], None],
         drop: Callable[[TaskInstanceKey], None],
-        job_id: int,
+        job_id: int | None,
         retries: int,
         clock: Callable[[], float],
     ) -> None:
@@ -106,6 +106,7 @@ class Publisher:
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows(ti_ids, session=session)
             histories = ledger.read_histories({item.job.key: item.ti_id for item in due}, session=session)
+        began = self._clock()
         for launch in repeats:
             del self._repeating[launch.launch_id]
             if self._is_wanted(launch.key, rows.get(launch.ti_id)):
@@ -115,7 +116,7 @@ class Publisher:
             del self._waiting[key]
             if self._is_wanted(key, rows.get(item.ti_id)):
                 self._publish(item, histories[key].relaunches + 1)
-            if self._clock() - now > BUILD_BUDGET:
+            if self._clock() - began > BUILD_BUDGET:
                 break
 
     def repeat(self, launch: Launch, error: KubernetesApiError) -> bool:

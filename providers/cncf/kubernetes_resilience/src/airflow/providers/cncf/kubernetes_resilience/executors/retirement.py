@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import DELETION_OVERDUE, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import DEFAULT_GRACE_SECONDS, PodRef
 
 if TYPE_CHECKING:
@@ -69,7 +68,8 @@ class Retirement:
         elif failure is None or not failure.alive:
             self.tidy(launch.ref, failed=failure is not None)
         else:
-            self.delete(launch.key, launch.ref, self._grace(launch))
+            overdue = failure.reason == DELETION_OVERDUE
+            self.delete(launch.key, launch.ref, 0.0 if overdue else self._grace(launch))
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch that is not wanted any more, whatever its state."""
@@ -90,14 +90,20 @@ class Retirement:
         self._registry.leave(launch.key, launch.launch_id, self._clock() + CREATION_TIMEOUT)
         self._commands.delete_by_name(launch.namespace, launch.name, launch.launch_id)
 
-    def created_in_vain(self, launch_id: str, ref: PodRef) -> None:
-        """Delete a pod whose launch was given up before its creation was known, if that is what it is."""
+    def created_in_vain(self, launch_id: str, ref: PodRef, *, certain: bool = False) -> None:
+        """
+        Delete a pod whose launch was given up before its creation was known, if that is what it is.
+
+        :param certain: whether there is no doubt about that, however long ago the launch was given up
+        """
         if (key := self._registry.left(launch_id)) is not None:
             self.delete(key, ref, DEFAULT_GRACE_SECONDS)
+        elif certain:
+            self._commands.delete(ref)
 
     def _grace(self, launch: Launch) -> float:
-        if launch.facts and (ends := launch.facts.deletion_timestamp):
-            return max(0.0, (ends - datetime.now(UTC)).total_seconds())
+        if launch.facts and launch.facts.deletion_timestamp:
+            return float(launch.facts.deletion_grace_seconds)
         configured = self._config.delete_option_kwargs.get("grace_period_seconds")
         if isinstance(configured, int):
             return float(configured)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 
-def read_living(*, but: int, session: Session) -> set[int]:
+def read_living(*, but: int | None, session: Session) -> set[int]:
     """
     Return the jobs of the schedulers that are alive.
 

@@ -43,6 +43,13 @@ def read_settings(conf: Any) -> Settings:
     :param conf: Airflow's configuration, or a team's (``ExecutorConf``)
     :raises AirflowConfigException: naming section, key, value and what is allowed
     """
+    if conf.get(UPSTREAM_SECTION, "client_factory", fallback=None) and not conf.get(
+        UPSTREAM_SECTION, "async_client_factory", fallback=None
+    ):
+        raise AirflowConfigException(
+            f"[{UPSTREAM_SECTION}] client_factory is set and async_client_factory is not; this executor talks"
+            " to Kubernetes through the latter only, and must not end up in another cluster"
+        )
     excluded = conf.get(UPSTREAM_SECTION, "pod_launch_failure_excluded_container_reasons", fallback="Error")
     return Settings(
         launch_failure_retries=_limit(conf, "pod_launch_failure_retries", fallback="1"),

@@ -67,7 +67,7 @@ class Settlement:
         *,
         policy: LaunchFailurePolicy,
         excluded_container_reasons: frozenset[str],
-        job_id: int,
+        job_id: int | None,
         queued_again: Callable[[TaskInstanceKey], bool],
         now: Callable[[], datetime],
     ) -> None:
@@ -139,11 +139,6 @@ class Settlement:
         relaunched = [
             item.launch for item in decided if item.decision and item.decision.action is Action.RELAUNCH
         ]
-        at = self._now()
         task_instances.refresh_queued(
-            {launch.ti_id for launch in relaunched if launch.job}, at=at, session=session
-        )
-        # An adopted pod has no job to launch again in this scheduler; the scheduler makes a new one.
-        task_instances.reschedule(
-            {launch.ti_id for launch in relaunched if not launch.job}, self._job_id, at=at, session=session
+            {launch.ti_id for launch in relaunched}, at=self._now(), session=session
         )

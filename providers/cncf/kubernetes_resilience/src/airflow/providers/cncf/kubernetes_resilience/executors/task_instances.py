@@ -51,7 +51,7 @@ def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -
         )
 
 
-def reschedule(ti_ids: Collection[str], job_id: int, *, at: datetime, session: Session) -> None:
+def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
     """
     Hand queued task instances back to the scheduler, which queues them again in the same try.
 

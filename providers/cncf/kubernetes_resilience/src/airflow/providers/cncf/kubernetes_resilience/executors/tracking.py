@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
 
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
@@ -84,6 +83,8 @@ class LaunchTracker:
         """Take in one message."""
         match message:
             case PodObservation():
+                if launch := self._registry.find(message.facts):
+                    self._unseen.pop(launch.launch_id, None)
                 self._observe(message.facts, gone=message.gone)
             case PodCreated():
                 self._created(message)
@@ -94,8 +95,15 @@ class LaunchTracker:
             case PodDeleted():
                 self._registry.left(message.ref.uid)
 
+    def follow(self, launch: Launch) -> None:
+        """Take in a launch that was adopted, with what is known of its pod."""
+        self._expect(launch)
+        if launch.facts:
+            self._observe(launch.facts, gone=False)
+
     def tick(self) -> None:
         """Do what time alone brings about."""
+        self._registry.prune(self._clock())
         self._find_overdue()
         self._ask_for_unseen()
 
@@ -137,8 +145,10 @@ class LaunchTracker:
             return
         self._ended.pop(launch.launch_id, None)  # the image could be pulled after all
         if facts and facts.deletion_timestamp:
-            left = (facts.deletion_timestamp - datetime.now(UTC)).total_seconds()
-            self._overdue[launch.launch_id] = (launch, self._clock() + left + DELETION_MARGIN)
+            # Counted from when the deletion was seen: its time is of the API server's clock, not of ours.
+            deadline = self._clock() + facts.deletion_grace_seconds + DELETION_MARGIN
+            _, earlier = self._overdue.get(launch.launch_id, (launch, deadline))
+            self._overdue[launch.launch_id] = (launch, min(earlier, deadline))
 
     def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
         """Tidy up after a pod that is nobody's current launch; it changes no task."""
@@ -155,10 +165,13 @@ class LaunchTracker:
     def _created(self, message: PodCreated) -> None:
         launch = self._registry.by_launch_id(message.launch_id)
         if launch is None:
-            self._retirement.created_in_vain(message.launch_id, message.ref)
+            self._retirement.created_in_vain(message.launch_id, message.ref, certain=True)
         elif launch.ref is None:
             self._registry.bind(launch, message.ref)
-            self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
+            self._expect(launch)
+
+    def _expect(self, launch: Launch) -> None:
+        self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
 
     def _not_created(self, message: PodNotCreated) -> None:
         launch = self._registry.by_launch_id(message.launch_id)
@@ -192,10 +205,10 @@ class LaunchTracker:
                 self._ended[launch_id] = Ended(launch, find_overdue_deletion(launch.facts))
 
     def _ask_for_unseen(self) -> None:
-        # A pod that was deleted before the informer had ever seen it is missing in no list.
+        # A pod that was deleted before the informer had ever seen it is missing in none of its lists.
         now = self._clock()
         for launch_id, (launch, deadline) in list(self._unseen.items()):
-            if launch.facts or launch.ref is None or not self._registry.is_current(launch):
+            if launch.ref is None or not self._registry.is_current(launch):
                 del self._unseen[launch_id]
             elif deadline <= now:
                 del self._unseen[launch_id]

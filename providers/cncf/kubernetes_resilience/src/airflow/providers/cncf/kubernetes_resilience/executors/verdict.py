@@ -48,7 +48,7 @@ def judge(
     *,
     pod_name: str,
     try_number: int,
-    job_id: int,
+    job_id: int | None,
     queued_again: bool,
 ) -> Judgement:
     """

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError, PodNotFoundError
 from airflow.providers.cncf.kubernetes_resilience.pods.timing import REAL, Timing
 from airflow_resilience.backoff import Backoff
 
@@ -29,6 +29,10 @@ WARN_AT_ATTEMPT = 3
 
 _PERHAPS_LATER = frozenset({401, 403})
 # Credentials are rotated and permissions are corrected; a pod that has to go still has to go then.
+
+REFUSALS = 10
+"""Attempts at a change that is not permitted: some five minutes. For ever would be one more command for each
+pod that ends, under permissions that lack a verb."""
 
 
 class Calls:
@@ -63,19 +67,22 @@ class Calls:
                     self._note(error)
                     raise
 
-    async def until_answered(self, what: str, request: Request[T], *, attempts: int | None = None) -> T:
+    async def until_answered(
+        self, what: str, request: Request[T], *, attempts: int | None = None, stubborn: bool = False
+    ) -> T:
         """
         Carry out a request again and again until the API server gives an answer that stands.
 
         :param what: for the log
         :param attempts: how often; None for as long as it takes
+        :param stubborn: take nothing for an answer but success and "there is no such pod"
         :raises KubernetesApiError: with an answer that another attempt would not change, or the last one
         """
         for attempt in count(1):
             try:
                 return await self.once(request)
             except KubernetesApiError as error:
-                if attempt == attempts or not (error.transient or error.status in _PERHAPS_LATER):
+                if attempt == attempts or not _may_change(error, attempt, stubborn=stubborn):
                     raise
                 await self.pause(what, attempt, error)
         raise AssertionError  # count() does not end
@@ -90,3 +97,11 @@ class Calls:
     def _note(self, error: KubernetesApiError) -> None:
         pause = error.retry_after or (DEFAULT_PAUSE if error.status == 429 else 0.0)
         self._paused_until = max(self._paused_until, self._timing.clock() + pause)
+
+
+def _may_change(error: KubernetesApiError, attempt: int, *, stubborn: bool) -> bool:
+    if isinstance(error, PodNotFoundError):
+        return False
+    if error.status in _PERHAPS_LATER:
+        return stubborn or attempt < REFUSALS
+    return stubborn or error.transient

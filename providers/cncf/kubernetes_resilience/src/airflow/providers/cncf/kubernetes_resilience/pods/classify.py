@@ -28,6 +28,9 @@ DISRUPTION_TARGET = "DisruptionTarget"
 PROVIDER_FAILED = "ProviderFailed"
 """Pod reason of a virtual kubelet whose provider could not create the pod."""
 
+DELETION_OVERDUE = "DeletionOverdue"
+"""Our reason for a pod whose deletion did not happen within its grace period."""
+
 MESSAGE_LIMIT = 500
 """Characters of a message that are kept; some runtimes put a whole stack trace there."""
 
@@ -133,7 +136,7 @@ def find_failure(
 def find_overdue_deletion(facts: PodFacts) -> PodFailure:
     """Describe a pod whose deletion was asked for and did not happen within its grace period."""
     return PodFailure(
-        reason="DeletionOverdue",
+        reason=DELETION_OVERDUE,
         facts=facts,
         disruption=facts.condition(DISRUPTION_TARGET),
         deleted=True,

@@ -55,13 +55,16 @@ class PodClient:
         """
         from airflow.providers.cncf.kubernetes import kube_client  # noqa: PLC0415
 
-        api: Any
-        # 10.24 brought [kubernetes_executor] async_client_factory and with it this function.
-        if hasattr(kube_client, "_get_executor_async_kube_client"):
-            api = await kube_client._get_executor_async_kube_client(team_name=team_name)
-        else:
-            api = await kube_client.get_async_kube_client()
-        return cls(JsonTransport(api.api_client, request_timeout))
+        async def make() -> Any:
+            api: Any
+            # 10.24 brought [kubernetes_executor] async_client_factory and with it this function.
+            if hasattr(kube_client, "_get_executor_async_kube_client"):
+                api = await kube_client._get_executor_async_kube_client(team_name=team_name)
+            else:
+                api = await kube_client.get_async_kube_client()
+            return api.api_client
+
+        return cls(JsonTransport(await make(), request_timeout, renew=make))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -96,7 +96,11 @@ def error_from_status(
     if not isinstance(body, Mapping):
         body = {}
     message, reason = body.get("message"), body.get("reason")
-    return _BY_STATUS.get(status, KubernetesApiError)(
+    kind = _BY_STATUS.get(status, KubernetesApiError)
+    if kind is PodNotFoundError and reason != "NotFound":
+        # Somebody between us and the API server does not know the way. It says nothing about the pod.
+        kind = ConnectionFailedError
+    return kind(
         message if isinstance(message, str) and message else text or f"HTTP status {status}",
         status=status,
         reason=reason if isinstance(reason, str) and reason else None,

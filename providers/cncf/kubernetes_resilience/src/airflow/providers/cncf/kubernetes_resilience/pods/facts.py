@@ -106,7 +106,9 @@ class PodFacts:
     annotations: Mapping[str, str]
     created: datetime | None = None
     deletion_timestamp: datetime | None = None
-    """When the grace period of a requested deletion ends; None while no deletion is requested."""
+    """When the grace period of a requested deletion ends, by the API server's clock; None without one."""
+    deletion_grace_seconds: int = DEFAULT_GRACE_SECONDS
+    """Length of that grace period."""
     node: str | None = None
     phase: str | None = None
     reason: str | None = None
@@ -148,6 +150,8 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
     if not (name and namespace and uid):
         raise MalformedPodError(f"pod without identity: name={name!r} namespace={namespace!r} uid={uid!r}")
     grace = _integer(spec.get("terminationGracePeriodSeconds"))
+    grace = DEFAULT_GRACE_SECONDS if grace is None else grace
+    deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
     return PodFacts(
         ref=PodRef(namespace=namespace, name=name, uid=uid),
         labels=_texts(metadata.get("labels")),
@@ -158,7 +162,8 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
         phase=_text(status.get("phase")),
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),
-        grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        deletion_grace_seconds=grace if deletion_grace is None else deletion_grace,
+        grace_seconds=grace,
         conditions=tuple(_conditions(status.get("conditions"))),
         containers=tuple(_containers(spec, status)),
     )

@@ -28,17 +28,17 @@ from airflow_resilience.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
-INACTIVITY_TIMEOUT = 90.0
-"""Seconds of silence after which a watch counts as dead. The API server sends a bookmark to each watch about
-once a minute, so half a minute more means that the connection is gone without a word (a NAT entry dropped, a
-node lost). Shorter would list without need; longer would leave failures unnoticed for longer."""
+INACTIVITY_TIMEOUT = 150.0
+"""Seconds of silence after which a watch counts as dead: the connection is gone without a word (a NAT entry
+dropped, a node lost). The API server is asked to end each watch before that, after 0.4 to 0.8 of it at
+random, so that a quiet but healthy one is never taken for dead, whether or not it sends bookmarks; going on
+from there costs one request and no list."""
 
 RECONNECT = Backoff(initial=0.5, maximum=30.0)
 """The first reconnect is almost at once; a long outage costs one request every 15 seconds on average."""
 
-WATCH_SECONDS = 300
-"""The server is asked to end a watch after one to two times this, as client-go does: reconnects spread over
-time, and over the API server's replicas after one of them was restarted."""
+LONG_WATCH = 20.0
+"""Seconds. A watch that lasted so long had not failed, even if nothing was to be said in it."""
 
 SHORT_WATCH = 1.0
 """Seconds. A watch that ends cleanly sooner than this without a single event is a proxy that does not let it
@@ -104,15 +104,20 @@ class Informer:
             self.namespace,
             label_selector=self._label_selector,
             resource_version=version,
-            timeout_seconds=int(WATCH_SECONDS * (1 + self._timing.random())),
+            timeout_seconds=int(self._inactivity_timeout * (0.4 + 0.4 * self._timing.random())),
             inactivity_timeout=self._inactivity_timeout,
         )
-        async with aclosing(events):
-            async for event in events:
-                heard = True
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    heard = True
+                    self._outage.over()
+                    self._take(event)
+                    version = _version(event) or version
+        finally:
+            # However it ended, quietly or by a proxy that cuts what is quiet: it worked until then.
+            if self._timing.clock() - opened >= LONG_WATCH:
                 self._outage.over()
-                self._take(event)
-                version = _version(event) or version
         if not heard and self._timing.clock() - opened < SHORT_WATCH:
             raise ConnectionFailedError("the watch ended as soon as it began")
         return version

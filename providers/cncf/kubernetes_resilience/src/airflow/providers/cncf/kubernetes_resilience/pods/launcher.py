@@ -17,6 +17,7 @@ from typing import Any
 from airflow.providers.cncf.kubernetes_resilience.pods.calls import Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    ConnectionFailedError,
     KubernetesApiError,
     PodConflictError,
     PodNotFoundError,
@@ -214,10 +215,17 @@ class Launcher:
         raise AssertionError  # count() does not end
 
     async def _read(self, what: str, ref: PodRef) -> Json | None:
+        async def request() -> Json:
+            pod = await self._client.get_pod(ref.namespace, ref.name)
+            try:
+                read_pod(pod)
+            except MalformedPodError as error:
+                raise ConnectionFailedError(f"not a pod: {error}") from error
+            return pod
+
         try:
-            pod = await self._calls.until_answered(
-                what, lambda: self._client.get_pod(ref.namespace, ref.name)
-            )
+            # Somebody waits for the answer, and for nothing less.
+            pod = await self._calls.until_answered(what, request, stubborn=True)
         except PodNotFoundError:
             return None
         return pod if _ref(pod).uid == ref.uid else None

@@ -9,7 +9,8 @@ them costs several times the rest of a watch event.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +31,14 @@ RequestTimeout = float | tuple[float, float]
 DEFAULT_REQUEST_TIMEOUT = 60.0
 """Seconds, if none are configured. Without a limit a request on a half-open connection never ends."""
 
+ANSWER_TIMEOUT = 90.0
+"""Seconds until an answer has to begin, whatever else is configured."""
+
+UNAUTHORIZED = 401
+
+RENEWAL_INTERVAL = 10.0
+"""Seconds between two attempts to get other credentials."""
+
 CONNECT_TIMEOUT = 30.0
 """Seconds to establish the connection of a stream, which has no limit in total."""
 
@@ -40,15 +49,29 @@ class JsonTransport:
 
     :param api_client: a ``kubernetes_asyncio.client.ApiClient``
     :param request_timeout: limit of each request that is not a stream
+    :param renew: makes another client when the credentials of this one have expired. Those of a plug-in
+        (``exec`` in a kubeconfig) do so every few minutes, and are read only when a client is made.
     """
 
-    def __init__(self, api_client: Any, request_timeout: RequestTimeout | None = None) -> None:
+    def __init__(
+        self,
+        api_client: Any,
+        request_timeout: RequestTimeout | None = None,
+        *,
+        renew: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
         self._api = api_client
         self._limit = _client_timeout(request_timeout or DEFAULT_REQUEST_TIMEOUT)
+        self._make_client = renew
+        self._renewing = asyncio.Lock()
+        self._renewed_at = float("-inf")
+        self._former: Any = None
 
     async def close(self) -> None:
         """Close all connections."""
         await self._api.close()
+        if self._former is not None:
+            await self._former.close()
 
     async def request(
         self,
@@ -116,8 +139,8 @@ class JsonTransport:
         body: Any = None,
         content_type: str = "application/json",
     ) -> ClientResponse:
-        try:
-            response: ClientResponse = await self._api.call_api(
+        def call() -> Awaitable[ClientResponse]:
+            answer: Awaitable[ClientResponse] = self._api.call_api(
                 path,
                 method,
                 path_params=dict(path_params),
@@ -128,11 +151,34 @@ class JsonTransport:
                 _preload_content=False,
                 _request_timeout=limit,
             )
+            return answer
+
+        try:
+            # aiohttp's own limits do not cover a proxy that accepts the connection and says nothing more.
+            async with asyncio.timeout(ANSWER_TIMEOUT):
+                used = self._api
+                response = await call()
+                if response.status == UNAUTHORIZED and await self._renewed(used):
+                    response.release()
+                    response = await call()
         except Exception as error:
             # Not only connection errors: credential plug-ins run in here and raise what they like, and a
             # command that ends in an exception that nobody expects is a lost command.
             raise _connection_failed(error) from error
         return response
+
+    async def _renewed(self, used: Any) -> bool:
+        """Make another client if that one is still in use; return whether there is another one now."""
+        async with self._renewing:
+            now = asyncio.get_running_loop().time()
+            due = now - self._renewed_at >= RENEWAL_INTERVAL
+            if self._api is used and self._make_client is not None and due:
+                self._renewed_at = now
+                former, self._former, self._api = self._former, self._api, await self._make_client()
+                # The one before is kept until the next renewal: requests are under way on its connections.
+                if former is not None:
+                    await former.close()
+            return self._api is not used
 
 
 class LineSplitter:
