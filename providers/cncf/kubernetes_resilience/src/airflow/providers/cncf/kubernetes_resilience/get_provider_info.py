@@ -29,7 +29,7 @@ def get_provider_info() -> dict[str, Any]:
                         "default": "32",
                     },
                     "watch_inactivity_timeout": {
-                        "description": "Seconds without anything arriving on a watch, after which the connection is taken for dead and\npods are listed again. The API server sends a bookmark about once a minute, so a value of less\nthan 90 would give up healthy connections and is refused.\n",
+                        "description": "Seconds without anything arriving on a watch, after which the connection is taken for dead and\npods are listed again. The API server is asked to end each watch some time before that, so a quiet\nconnection that is healthy is not given up. A value of less than 90 is refused: most of what it\nwould bring is reconnects.\n",
                         "version_added": "0.1.0",
                         "type": "float",
                         "example": None,

@@ -15,7 +15,7 @@ UPSTREAM_SECTION = "kubernetes_executor"
 OWN_SECTION = "kubernetes_resilience"
 
 SHORTEST_WATCH_INACTIVITY = 90.0
-"""Seconds; the API server's bookmarks come about once a minute, and one may be late."""
+"""Seconds. The API server ends a watch at 0.4 of the limit or later; less would be reconnects."""
 
 Number = TypeVar("Number", int, float)
 

@@ -83,9 +83,7 @@ class LaunchTracker:
         """Take in one message."""
         match message:
             case PodObservation():
-                if launch := self._registry.find(message.facts):
-                    self._unseen.pop(launch.launch_id, None)
-                self._observe(message.facts, gone=message.gone)
+                self._observe(message.facts, gone=message.gone, informed=True)
             case PodCreated():
                 self._created(message)
             case PodNotCreated():
@@ -119,11 +117,13 @@ class LaunchTracker:
         """Note that a launch that had ended is settled."""
         del self._ended[launch.launch_id]
 
-    def _observe(self, facts: PodFacts, *, gone: bool) -> None:
+    def _observe(self, facts: PodFacts, *, gone: bool, informed: bool = False) -> None:
         launch = self._registry.find(facts)
         if launch is None:
             self._observe_stray(facts, gone=gone)
             return
+        if informed:  # by the informer, which from now on notices if the pod is gone
+            self._unseen.pop(launch.launch_id, None)
         if self._has_ended(launch):
             return
         launch.facts = facts
