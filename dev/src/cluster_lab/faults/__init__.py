@@ -4,6 +4,6 @@
 
 from __future__ import annotations
 
-from cluster_lab.faults.plan import Fault, FaultPlan, FaultRule
+from cluster_lab.faults.plan import Fault, FaultPlan, FaultRule, RandomFaults
 
-__all__ = ["Fault", "FaultPlan", "FaultRule"]
+__all__ = ["Fault", "FaultPlan", "FaultRule", "RandomFaults"]

@@ -17,18 +17,28 @@ The fault plan: which pod dies in which way, as frozen data loaded from YAML.
         fault: failed-then-cleanup
         delay: 10
 
-The first rule that matches a launch decides; a launch that no rule matches runs normally.
+The first rule that matches a launch decides. What no rule matches is left to chance, if the plan has some,
+and runs normally otherwise:
+
+.. code-block:: yaml
+
+    random:
+      seed: 7                     # the same launches meet the same faults again
+      rate: 0.3
+      faults: [evicted, vanish]
 """
 
 from __future__ import annotations
 
+import random
 from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated
 
 import yaml
-from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, TypeAdapter
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from cluster_lab.faults.launches import Launch, LaunchPhase
@@ -38,7 +48,7 @@ class Fault(StrEnum):
     """What can happen to a pod. The sequence of statuses that each one produces is in ``scenarios``."""
 
     IMAGE_PULL = "image-pull"
-    """Waits in ErrImagePull and ImagePullBackOff for ever."""
+    """ErrImagePull and ImagePullBackOff take turns for ever, ever more slowly."""
     IMAGE_PULL_RECOVERS = "image-pull-recovers"
     """ErrImagePull is reported; after ``delay`` the pull succeeds after all and the worker starts."""
     START_ERROR = "start-error"
@@ -96,6 +106,8 @@ _DEFAULT_DELAYS = {
 
 _STRICT = ConfigDict(extra="forbid")
 
+Probability = Annotated[float, Field(ge=0, le=1)]
+
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FaultRule:
@@ -139,11 +151,39 @@ class FaultRule:
         )
 
 
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class RandomFaults:
+    """
+    Faults that each launch meets with some probability.
+
+    What a launch meets depends on nothing but the seed and what the launch is: its task instance with the
+    run, its try, its phase and its number. It can be told again afterwards, whatever else went on.
+    """
+
+    seed: int
+    rate: Probability
+    """For the first launch of a phase of a task try."""
+    relaunch_rate: Probability = 0.0
+    """For each one after it."""
+    faults: Annotated[tuple[Fault, ...], Field(min_length=1)]
+    """Those that can happen, each as likely as the others, with their default delays."""
+
+    def rule_for(self, launch: Launch) -> FaultRule | None:
+        """Return what happens to that launch, or None."""
+        dice = random.Random(repr((self.seed, *launch.task_try, launch.phase.value, launch.number)))
+        if dice.random() >= (self.rate if launch.number == 1 else self.relaunch_rate):
+            return None
+        return FaultRule(fault=dice.choice(self.faults))
+
+
 @dataclass(frozen=True, config=_STRICT)
 class FaultPlan:
-    """Rules in the order in which they are tried."""
+    """What happens to which launches."""
 
     rules: tuple[FaultRule, ...] = field(default=())
+    """In the order in which they are tried."""
+    random: RandomFaults | None = None
+    """For what no rule matches."""
 
     @classmethod
     def load(cls, path: Path) -> FaultPlan:
@@ -156,5 +196,7 @@ class FaultPlan:
         return TypeAdapter(cls).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
 
     def rule_for(self, launch: Launch) -> FaultRule | None:
-        """Return the first rule that matches, or None if the launch runs normally."""
-        return next((rule for rule in self.rules if rule.matches(launch)), None)
+        """Return the first rule that matches or that chance has made; None if the launch runs normally."""
+        if rule := next((rule for rule in self.rules if rule.matches(launch)), None):
+            return rule
+        return self.random.rule_for(launch) if self.random else None

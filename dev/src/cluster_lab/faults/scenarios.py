@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import chain, repeat
 
 from cluster_lab.faults.plan import Fault, FaultRule
 from cluster_lab.journal import JournalEvent
@@ -21,6 +22,13 @@ from cluster_lab.kubelet.status import EXIT_SIGKILL, LOST_CONTAINER
 
 BACK_OFF_AFTER_SECONDS = 2.0
 """How long ErrImagePull is shown before it becomes ImagePullBackOff."""
+
+PULL_AGAIN_AFTER_SECONDS = (10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""
+How long that is shown before the next attempt, the last one for ever.
+
+.. seealso:: https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
+"""
 
 _Play = Callable[[PodRun, float], Awaitable[None]]
 
@@ -37,14 +45,18 @@ def scenario_for(rule: FaultRule) -> Scenario:
 
 async def _image_pull(run: PodRun, delay: float) -> None:
     await _pending(run, delay)
-    await _report_pull_error(run)
-    await asyncio.sleep(BACK_OFF_AFTER_SECONDS)
-    run.status.wait("ImagePullBackOff", "Back-off pulling image")
-    await run.report()
+    run.record(JournalEvent.FAULT_INJECTED)
+    for pause in chain(PULL_AGAIN_AFTER_SECONDS, repeat(PULL_AGAIN_AFTER_SECONDS[-1])):
+        await _report_pull_error(run)
+        await asyncio.sleep(BACK_OFF_AFTER_SECONDS)
+        run.status.wait("ImagePullBackOff", "Back-off pulling image")
+        await run.report()
+        await asyncio.sleep(pause)
 
 
 async def _image_pull_recovers(run: PodRun, delay: float) -> None:
     await prepare(run)
+    run.record(JournalEvent.FAULT_INJECTED)
     await _report_pull_error(run)
     await asyncio.sleep(delay)
     if await run.start_worker():
@@ -52,7 +64,6 @@ async def _image_pull_recovers(run: PodRun, delay: float) -> None:
 
 
 async def _report_pull_error(run: PodRun) -> None:
-    run.record(JournalEvent.FAULT_INJECTED)
     run.status.wait("ErrImagePull", "failed to pull and unpack image: manifest unknown")
     await run.report()
 

@@ -1,0 +1,235 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The proxy itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import select
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+import yaml
+from aiohttp import web
+
+from cluster_lab.api_proxy.hold import DroppedError, Hold
+from cluster_lab.api_proxy.upstream import Upstream, relay
+from cluster_lab.api_proxy.watch import Watches
+from cluster_lab.apiserver.handlers import error_response
+from cluster_lab.apiserver.request_faults import Predicate, RequestFaults, any_request
+from cluster_lab.apiserver.requests import RequestInfo, resolve
+from cluster_lab.apiserver.status import ApiError, expired
+from cluster_lab.loop_thread import run_on, running_loop
+from cluster_lab.ports import LOOPBACK
+
+_log = logging.getLogger(__name__)
+
+_START_TIMEOUT = 30.0
+_BACKLOG = 1024
+"""Connections that wait to be accepted: in a burst on a busy machine, one too many waits for a SYN retry."""
+_PLAIN = {"Accept-Encoding": "identity"}
+"""For watches, whose lines are looked at."""
+
+
+class ApiProxy:
+    """A proxy on loopback, from entering the ``with`` block to its end.
+
+    :param kubeconfig: of the server behind, with a token or a client certificate. It is read once.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.faults = RequestFaults()
+        self._kubeconfig = kubeconfig
+        self._watches = Watches()
+        self._expiries: deque[bool] = deque()
+        self._holds: list[Hold] = []
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._loop = stack.enter_context(running_loop("api-proxy"))
+            self._closing = contextlib.AsyncExitStack()
+            stack.callback(lambda: self._wait_for(self._closing.aclose()))
+            self._wait_for(self._start())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the proxy."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write a kubeconfig for the proxy, without credentials: who reaches the proxy may do everything."""
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "proxy", "cluster": {"server": self.url}}],
+            "users": [{"name": "proxy", "user": {}}],
+            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
+            "current-context": "proxy",
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config))
+
+    @contextlib.contextmanager
+    def hold(self, when: Predicate = any_request, *, reply: bool = False) -> Iterator[Hold]:
+        """Hold requests for as long as the block lasts; then they go on.
+
+        A held request meets the faults when it goes on.
+
+        :param reply: whether they are forwarded, and so applied, at once, and only the replies are held. If
+            not, a client that goes away first prevents its request for good.
+        """
+        hold = Hold(self._loop, when, reply=reply)
+        self._holds.append(hold)
+        try:
+            yield hold
+        finally:
+            self._holds.remove(hold)
+            hold.end()
+
+    @property
+    def watches_opened(self) -> int:
+        """How many watches have been opened so far: the client has been sent status 200 of the server's."""
+        return self._watches.opened
+
+    def cut_watches(self, when: Predicate = any_request) -> None:
+        """Break the connections of the watches that are open."""
+        run_on(self._loop, lambda: self._watches.cut(when))
+
+    def expire_watches(self, times: int = 1, *, event: bool = True) -> None:
+        """Answer the next watch requests as if their resourceVersion had been compacted away.
+
+        Those without a version, or with version 0, cannot expire, and are not counted.
+
+        :param times: how many requests.
+        :param event: whether it is said as kube-apiserver says it, in a stream (status 200) of one ERROR
+            event of code 410; if not, by the HTTP status 410, which clients have to understand too.
+        """
+        self._expiries.extend([event] * times)
+
+    def lag(self, seconds: float) -> None:
+        """Pass watch events on when they are so old, in their order; 0: at once.
+
+        That goes for the watches that are open, the events that wait already, and the end of a watch too.
+        """
+        run_on(self._loop, lambda: self._watches.set_lag(seconds))
+
+    def replay(self, times: int) -> None:
+        """Repeat watch events: what a client sees that lists again from an old cache, without saying so.
+
+        After each event follow, so many times, all events of the same object (by UID) up to this one, in
+        order, so that the newest is the last. Known are the events that this connection has passed on since
+        it was told to; after DELETED they are forgotten. Bookmarks, errors and tables are not repeated.
+
+        :param times: 0: no longer.
+        """
+        run_on(self._loop, lambda: self._watches.set_replays(times))
+
+    def _wait_for(self, coroutine: Coroutine[None, None, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_START_TIMEOUT)
+
+    async def _start(self) -> None:
+        self._upstream = Upstream(self._kubeconfig)
+        self._closing.push_async_callback(self._upstream.close)
+        # The server behind says what is too large.
+        app = web.Application(client_max_size=0)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            auto_decompress=False,
+            # Otherwise a request would outlive its client, and be forwarded when its hold ends.
+            handler_cancellation=True,
+            shutdown_timeout=0.1,
+        )
+        await runner.setup()
+        self._closing.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, LOOPBACK, 0, backlog=_BACKLOG).start()
+        self._port = runner.addresses[0][1]
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = await request.read()
+            info = _info(request)
+            if info is None:
+                async with self._upstream.send(request, body, {}) as reply:
+                    return await relay(request, reply)
+            return await self._answer(request, body, info)
+        except ApiError as error:
+            return error_response(error)
+        except (aiohttp.ClientError, OSError) as error:
+            # Whatever broke, the client sees what it would see without a proxy: a broken connection.
+            _log.info("%s %s: %r", request.method, request.raw_path, error)
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+
+    async def _answer(self, request: web.Request, body: bytes, info: RequestInfo) -> web.StreamResponse:
+        await self._hold(info, reply=False)
+        fault = self.faults.take(info)
+        await asyncio.sleep(fault.delay)
+        _check_client(request)
+        if fault.error:
+            raise fault.error
+        is_watch = info.verb == "watch"
+        if is_watch and (response := self._expiry(info)):
+            return response
+        async with self._upstream.send(request, body, _PLAIN if is_watch else {}) as reply:
+            await self._hold(info, reply=True)
+            await asyncio.sleep(fault.reply_delay)
+            if fault.reply_lost:
+                raise DroppedError
+            if is_watch and reply.status == 200:
+                return await self._watches.relay(request, info, reply)
+            return await relay(request, reply)
+
+    async def _hold(self, info: RequestInfo, *, reply: bool) -> None:
+        for hold in tuple(self._holds):
+            if hold.reply == reply and hold.when(info):
+                await hold.stop(info)
+
+    def _expiry(self, info: RequestInfo) -> web.Response | None:
+        version = info.query.get("resourceVersion", "")
+        if version in ("", "0") or not self._expiries:
+            return None
+        error = expired(f"too old resource version: {version}")
+        if not self._expiries.popleft():
+            raise error
+        event = msgspec.json.encode({"type": "ERROR", "object": error.status()})
+        return web.Response(body=event + b"\n", content_type="application/json")
+
+
+def _info(request: web.Request) -> RequestInfo | None:
+    try:
+        return resolve(request.method, request.path, request.query)
+    except ApiError:
+        return None
+
+
+def _check_client(request: web.Request) -> None:
+    """Make sure that the client is still there.
+
+    A client may have died before the test let its request go on, and the event loop hears of both at once,
+    in either order. The kernel knows.
+
+    :raises ConnectionResetError: it is not.
+    """
+    if (transport := request.transport) is not None:
+        poll = select.poll()
+        poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        if not transport.is_closing() and not poll.poll(0):
+            return
+    raise ConnectionResetError("the client has gone away")

@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Watches on their way through the proxy: counted, cut, late, repeated.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from cluster_lab.api_proxy.upstream import begin
+from cluster_lab.apiserver.request_faults import Predicate
+from cluster_lab.apiserver.requests import RequestInfo
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+@dataclass
+class Pace:
+    """How events are passed on, by all watches."""
+
+    lag: float = 0.0
+    """Seconds that an event has to be old."""
+    replays: int = 0
+
+
+class Watches:
+    """All watches that go through the proxy. To be used on its event loop."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self._pace = Pace()
+        self._open: set[_Relay] = set()
+
+    def cut(self, when: Predicate) -> None:
+        """Break the connections of the watches that are open."""
+        for watch in tuple(self._open):
+            if when(watch.info):
+                watch.cut()
+
+    def set_lag(self, seconds: float) -> None:
+        """Pass events on when they are so old, those too that wait already."""
+        self._pace.lag = seconds
+        for watch in self._open:
+            watch.wake()
+
+    def set_replays(self, times: int) -> None:
+        """Repeat events from now on."""
+        self._pace.replays = times
+
+    async def relay(
+        self, request: web.Request, info: RequestInfo, reply: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """Pass a watch on until it ends.
+
+        :raises aiohttp.ClientError: the server breaks it off.
+        """
+        watch = _Relay(info, request.transport, self._pace)
+        # First, so that the client cannot know of a watch that is not counted and cannot be cut.
+        self._open.add(watch)
+        self.opened += 1
+        try:
+            response = await begin(request, reply)
+            await watch.run(reply, response)
+        finally:
+            self._open.remove(watch)
+        return response
+
+
+class _Relay:
+    """One watch. Its end travels with the events: as late as they are, and after them."""
+
+    def __init__(self, info: RequestInfo, transport: asyncio.Transport | None, pace: Pace) -> None:
+        self.info = info
+        self._transport = transport
+        self._pace = pace
+        self._queue: deque[tuple[float, bytes | None]] = deque()
+        self._awake = asyncio.Event()
+        self._history = _History()
+        self._clock = asyncio.get_running_loop().time
+
+    def cut(self) -> None:
+        """Break the client's connection; the one to the server follows."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def wake(self) -> None:
+        """Look again at what is due."""
+        self._awake.set()
+
+    async def run(self, reply: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+        reading = asyncio.create_task(self._read(reply))
+        try:
+            await self._write(response)
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read(self, reply: aiohttp.ClientResponse) -> None:
+        try:
+            async for line in _lines(reply.content):
+                for event in self._history.repeat(line, self._pace.replays):
+                    self._put(event)
+        finally:
+            self._put(None)
+
+    def _put(self, line: bytes | None) -> None:
+        self._queue.append((self._clock(), line))
+        self.wake()
+
+    async def _write(self, response: web.StreamResponse) -> None:
+        while True:
+            self._awake.clear()
+            lines = self._take_due()
+            if data := b"".join(line for line in lines if line):
+                await response.write(data)
+            if None in lines:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._next_due()):
+                    await self._awake.wait()
+
+    def _take_due(self) -> list[bytes | None]:
+        before = self._clock() - self._pace.lag
+        lines = []
+        while self._queue and self._queue[0][0] <= before:
+            lines.append(self._queue.popleft()[1])
+        return lines
+
+    def _next_due(self) -> float | None:
+        return self._queue[0][0] + self._pace.lag if self._queue else None
+
+
+class _History:
+    """The events of each object on one watch, since they are repeated."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, list[bytes]] = {}
+
+    def repeat(self, line: bytes, times: int) -> list[bytes]:
+        """:returns: the event, and so many times all events of its object up to it, in order."""
+        if not times:
+            self._events.clear()
+            return [line]
+        event = _decode(line)
+        uid = event.object.metadata.uid
+        if not uid:  # a bookmark, an error, or a table
+            return [line]
+        seen = self._events.setdefault(uid, [])
+        seen.append(line)
+        if event.type == "DELETED":
+            del self._events[uid]
+        return [line, *seen * times]
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    # The reader's own lines are limited in length, an object is not.
+    rest = b""
+    async for chunk in content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest

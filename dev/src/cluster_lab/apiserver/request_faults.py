@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that single requests meet: refused, delayed, and replies that are lost.
+
+The embedded server and the proxy before a real one have them. The methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster_lab.apiserver.requests import RequestInfo
+from cluster_lab.apiserver.status import ApiError
+
+Predicate = Callable[[RequestInfo], bool]
+
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def any_request(_: RequestInfo) -> bool:
+    """:returns: True, whatever the request is."""
+    return True
+
+
+@dataclass
+class Fault:
+    """What happens to some requests."""
+
+    when: Predicate
+    times: int | None
+    """How many requests it is still for; None: all, until it is cleared."""
+    error: ApiError | None = None
+    delay: float = 0.0
+    reply_delay: float = 0.0
+    reply_lost: bool = False
+
+
+NO_FAULT = Fault(any_request, 0)
+
+
+class RequestFaults:
+    """Fault injection into requests. Each request meets at most one fault, the oldest that fits it."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        # A predicate may add faults itself.
+        self._lock = threading.RLock()
+
+    def fail(
+        self,
+        status: int,
+        *,
+        times: int | None = 1,
+        when: Predicate = any_request,
+        retry_after: int | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Refuse requests without applying them.
+
+        :param status: HTTP status, such as 429, 500 or 503.
+        :param times: how many requests; None: until :meth:`clear`.
+        :param when: which requests.
+        :param retry_after: seconds for a Retry-After header.
+        :param reason: of the Status object, if not the usual one for the status.
+        """
+        reason = reason or _REASONS.get(status, "Unknown")
+        error = ApiError(status, reason, "injected fault", retry_after=retry_after)
+        self._add(Fault(when, times, error=error))
+
+    def delay(
+        self, seconds: float, *, times: int | None = 1, when: Predicate = any_request, reply: bool = False
+    ) -> None:
+        """Hold requests up.
+
+        :param times: how many requests; None: until :meth:`clear`.
+        :param reply: whether the request is applied at once and only its reply is late; if not, a client that
+            gives up first prevents the request.
+        """
+        self._add(Fault(when, times, reply_delay=seconds) if reply else Fault(when, times, delay=seconds))
+
+    def lose_reply(self, *, times: int | None = 1, when: Predicate = any_request) -> None:
+        """Apply requests and then break their connection: the client cannot know that it happened.
+
+        :param times: how many requests; None: until :meth:`clear`.
+        """
+        self._add(Fault(when, times, reply_lost=True))
+
+    def clear(self) -> None:
+        """Forget all faults; a request that has met one already is not spared the rest of it."""
+        with self._lock:
+            self._faults.clear()
+
+    def take(self, info: RequestInfo) -> Fault:
+        """:returns: the fault for a request, used up by one."""
+        with self._lock:
+            for fault in tuple(self._faults):
+                if fault.when(info):
+                    self._use_up(fault)
+                    return fault
+        return NO_FAULT
+
+    def _add(self, fault: Fault) -> None:
+        with self._lock:
+            self._faults.append(fault)
+
+    def _use_up(self, fault: Fault) -> None:
+        if fault.times is not None:
+            fault.times -= 1
+            if fault.times <= 0:
+                self._faults.remove(fault)

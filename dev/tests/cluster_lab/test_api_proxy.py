@@ -1,0 +1,384 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The proxy before an API server, here the embedded one."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cluster_lab.api_proxy import ApiProxy
+from cluster_lab.apiserver import ApiServer, RequestInfo
+from cluster_lab.apiserver.testing import running_server
+from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, failure, pod
+
+TOKEN = "secret"
+TIMEOUT = 20.0
+IMPATIENT = 0.2
+FOR_EVER = 3600.0
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with running_server(run_controllers=False, token=TOKEN) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
+    kubeconfig = tmp_path / "kubeconfig"
+    server.write_kubeconfig(kubeconfig)
+    with ApiProxy(kubeconfig) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(server: ApiServer) -> Iterator[Api]:
+    with connect(server.url, TOKEN) as http:
+        yield Api(http, "default")
+
+
+@pytest.fixture
+def api(proxy: ApiProxy) -> Iterator[Api]:
+    with connect(proxy.url, None) as http:
+        yield Api(http, "default")
+
+
+@pytest.fixture
+def in_background(api: Api) -> Iterator[Callable[[str], Future[Manifest]]]:
+    with ThreadPoolExecutor(20) as pool:
+        yield lambda name: pool.submit(api.create, name)
+
+
+def creates_a_pod(info: RequestInfo) -> bool:
+    return (info.verb, info.resource) == ("create", "pods")
+
+
+def watches_pods(info: RequestInfo) -> bool:
+    return (info.verb, info.resource) == ("watch", "pods")
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextmanager
+def creating(name: str, proxy: ApiProxy) -> Iterator[socket.socket]:
+    """Send the request to create a pod, and close the connection in the end."""
+    body = json.dumps(pod(name))
+    address = httpx.URL(proxy.url)
+    with socket.create_connection((address.host, address.port)) as client:
+        head = (
+            f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        client.sendall((head + body).encode())
+        yield client
+
+
+# ------------------------------------------------------------------------------------------- passing on
+
+
+def test_a_client_of_the_proxy_needs_no_credentials(proxy: ApiProxy, tmp_path: Path) -> None:
+    path = tmp_path / "for-the-client"
+    proxy.write_kubeconfig(path)
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert TOKEN not in path.read_text()
+    with connect_kubeconfig(path) as http:
+        assert Api(http, "default").create("a")
+
+
+def test_replies_are_those_of_the_server(api: Api, direct: Api) -> None:
+    for name in "abc":
+        api.create(name, labels={"app": f"x-{name}"})
+    queries = ["", "?limit=1", "?labelSelector=app%20in%20(x-a%2Cx-b)", "?fieldSelector=metadata.name%3Dc"]
+
+    for query in queries:
+        through, straight = (side.http.get(side.pods + query) for side in (api, direct))
+        assert through.content == straight.content
+        assert through.headers["Content-Length"] == straight.headers["Content-Length"]
+    names = [item["metadata"]["name"] for item in api.http.get(api.pods + queries[2]).json()["items"]]
+    assert names == ["a", "b"]
+
+
+def test_bodies_of_any_size_pass(api: Api, direct: Api) -> None:
+    large = "x" * 2_000_000
+
+    api.create("a", containers=[{"name": "base", "image": "i", "args": [large]}])
+
+    assert direct.get("a")["spec"]["containers"][0]["args"] == [large]
+    assert api.get("a") == direct.get("a")
+    with api.watch(resourceVersion="0") as events:
+        assert events.names(1) == [("ADDED", "a")]
+
+
+def test_refusals_of_the_server_pass(api: Api) -> None:
+    failure(api.http.get(api.path("a")), 404, "NotFound")
+    assert api.delete("a").status_code == 404
+
+
+def test_what_is_no_resource_passes_untouched(proxy: ApiProxy, api: Api) -> None:
+    proxy.faults.fail(500, times=None)
+
+    assert api.http.get("/version").json()["major"] == "1"
+    assert api.http.get("/api/v1").json()["kind"] == "APIResourceList"
+    failure(api.http.get(api.pods), 500, "InternalError")
+
+
+def test_a_connection_is_kept(api: Api) -> None:
+    pools = [api.http.get("/version").extensions["network_stream"] for _ in range(3)]
+    assert len({stream.get_extra_info("client_addr") for stream in pools}) == 1
+
+
+def test_without_a_server_connections_break(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    with running_server(run_controllers=False) as server:
+        server.write_kubeconfig(kubeconfig)
+    with (
+        ApiProxy(kubeconfig) as proxy,
+        connect(proxy.url, None) as http,
+        pytest.raises(httpx.RemoteProtocolError),
+    ):
+        http.get("/version")
+
+
+# ----------------------------------------------------------------------------------------------- faults
+
+
+def test_requests_are_refused_until_it_is_cleared(proxy: ApiProxy, api: Api, direct: Api) -> None:
+    proxy.faults.fail(429, times=None, when=creates_a_pod, retry_after=2)
+
+    for _ in range(3):
+        response = api.http.post(api.pods, json=pod("a"))
+        failure(response, 429, "TooManyRequests")
+        assert response.headers["Retry-After"] == "2"
+    assert direct.names() == []
+
+    proxy.faults.clear()
+    assert api.create("a")
+
+
+def test_a_request_whose_reply_is_lost_has_happened(proxy: ApiProxy, api: Api) -> None:
+    proxy.faults.lose_reply(when=creates_a_pod)
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        api.http.post(api.pods, json=pod("a"))
+
+    failure(api.http.post(api.pods, json=pod("a")), 409, "AlreadyExists")
+
+
+@pytest.mark.parametrize(("reply", "there"), [(True, ["a"]), (False, [])])
+def test_delays(proxy: ApiProxy, api: Api, direct: Api, reply: bool, there: list[str]) -> None:
+    proxy.faults.delay(FOR_EVER, when=creates_a_pod, reply=reply)
+
+    with pytest.raises(httpx.ReadTimeout):
+        api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
+
+    assert direct.names() == there
+
+
+# ------------------------------------------------------------------------------------------------ holds
+
+
+def test_held_requests_happen_when_the_block_ends(
+    proxy: ApiProxy, direct: Api, in_background: Callable[[str], Future[Manifest]]
+) -> None:
+    with proxy.hold(when=creates_a_pod) as held:
+        creations = [in_background(name) for name in ("a", "b", "c")]
+        held.wait_for(3, TIMEOUT)
+        assert [info.path for info in held.requests] == [direct.pods] * 3
+        assert direct.names() == []
+
+    assert {creation.result(TIMEOUT)["metadata"]["name"] for creation in creations} == {"a", "b", "c"}
+    assert held.requests == []
+
+
+def test_held_replies_are_to_requests_that_have_happened(
+    proxy: ApiProxy, direct: Api, in_background: Callable[[str], Future[Manifest]]
+) -> None:
+    with proxy.hold(when=creates_a_pod, reply=True) as held:
+        creation = in_background("a")
+        held.wait_for(1, TIMEOUT)
+        assert direct.names() == ["a"]
+        assert not creation.done()
+
+    assert creation.result(TIMEOUT)["metadata"]["name"] == "a"
+
+
+@pytest.mark.parametrize(("reply", "there"), [(True, ["a"]), (False, [])])
+def test_dropped_requests_break_off(
+    proxy: ApiProxy,
+    direct: Api,
+    in_background: Callable[[str], Future[Manifest]],
+    reply: bool,
+    there: list[str],
+) -> None:
+    with proxy.hold(when=creates_a_pod, reply=reply) as held:
+        creation = in_background("a")
+        held.wait_for(1, TIMEOUT)
+        held.drop()
+
+    assert isinstance(creation.exception(TIMEOUT), httpx.RemoteProtocolError)
+    assert direct.names() == there
+
+
+def test_a_request_of_a_dead_client_never_happens(proxy: ApiProxy, api: Api) -> None:
+    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy):
+        held.wait_for(1, TIMEOUT)
+
+    assert api.names() == []
+
+
+def test_not_even_if_it_dies_in_the_last_moment(proxy: ApiProxy, api: Api) -> None:
+    # Now there is a connection to the server, over which the request could go at once.
+    assert api.names() == []
+    died = threading.Event()
+    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy) as client:
+
+        def die(_: RequestInfo) -> bool:
+            # This runs in the proxy's thread, which therefore does not hear of it before it would go on.
+            client.close()
+            died.set()
+            return False
+
+        proxy.faults.fail(500, when=die)
+        held.wait_for(1, TIMEOUT)
+        held.end()
+        assert died.wait(TIMEOUT)
+
+    assert api.names() == []
+    assert api.names() == []
+
+
+def test_a_client_that_goes_away_is_not_held(proxy: ApiProxy, api: Api) -> None:
+    with proxy.hold(when=creates_a_pod) as held:
+        with pytest.raises(httpx.ReadTimeout):
+            api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
+        eventually(lambda: held.requests == [])
+
+
+def test_who_waits_for_more_requests_than_come_is_told(proxy: ApiProxy) -> None:
+    with proxy.hold() as held, pytest.raises(AssertionError, match="0 requests are held"):
+        held.wait_for(1, timeout=0)
+
+
+def test_requests_that_do_not_fit_are_not_held(proxy: ApiProxy, api: Api) -> None:
+    with proxy.hold(when=creates_a_pod) as held:
+        assert api.names() == []
+        assert held.requests == []
+
+
+# ---------------------------------------------------------------------------------------------- watches
+
+
+def test_events_pass_as_they_come(proxy: ApiProxy, api: Api) -> None:
+    assert proxy.watches_opened == 0
+    with api.watch() as events:
+        for name in ("a", "b"):
+            api.create(name)
+            assert events.names(1) == [("ADDED", name)]
+        assert proxy.watches_opened == 1
+    with api.watch():
+        assert proxy.watches_opened == 2
+
+
+def test_a_watch_that_times_out_ends_well(api: Api) -> None:
+    with api.watch(timeoutSeconds=1) as events:
+        api.create("a")
+        assert [kind for kind, _ in events] == ["ADDED"]
+
+
+def test_chosen_watches_are_cut(proxy: ApiProxy, api: Api) -> None:
+    with api.watch() as pods, api.watch("/api/v1/nodes") as nodes:
+        proxy.cut_watches(lambda info: info.resource == "nodes")
+        with pytest.raises(httpx.RemoteProtocolError):
+            next(nodes)
+        api.create("a")
+        assert pods.names(1) == [("ADDED", "a")]
+
+
+def test_a_watch_that_the_server_breaks_off_breaks_off(server: ApiServer, api: Api) -> None:
+    with api.watch() as events:
+        server.faults.cut_watches()
+        with pytest.raises(httpx.RemoteProtocolError):
+            next(events)
+
+
+def test_a_watch_without_its_client_is_closed(server: ApiServer, api: Api) -> None:
+    with api.watch():
+        assert server.faults.open_watches() == 1
+    eventually(lambda: server.faults.open_watches() == 0)
+
+
+def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
+    version = api.version()
+    proxy.expire_watches()
+
+    with api.watch() as fresh:
+        api.create("a")
+        assert fresh.names(1) == [("ADDED", "a")]
+    with api.watch(resourceVersion=version) as expired:
+        ((kind, status),) = expired
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+    with api.watch(resourceVersion=version) as again:
+        assert again.names(1) == [("ADDED", "a")]
+
+
+def test_watches_expire_by_status(proxy: ApiProxy, api: Api) -> None:
+    proxy.expire_watches(2, event=False)
+
+    for _ in range(2):
+        response = api.http.get(api.pods, params={"watch": "1", "resourceVersion": api.version()})
+        failure(response, 410, "Expired")
+
+
+def test_late_events_are_not_passed_on_yet(proxy: ApiProxy, api: Api) -> None:
+    proxy.lag(FOR_EVER)
+    with api.watch(patience=IMPATIENT) as events:
+        api.create("a")
+        with pytest.raises(httpx.ReadTimeout):
+            next(events)
+
+
+def test_late_events_come_in_order(proxy: ApiProxy, api: Api) -> None:
+    with api.watch() as events:
+        proxy.lag(0.05)
+        for name in "abc":
+            api.create(name)
+        assert events.names(3) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+        proxy.lag(FOR_EVER)
+        api.create("d")
+        api.set_status("d", phase="Running")
+        proxy.lag(0)
+        assert events.names(2) == [("ADDED", "d"), ("MODIFIED", "d")]
+
+
+def test_events_are_replayed_per_object(proxy: ApiProxy, api: Api) -> None:
+    with api.watch() as events:
+        proxy.replay(1)
+        api.create("a")
+        api.create("b")
+        api.delete("a", gracePeriodSeconds=0)
+
+        assert events.names(4) == [("ADDED", "a")] * 2 + [("ADDED", "b")] * 2
+        # Kubernetes tells that the pod terminates before it tells that it is gone.
+        added, terminating, gone = (("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"))
+        assert events.names(3) == [terminating, added, terminating]
+        assert events.names(4) == [gone, added, terminating, gone]
+
+        proxy.replay(0)
+        api.create("c")
+        api.create("d")
+        assert events.names(2) == [("ADDED", "c"), ("ADDED", "d")]
