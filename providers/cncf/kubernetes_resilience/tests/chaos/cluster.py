@@ -47,6 +47,10 @@ class WorldPod:
         self.exited_by_itself = False
         self.asked_at: datetime | None = None
         """When its deletion was asked for first."""
+        self.accepted_at: datetime | None = None
+        """When the API server accepted it."""
+        self.is_forgotten = False
+        """Whether its launch was revoked by one scheduler, and its task instance is queued by another."""
 
     @property
     def phase(self) -> str:
@@ -121,6 +125,7 @@ class Cluster:
     def delete(self, pod: WorldPod) -> None:
         """Ask for a deletion: what a kubelet has seen and has not ended yet is given time to end."""
         pod.asked_at = pod.asked_at or self.now
+        pod.accepted_at = pod.accepted_at or self.now
         if not (pod.is_alive and "containerStatuses" in pod.manifest["status"]):
             self.remove(pod)
         elif not pod.is_deleting:

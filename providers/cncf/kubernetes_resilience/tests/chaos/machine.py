@@ -103,7 +103,7 @@ class Chaos(RuleBasedStateMachine):
             while scheduler.stream:
                 scheduler.deliver()
             self.world.turn(scheduler)
-            while scheduler.runtime.commands:
+            for _ in range(len(scheduler.runtime.commands)):  # what fails is there again afterwards
                 scheduler.runtime.carry_out(0, outcome)
             self.world.turn(scheduler)
 
@@ -147,7 +147,7 @@ class Chaos(RuleBasedStateMachine):
             self.world.run(pod)
 
     @possible(lambda self: self.living())
-    @rule(data=st.data(), outcome=st.sampled_from(["refused", "unanswered"]))
+    @rule(data=st.data(), outcome=st.sampled_from(["refused", "unanswered", "lost"]))
     def replacement_cannot_be_created(self, data: st.DataObject, outcome: str) -> None:
         self.world.kill(pick(data, self.living()), "drain")
         self.flush(outcome=outcome)
@@ -171,6 +171,23 @@ class Chaos(RuleBasedStateMachine):
             self.world.crash(self.scheduler(data))
         self.flush()
 
+    @possible(lambda self: self.pods("Pending"))
+    @rule(data=st.data(), seconds=st.sampled_from([40, 120]), later=st.booleans())
+    def deletions_are_refused_for_a_while(self, data: st.DataObject, seconds: int, later: bool) -> None:
+        self.world.refuses_deletions = True
+        self.world.stall(pick(data, self.pods("Pending")))
+        self.flush()
+        self.world.pass_time(seconds)
+        self.flush()
+        self.world.refuses_deletions = later
+        self.flush()
+
+    @precondition(lambda self: self.world.refuses_deletions)
+    @rule()
+    def deletions_are_accepted_again(self) -> None:
+        self.world.refuses_deletions = False
+        self.flush()
+
     # ------------------------------------------------------------------ the schedulers
 
     @rule(data=st.data())
@@ -188,10 +205,25 @@ class Chaos(RuleBasedStateMachine):
     def second_scheduler(self) -> None:
         self.world.add_scheduler()
 
-    @rule(data=st.data(), through=gets_through)
-    def crash(self, data: st.DataObject, through: bool) -> None:
+    @rule(data=st.data(), through=gets_through, away=st.sampled_from([False, False, True]))
+    def crash(self, data: st.DataObject, through: bool, away: bool) -> None:
+        self.world.is_away = away
         self.world.crash(self.scheduler(data))
         self.flush(through)
+
+    @precondition(lambda self: self.world.is_away)
+    @rule()
+    def pods_can_be_listed_again(self) -> None:
+        self.world.is_away = False
+        self.world.pass_time(20)
+        self.flush()
+        self.flush()
+
+    @possible(lambda self: self.tis("queued"))
+    @rule(data=st.data(), through=gets_through)
+    def stuck_in_queued(self, data: st.DataObject, through: bool) -> None:
+        self.world.revoke(pick(data, self.tis("queued")))
+        self.launch_all() if through else None
 
     @rule(seconds=st.sampled_from([40, 10, 1]), through=gets_through)
     def time_passes(self, seconds: int, through: bool) -> None:
@@ -222,8 +254,13 @@ class Chaos(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ the Kubernetes thread
 
+    @rule(data=st.data(), through=gets_through)
+    def thread_crashes(self, data: st.DataObject, through: bool) -> None:
+        self.scheduler(data).runtime.crash()
+        self.flush(through)
+
     @possible(lambda self: self.busy())
-    @rule(data=st.data(), outcome=st.sampled_from(["ok", "ok", "ok", "unanswered", "refused"]))
+    @rule(data=st.data(), outcome=st.sampled_from(["ok", "ok", "ok", "unanswered", "lost", "refused"]))
     def carry_out(self, data: st.DataObject, outcome: str) -> None:
         runtime = pick(data, self.busy()).runtime
         runtime.carry_out(pick(data, list(range(len(runtime.commands)))), outcome)
@@ -300,6 +337,7 @@ class Chaos(RuleBasedStateMachine):
 
     def come_to_rest(self) -> None:
         """I5: with no more faults, every task instance comes to its end."""
+        self.world.refuses_deletions = self.world.is_away = False
         for number in range(SETTLING_ROUNDS):
             if all(ti.state in ENDED for ti in self.world.tis):
                 return

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from airflow.providers.cncf.kubernetes_resilience.executors import adopter, adoption, settlement
+from airflow.providers.cncf.kubernetes_resilience.executors import adopter, adoption, retirement, settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
@@ -33,6 +33,11 @@ def forget_to_retire(patch):
 def wait_for_nothing(patch):
     """Launch a replacement as soon as the deletion of the pod before it was asked for."""
     patch.setattr(LaunchRegistry, "is_clear", lambda *args: True)
+
+
+def count_the_wait_from_the_request(patch):
+    """Let the time that a superseded pod is given begin before the API server has accepted its deletion."""
+    patch.setattr(retirement, "DELETION_TIMEOUT", 32.0)
 
 
 def count_twice(patch):
@@ -116,10 +121,11 @@ def _never(*args):
 
 # The promise that the machine finds broken, as a regular expression.
 MUTANTS = {
-    ignore_identity: "I1",
+    ignore_identity: "I[13]",
     ignore_who_won_the_start: "I1",
     forget_to_retire: "I2",
     wait_for_nothing: "I2",
+    count_the_wait_from_the_request: "I2",
     count_twice: "I3",
     report_undecided: "I3",
     write_no_ledger: "I4",

@@ -5,21 +5,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
     PodDeleted,
+    PodDeletionAccepted,
     PodNotCreated,
     PodObservation,
 )
 from cluster_lab.apiserver.selectors import parse_labels
 
-from .cluster import DONE, WorldPod
+from .cluster import DONE, GRACE, WorldPod
 
 if TYPE_CHECKING:
     from .world import World
@@ -29,30 +31,37 @@ class Launcher:
     """What the launcher's calls do to the world, and how they are answered."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._world, self._tell = scheduler.world, scheduler.tell
+        self._world, self._tell, self._scheduler = scheduler.world, scheduler.tell, scheduler
         self.outcome = "ok"
-        """How create calls end: ``ok``, ``unanswered`` (it happened) or ``refused``."""
+        """How create calls end: ``ok``, ``unanswered`` (it happened), ``lost`` (not) or ``refused``."""
 
     async def create(self, launch_id: str, body: dict[str, Any]) -> None:
         pod = self._world.pod_launched_as(launch_id)
-        if pod is None and self.outcome != "refused":
+        if pod is None and self.outcome in ("ok", "unanswered"):
             pod = self._world.launch(body)
         if pod and self.outcome == "ok":
             self._tell(PodCreated(launch_id, pod.facts().ref))
+        elif self.outcome == "refused":
+            self._world.refused(body)
+            self._tell(PodNotCreated(launch_id, KubernetesApiError("forbidden", status=403)))
         else:
-            self._world.not_answered(body)
             self._tell(PodNotCreated(launch_id, ConnectionFailedError("reset")))
 
     async def delete(self, ref: PodRef) -> None:
         pod = self._world.pod_of(ref)
+        if pod and self._world.refuses_deletions:
+            self._scheduler.runtime.commands.append((self.delete, (ref,)))  # it is tried again
+            return
         if pod:
             self._world.delete(pod)
-        if pod is None or not pod.exists:
+        if pod and pod.exists:
+            self._tell(PodDeletionAccepted(ref, int(GRACE.total_seconds())))
+        else:
             self._tell(PodDeleted(ref))
 
-    async def delete_by_name(self, namespace: str, name: str, launch_id: str) -> None:
+    async def look_for(self, namespace: str, name: str, launch_id: str) -> None:
         if pod := self._world.pod_launched_as(launch_id):
-            self._world.delete(pod)
+            self._tell(PodCreated(launch_id, pod.facts().ref))
 
     async def mark_done(self, ref: PodRef) -> None:
         if pod := self._world.pod_of(ref):
@@ -69,12 +78,14 @@ class Launcher:
         return pod is not None
 
     async def list_pods(self, namespaces: Any, label_selector: str, field_selector: str) -> list[PodFacts]:
+        if self._world.is_away:
+            raise ConnectionFailedError("refused")
         wanted = parse_labels(label_selector)
         return [
             pod.facts()
             for pod in self._world.pods
             if pod.exists
-            and (pod.phase == "Succeeded") is ("!=" not in field_selector)
+            and pod.phase != field_selector.partition("status.phase!=")[2]
             and all(requirement.matches(pod.labels) for requirement in wanted)
         ]
 
@@ -83,15 +94,25 @@ class Runtime:
     """Stands for the Kubernetes thread of a scheduler: its commands wait until the machine has them done."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._world, self._label = scheduler.world, str(scheduler.job_id)
+        self._world, self._scheduler = scheduler.world, scheduler
         self.launcher = Launcher(scheduler)
         self.is_alive = True
         self.commands: list[tuple[Any, tuple[Any, ...]]] = []
         self.may_wait = False
 
-    def start(self) -> None: ...
+    def start(self, *, wait: bool = True) -> None:
+        if not self.is_alive:
+            self._scheduler.relist()
+        self.is_alive = True
+
+    def crash(self) -> None:
+        """End the thread, and with it all that it was asked for."""
+        self.commands.clear()
+        self.is_alive = False
 
     def submit(self, function: Any, *args: Any) -> None:
+        if not self.is_alive:
+            raise RuntimeError("the Kubernetes runtime is not running")
         if function == self.launcher.delete:
             self._world.deletion_was_asked_for(args[0])
         self.commands.append((function, args))
@@ -99,12 +120,16 @@ class Runtime:
     def call(self, coroutine: Any, timeout: float) -> Any:
         if not self.may_wait:
             self._world.complain("I7: the scheduler's loop has waited for Kubernetes")
+        if not self.is_alive:
+            coroutine.close()
+            raise RuntimeError("the Kubernetes runtime is not running")
         return asyncio.run(coroutine)
 
     def carry_out(self, index: int, outcome: str) -> None:
         function, args = self.commands.pop(index)
         self.launcher.outcome = outcome
-        asyncio.run(function(*args))
+        with suppress(ConnectionFailedError):  # the real one logs it
+            asyncio.run(function(*args))
 
 
 class Scheduler:
@@ -141,6 +166,11 @@ class Scheduler:
 
         executor._tracker.receive = watched  # type: ignore[method-assign]
         return executor
+
+    @property
+    def is_adopting(self) -> bool:
+        """Whether it still looks for pods of a dead scheduler."""
+        return bool(self.executor._adopter._postponed or self.executor._adopter._abandoned)
 
     def tell(self, message: Any) -> None:
         self.executor._inbox.put(message)

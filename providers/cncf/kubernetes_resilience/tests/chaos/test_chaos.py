@@ -1,33 +1,93 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
+"""``./breeze testing chaos`` searches for as long as it is told to; without it this is the short profile."""
+
 from __future__ import annotations
 
+import json
 import os
 import time
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+LIMITS = (0, 1, 3)
+
 MINUTES = float(os.environ.get("CHAOS_MINUTES", "0"))
-"""How long to search with ever new histories; 0: the short profile, the same histories each time, so that a
+"""How long to search, for all limits together; 0: one round for each."""
+
+SEED = int(os.environ.get("CHAOS_SEED", "0"))
+"""Of the first round; each further one has the next number. The default is the same each time, so that a
 failure in CI is about the change and not about luck."""
 
-HISTORIES = settings(
+REPORT = os.environ.get("CHAOS_REPORT")
+"""File to which a line is appended for each limit, with how much was tried."""
+
+ROUND = settings(
     max_examples=60,
     stateful_step_count=50,
     deadline=None,
-    derandomize=not MINUTES,
+    # The seed alone decides, and not what happened to fail on this machine before.
+    database=None,
     suppress_health_check=list(HealthCheck),
-    print_blob=True,
+    report_multiple_bugs=False,
+    print_blob=False,
 )
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
+@dataclass
+class Tally:
+    """What was tried for one limit."""
+
+    limit: int
+    histories: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    failing_seed: int | None = None
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.timeout(600 + 60 * MINUTES)
 def test_promises_hold(machine, limit):
-    end = time.monotonic() + 60 * MINUTES / 3
-    while True:
-        run_state_machine_as_test(machine(limit), settings=HISTORIES)
+    tally, began = Tally(limit), time.monotonic()
+    try:
+        search(machine(limit), tally, began + 60 * MINUTES / len(LIMITS))
+    finally:
+        tally.seconds = time.monotonic() - began
+        write(tally)
+
+
+def search(machine, tally, end):
+    for number in count(SEED):
+        try:
+            run_state_machine_as_test(seed(number)(counted(machine, tally)), settings=ROUND)
+        except BaseException as error:
+            tally.failing_seed = number
+            error.add_note(f"The same again: ./breeze testing chaos --seed {number} --limit {tally.limit}")
+            raise
         if time.monotonic() >= end:
-            break
+            return
+
+
+def counted(machine, tally):
+    class Chaos(machine):
+        def __init__(self):
+            super().__init__()
+            tally.histories += 1
+
+        def check_invariants(self, *args, **kwargs):
+            # After each step. An invariant would do as well, but each check of one is printed as a step.
+            tally.steps += 1
+            super().check_invariants(*args, **kwargs)
+
+    return Chaos
+
+
+def write(tally):
+    if REPORT:
+        with Path(REPORT).open("a", encoding="utf-8") as report:
+            report.write(json.dumps(asdict(tally)) + "\n")

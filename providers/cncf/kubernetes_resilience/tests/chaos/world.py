@@ -21,10 +21,14 @@ from airflow.executors.workloads import ExecuteTask
 from airflow.jobs.job import Job
 from airflow.models.log import Log
 
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 from .cluster import GRACE, OWN_EXIT, Cluster, Life, WorldPod
 from .scheduler import Scheduler
+
+LONGEST_WAIT = timedelta(seconds=DELETION_TIMEOUT)
+"""For a deletion that the API server does not accept."""
 
 
 class World(Cluster):
@@ -36,9 +40,14 @@ class World(Cluster):
         self._make_job = make_job
         self._traveller = traveller
         self._complaints: list[str] = []
-        self._not_answered: set[Life] = set()
+        self._refused: set[Life] = set()
         self._vanished: Counter[Life] = Counter()
         """Launches that were lost while no scheduler was there to count them."""
+        self._revoked_by: dict[Life, Scheduler] = {}
+        self.refuses_deletions = False
+        """Whether the API server lets no deletion through; the launcher goes on trying."""
+        self.is_away = False
+        """Whether no list can be had, so that adoption is postponed."""
         self.seconds = 1000.0
         self.schedulers: list[Scheduler] = []
         self.add_scheduler()
@@ -117,10 +126,25 @@ class World(Cluster):
 
     def enqueue(self, scheduler: Scheduler, ti: Any) -> None:
         """Queue a scheduled task instance."""
+        if self._revoked_by.pop(self.life(ti), scheduler) is not scheduler:
+            # Airflow queues a task instance again without waiting for what was revoked, and this scheduler
+            # knows nothing of it.
+            for pod in self.pods_of(self.life(ti)):
+                pod.is_forgotten = True
         ti.state, ti.queued_by_job_id, ti.queued_dttm = "queued", scheduler.job_id, self.now
         self.session.commit()
         workload = ExecuteTask.make(ti, generator=scheduler.executor.jwt_generator)
         scheduler.executor.queue_workload(workload, session=self.session)
+
+    def revoke(self, ti: Any) -> None:
+        """Do what Airflow's scheduler does about a task instance that is queued for too long."""
+        for scheduler in self.schedulers:
+            if scheduler.job_id == ti.queued_by_job_id:
+                self._revoked_by[self.life(ti)] = scheduler
+                scheduler.executor.revoke_task(ti=ti)
+        self._vanished[self.life(ti)] += 1  # a launch that nobody counts
+        ti.state, ti.queued_by_job_id, ti.queued_dttm = "scheduled", None, None
+        self.session.commit()
 
     # ------------------------------------------------------------------ people, triggers and workers
 
@@ -155,6 +179,11 @@ class World(Cluster):
         self.mark(ti, state)
         self.succeed(pod)
 
+    def remove(self, pod: WorldPod) -> None:
+        if any(scheduler.is_adopting for scheduler in self.schedulers):
+            self._vanished[pod.life] += 1
+        super().remove(pod)
+
     # ------------------------------------------------------------------ what the executor asks for
 
     def launch(self, body: dict[str, Any]) -> WorldPod:
@@ -171,10 +200,10 @@ class World(Cluster):
         assert launches <= allowed, f"I4: {launches} launches of {allowed} allowed"
         return pod
 
-    def not_answered(self, body: dict[str, Any]) -> None:
-        """Note that a create call has failed, for which a task instance may be failed."""
+    def refused(self, body: dict[str, Any]) -> None:
+        """Note that a create call was refused, for which a task instance may be failed."""
         ti_id = body["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
-        self._not_answered.add((ti_id, self.triggers[ti_id]))
+        self._refused.add((ti_id, self.triggers[ti_id]))
 
     def deletion_was_asked_for(self, ref: PodRef) -> None:
         pod = self.pod_of(ref)
@@ -202,17 +231,20 @@ class World(Cluster):
         assert not self._complaints, self._complaints[0]
 
     def _may_be_replaced(self, pod: WorldPod) -> bool:
-        if not pod.is_alive or pod.asked_at is None:
-            return not pod.is_alive
-        return self.now >= pod.asked_at + GRACE
+        """Whether a pod has gone, or its time to go is over that began when its deletion was accepted."""
+        if not pod.is_alive or pod.is_forgotten:
+            return True
+        over = pod.accepted_at is not None and self.now >= pod.accepted_at + GRACE
+        given_up = pod.asked_at is not None and self.now >= pod.asked_at + LONGEST_WAIT
+        return over or given_up
 
     def _check_failed_launch(self, life: Life, info: Any) -> None:
-        if life in self._not_answered:
+        if life in self._refused:
             return
         pods = self.pods_of(life)
         healthy = [pod.name for pod in pods if pod.is_healthy]
         assert not healthy, f"I1: failed although {healthy[0]} is healthy: {info}"
         lost = sum(pod.lost for pod in pods)
-        assert lost > self.limit or any(pod.exited_by_itself for pod in pods), (
+        assert lost > self.limit or any(pod.exited_by_itself or pod.is_forgotten for pod in pods), (
             f"I3: failed after {lost} lost launches of {self.limit} allowed: {info}"
         )

@@ -15,6 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
     PodDeleted,
+    PodDeletionAccepted,
     PodNotCreated,
     PodObservation,
 )
@@ -121,9 +122,9 @@ def test_delete_with_grace_is_seen_by_the_informer(
     kubelet.status("a", phase="Running")
     running = inbox.observation("a", lambda seen: seen.facts.phase == "Running")
     runtime.submit(runtime.launcher.delete, running.facts.ref)
-    asked = inbox.next()
-    assert isinstance(asked, PodObservation)
-    assert asked.facts.deletion_timestamp is not None
+    messages = {type(message): message for message in (inbox.next(), inbox.next())}
+    assert messages[PodObservation].facts.deletion_timestamp is not None
+    assert messages[PodDeletionAccepted] == PodDeletionAccepted(running.facts.ref, 30)
     kubelet.delete("a")  # as the kubelet does when the containers have ended
     assert inbox.observation("a", lambda seen: seen.gone).facts.ref == running.facts.ref
 
@@ -154,13 +155,12 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     assert metadata["labels"] == {"airflow-worker": "1"}
 
 
-def test_delete_by_name(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
+def test_look_for_a_launch(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
     ref = kubelet.create(pod("a", launch_id="launch-1"))
     kubelet.create(pod("b", launch_id="launch-2"))
-    runtime.submit(runtime.launcher.delete_by_name, "default", "b", "launch-1")
-    runtime.submit(runtime.launcher.delete_by_name, "default", "a", "launch-1")
-    assert inbox.observation("a", lambda seen: seen.gone).facts.ref == ref
-    assert kubelet.read("b") is not None
+    runtime.submit(runtime.launcher.look_for, "default", "b", "launch-1")
+    runtime.submit(runtime.launcher.look_for, "default", "a", "launch-1")
+    assert inbox.of(PodCreated) == PodCreated("launch-1", ref)
 
 
 def test_done_pods_leave_the_view(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:

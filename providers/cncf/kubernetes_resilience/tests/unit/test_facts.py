@@ -52,7 +52,7 @@ def test_pod_that_was_evicted_by_the_api_is_read_completely() -> None:
     assert facts.annotations["airflow-resilience/launch-number"] == "1"
     assert facts.created == datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
     assert facts.deletion_timestamp == datetime(2026, 3, 1, 8, 1, tzinfo=UTC)
-    assert (facts.node, facts.phase, facts.grace_seconds) == (m.NODE, "Failed", 30)
+    assert (facts.node, facts.phase, facts.deletion_grace_seconds) == (m.NODE, "Failed", 30)
     assert (facts.reason, facts.message) == (None, None)
     assert [condition.type for condition in facts.conditions] == ["PodScheduled", "DisruptionTarget"]
     assert facts.worker is not None
@@ -91,7 +91,7 @@ def test_only_a_pod_that_succeeded_or_failed_is_terminal(phase: str | None, term
 @pytest.mark.parametrize(("seconds", "read"), [(0, 0), (600, 600), (None, 30), ("90", 30), (True, 30)])
 def test_grace_period_is_that_of_kubernetes_where_none_is_set(seconds: Any, read: int) -> None:
     manifest = changed(m.alive(), "spec.terminationGracePeriodSeconds", seconds)
-    assert read_pod(manifest).grace_seconds == read
+    assert read_pod(manifest).deletion_grace_seconds == read
 
 
 @pytest.mark.parametrize(

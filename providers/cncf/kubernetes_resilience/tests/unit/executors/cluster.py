@@ -134,7 +134,7 @@ class FakeLauncher:
     async def delete(self, ref):
         self._cluster.pods.pop(ref.uid, None)
 
-    async def delete_by_name(self, namespace, name, launch_id): ...
+    async def look_for(self, namespace, name, launch_id): ...
 
     async def mark_done(self, ref):
         if pod := self._cluster.pods.get(ref.uid):
@@ -165,5 +165,5 @@ class FakeLauncher:
 
 
 def _in_phase(phase: str | None, selector: str | None) -> bool:
-    # The two that the executor uses: "status.phase=Succeeded" and "status.phase!=Succeeded".
-    return selector is None or (phase == "Succeeded") is ("!=" not in selector)
+    # The two that the executor uses: "status.phase!=Succeeded" and "status.phase!=Running".
+    return selector is None or phase != selector.partition("!=")[2]

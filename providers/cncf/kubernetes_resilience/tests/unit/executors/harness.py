@@ -25,6 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
     PodDeleted,
+    PodDeletionAccepted,
     PodNotCreated,
     PodObservation,
 )
@@ -40,12 +41,21 @@ class FakeRuntime:
         self.cluster = cluster
         self.launcher = FakeLauncher(cluster)
         self.is_alive = False
+        self.connects = True
+        """Whether a connection comes about at once."""
         self.starts = self.calls = 0
         self.commands: list[tuple[Any, tuple[Any, ...]]] = []
 
-    def start(self):
+    def start(self, *, wait=True):
+        if not (self.connects or wait):
+            return
         self.is_alive = True
         self.starts += 1
+
+    def crash(self):
+        """End the thread, and with it all commands that it was given."""
+        self.commands.clear()
+        self.is_alive = False
 
     def stop(self, timeout):
         self.is_alive = False
@@ -179,6 +189,15 @@ class Harness:
     def deleted(self, ref: PodRef) -> None:
         """Answer a delete call: the pod is gone."""
         self.send(PodDeleted(ref))
+
+    def accepted(self, ref: PodRef, grace_seconds: int = 30) -> None:
+        """Answer a delete call: the pod is given that time to end."""
+        self.send(PodDeletionAccepted(ref, grace_seconds))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass and the executor turn once."""
+        self.clock.advance(seconds)
+        self.executor.sync()
 
     # ------------------------------------------------------------------ what can be seen
 

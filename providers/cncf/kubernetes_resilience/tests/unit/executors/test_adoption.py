@@ -62,6 +62,7 @@ def test_an_older_launch_that_could_still_start_is_deleted(harness, queued_ti, s
     ti = queued_ti()
     first = harness.launch(ti).created("2026-01-01T00:00:00Z")
     harness.executor.revoke_task(ti=ti)
+    harness.accepted(first.ref)
     harness.clock.advance(60)
     second = harness.launch(ti)
     heir = successor()
@@ -75,6 +76,7 @@ def test_the_launch_that_runs_the_task_is_adopted_also_if_it_is_not_the_newest(h
     ti = queued_ti()
     first = harness.launch(ti).created("2026-01-01T00:00:00Z")
     harness.executor.revoke_task(ti=ti)
+    harness.accepted(first.ref)
     harness.clock.advance(60)
     second = harness.launch(ti)
     harness.begin(ti, first)
@@ -132,6 +134,21 @@ def test_a_relaunch_that_was_decided_but_not_made_is_not_counted_twice(harness, 
     assert second.launch_number == 2
     heir.observe(second, m.start_error())
     assert [state for state, _ in heir.events().values()] == ["failed"]
+
+
+def test_a_relaunch_that_was_decided_is_made_whatever_the_old_pod_says_now(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.image_pull_error())  # decided and written; the scheduler dies with the rest
+    assert len(harness.ledger(ti)) == 1
+    pod.become(m.image_pull_error("ImagePullBackOff"))  # which alone is no reason to give a pod up
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.observe(pod)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+    heir.deleted(pod.ref)
+    assert (heir.row(ti).state, len(heir.ledger(ti))) == ("scheduled", 1)
 
 
 def test_a_final_failure_that_was_not_reported_is_reported(harness, queued_ti, start, successor):
@@ -246,5 +263,5 @@ def test_adoption_by_another_scheduler_gives_the_slot_back_silently(harness, que
     harness.lose_sight(pod)
     harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
     assert (harness.occupied(ti), harness.events()) == (False, {})
-    assert [call for call in harness.runtime.commands if call[0].__name__ != "_sweep"] == []
+    assert [call for call in harness.runtime.commands if call[0].__name__ != "_list"] == []
     assert heir.occupied(ti)

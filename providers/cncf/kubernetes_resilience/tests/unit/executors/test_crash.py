@@ -4,10 +4,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodCreated
 
 from .. import manifests as m
 from .cluster import Pod
+
+
+def cannot_start(*, wait):
+    raise OSError("no credentials")
+
+
+@pytest.fixture
+def superseded(start, queued_ti):
+    """Give an executor that has given a pod up which could still start, and the pod."""
+    harness = start(KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS="ErrImagePull")
+    pod = harness.launch(queued_ti())
+    harness.observe(pod, m.image_pull_error())
+    return harness, pod
 
 
 def test_the_thread_is_revived_and_everything_asked_again(harness, queued_ti):
@@ -57,8 +72,49 @@ def test_a_thread_that_does_not_come_back_does_not_stop_the_scheduler(harness, q
     pod = harness.launch(ti)
     harness.runtime.is_alive = False
     with monkeypatch.context() as patch:
-        patch.setattr(harness.runtime, "start", lambda: (_ for _ in ()).throw(OSError("no credentials")))
+        patch.setattr(harness.runtime, "start", cannot_start)
         harness.observe(pod, m.evicted())
     harness.executor.sync()
     assert harness.created().launch_number == 2
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
+
+
+def test_a_deletion_that_was_under_way_is_asked_for_again(superseded):
+    harness, pod = superseded
+    harness.runtime.crash()
+    harness.executor.sync()
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 2
+
+
+def test_a_deletion_that_was_accepted_is_not_asked_for_again(superseded):
+    harness, pod = superseded
+    harness.accepted(pod.ref)
+    harness.runtime.crash()
+    harness.executor.sync()
+    assert harness.runtime.take("delete") == []
+
+
+def test_a_creation_that_was_called_off_is_looked_for_again(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    harness.executor.revoke_task(ti=ti)
+    harness.runtime.crash()
+    harness.executor.sync()
+    assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
+    assert harness.runtime.take("create") == []
+
+
+def test_the_loop_does_not_wait_until_the_thread_is_connected(superseded):
+    harness, pod = superseded
+    harness.runtime.crash()
+    harness.runtime.connects = False
+    for _ in range(3):
+        harness.executor.sync()
+    assert not harness.runtime.is_alive
+    harness.runtime.connects = True
+    harness.executor.sync()
+    assert harness.runtime.take("delete") == [(pod.ref,)]

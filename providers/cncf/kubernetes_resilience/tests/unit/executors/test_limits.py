@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import (
+from airflow.providers.cncf.kubernetes_resilience.executors.publisher import (
     IMMEDIATE_RELAUNCHES,
     RELAUNCH_BACKOFF,
 )

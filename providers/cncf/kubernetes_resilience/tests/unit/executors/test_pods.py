@@ -8,6 +8,8 @@ import pytest
 import yaml
 from kubernetes.client import models as k8s
 
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import PodConflictError
+
 from .. import manifests as m
 from .cluster import TEMPLATE
 
@@ -78,6 +80,23 @@ def test_a_pinned_name_is_not_used_twice_by_a_successor(harness, make, successor
     heir.executor.sync()
     heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
     assert heir.launch(ti).name != "always-the-same"
+
+
+def test_a_pinned_name_that_the_pod_of_an_earlier_phase_still_has(harness, make):
+    ti = make(pod_override=override(name="always-the-same"))
+    first = harness.launch(ti)
+    harness.begin(ti, first)
+    harness.set_state(ti, "queued")  # it deferred, and its trigger fired
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.refuse(
+        PodConflictError("exists and belongs to another launch", status=409, reason="AlreadyExists")
+    )
+    second = harness.created()
+    assert second.name != first.name
+    harness.begin(ti, second)
+    harness.observe(second, m.succeeded())
+    assert not harness.occupied(ti)
 
 
 def test_a_task_that_runs_in_the_launch_with_the_pinned_name(harness, make):

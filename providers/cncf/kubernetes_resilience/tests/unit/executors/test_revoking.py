@@ -53,4 +53,4 @@ def test_revoking_a_relaunch_that_waits(start, queued_ti):
 
 def test_revoking_what_is_not_known(harness, queued_ti):
     harness.executor.revoke_task(ti=queued_ti())
-    assert [call for call in harness.runtime.commands if call[0].__name__ != "_sweep"] == []
+    assert [call for call in harness.runtime.commands if call[0].__name__ != "_list"] == []

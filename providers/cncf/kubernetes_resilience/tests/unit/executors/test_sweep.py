@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from airflow.configuration import conf
 
@@ -13,14 +15,24 @@ from .. import manifests as m
 
 
 @pytest.fixture
-def leftover(harness, queued_ti):
+def ti(queued_ti):
+    return queued_ti()
+
+
+@pytest.fixture
+def leftover(harness, ti):
     """Give a pod that succeeded without its scheduler having noticed."""
-    return harness.launch(queued_ti()).become(m.succeeded())
+    return harness.launch(ti).become(m.succeeded())
 
 
 def sweep(heir) -> None:
     heir.executor.sync()
-    heir.runtime.carry_out("Adopter")
+    heir.runtime.carry_out("Sweep")
+    heir.executor.sync()
+    for (ref,) in heir.runtime.take("delete"):
+        del heir.cluster.pods[ref.uid]
+    for (ref,) in heir.runtime.take("mark_done"):
+        heir.cluster.pods[ref.uid].labels["airflow_executor_done"] = "True"
 
 
 def test_a_succeeded_pod_of_a_dead_scheduler_is_deleted(leftover, successor, cluster):
@@ -41,6 +53,47 @@ def test_what_may_have_to_be_adopted_is_left(leftover, successor, cluster, like)
     assert "airflow_executor_done" not in leftover.labels
 
 
+OVER = ["success", "failed", "up_for_retry", "skipped", "removed", None]
+
+
+@pytest.mark.parametrize("state", OVER)
+def test_a_failed_pod_is_kept_out_of_sight_when_its_try_is_over(leftover, harness, ti, successor, state):
+    harness.set_state(ti, state)
+    leftover.become(m.start_error())
+    sweep(successor())
+    assert leftover.labels["airflow_executor_done"] == "True"
+
+
+def test_or_deleted(leftover, harness, ti, successor, cluster):
+    harness.set_state(ti, "success")
+    leftover.become(m.start_error())
+    sweep(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
+    assert cluster.pods == {}
+
+
+def test_a_pod_that_never_started_is_deleted_when_its_try_is_over(leftover, harness, ti, successor, cluster):
+    harness.set_state(ti, "success")
+    leftover.become(m.starting())
+    sweep(successor())
+    assert cluster.pods == {}
+
+
+def test_a_pod_that_runs_ends_by_itself(leftover, harness, ti, successor, cluster):
+    harness.set_state(ti, "success")
+    leftover.become(m.alive())
+    sweep(successor())
+    assert list(cluster.pods.values()) == [leftover]
+
+
+@pytest.mark.parametrize("ti_id", ["", "nonsense", str(uuid4())])
+def test_what_is_not_known_may_be_of_another_deployment(leftover, harness, ti, successor, cluster, ti_id):
+    harness.set_state(ti, "success")
+    leftover.become(m.start_error())
+    leftover.manifest["metadata"]["annotations"]["airflow-resilience/task-instance-id"] = ti_id
+    sweep(successor())
+    assert "airflow_executor_done" not in leftover.labels
+
+
 def test_pods_of_living_schedulers_are_left(leftover, successor, cluster, session):
     heir = successor()
     leftover.labels["airflow-worker"] = str(make_scheduler_job(session))
@@ -55,12 +108,12 @@ def test_pods_of_its_own_are_left(leftover, harness, cluster):
 
 def test_it_is_repeated(harness):
     harness.executor.sync()
-    assert len(harness.runtime.take("_sweep")) == 1
+    assert len(harness.runtime.take("_list")) == 1
     harness.executor.sync()
-    assert harness.runtime.take("_sweep") == []
+    assert harness.runtime.take("_list") == []
     harness.clock.advance(conf.getfloat("scheduler", "orphaned_tasks_check_interval"))
     harness.executor.sync()
-    assert len(harness.runtime.take("_sweep")) == 1
+    assert len(harness.runtime.take("_list")) == 1
 
 
 def test_an_outage_is_waited_out(leftover, successor, cluster):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT, GRACE_MARGIN
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 from .. import manifests as m
@@ -51,34 +52,39 @@ def test_until_it_is_gone(given_up, end):
     assert harness.created().launch_number == 2
 
 
-def test_or_until_its_grace_period_is_over(given_up):
-    harness, _, _ = given_up
-    harness.clock.advance(31.9)
-    harness.executor.sync()
+@pytest.mark.parametrize("grace_seconds", [5, 30, 600])
+def test_or_until_its_grace_period_is_over(given_up, grace_seconds):
+    harness, _, pod = given_up
+    harness.wait(100)  # the API server does not let the delete call through
+    harness.accepted(pod.ref, grace_seconds)
+    harness.wait(grace_seconds + GRACE_MARGIN - 0.1)
     assert harness.runtime.take("create") == []
-    harness.clock.advance(0.2)
-    harness.executor.sync()
+    harness.wait(0.2)
     assert harness.created().launch_number == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "seconds"), [('{"grace_period_seconds": 5}', 7), ("{}", 62)], ids=["configured", "of the pod"]
-)
-def test_whose_grace_period_it_is(start, queued_ti, options, seconds):
-    harness = start(
-        KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS=REASONS,
-        KUBERNETES_EXECUTOR__DELETE_OPTION_KWARGS=options,
-    )
-    pod = harness.launch(queued_ti())
-    pod.manifest["spec"]["terminationGracePeriodSeconds"] = 60
-    pod.manifest["status"] = m.image_pull_error()["status"]
-    harness.observe(pod)
-    harness.clock.advance(seconds - 0.1)
-    harness.executor.sync()
+def test_the_grace_period_of_a_deletion_that_is_asked_for_again_does_not_begin_anew(given_up):
+    harness, _, pod = given_up
+    harness.accepted(pod.ref)
+    harness.wait(20)
+    harness.accepted(pod.ref)
+    harness.wait(10 + GRACE_MARGIN)
+    assert harness.created().launch_number == 2
+
+
+def test_a_deletion_that_is_seen_was_accepted(given_up):
+    harness, _, pod = given_up
+    harness.observe(pod, m.pod(deleted=True))  # the answer to the delete call is late
+    harness.wait(30 + GRACE_MARGIN)
+    assert harness.created().launch_number == 2
+
+
+def test_or_until_nobody_can_expect_that_it_can_be_deleted(given_up):
+    harness, _, _ = given_up
+    harness.wait(DELETION_TIMEOUT - 0.1)
     assert harness.runtime.take("create") == []
-    harness.clock.advance(0.2)
-    harness.executor.sync()
-    assert harness.created()
+    harness.wait(0.2)
+    assert harness.created().launch_number == 2
 
 
 def test_other_tasks_do_not_wait(given_up, queued_ti):

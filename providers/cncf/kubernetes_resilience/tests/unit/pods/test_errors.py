@@ -33,6 +33,14 @@ def test_class_by_status(status: int, class_: type[KubernetesApiError]) -> None:
     assert type(error_from_status(status, {"reason": "NotFound"})) is class_
 
 
+@pytest.mark.parametrize(
+    ("status", "leaves_open"),
+    [(None, True), (500, True), (504, True), (403, False), (409, False), (429, False)],
+)
+def test_whether_it_may_have_been_done_all_the_same(status: int | None, leaves_open: bool) -> None:
+    assert KubernetesApiError("x", status=status).leaves_open is leaves_open
+
+
 def test_a_404_that_is_not_of_the_api_server_says_nothing_about_the_pod() -> None:
     assert type(error_from_status(404, None, text="default backend - 404")) is ConnectionFailedError
 

@@ -23,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
     PodDeleted,
+    PodDeletionAccepted,
     PodNotCreated,
 )
 
@@ -172,7 +173,7 @@ class TestCreate:
 class TestDelete:
     async def test_graceful_deletion_is_not_yet_gone(self, created: Bench, cluster: Any) -> None:
         await created.launcher.delete(REF)
-        assert created.emitted == []
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
         assert cluster.deletions == [
             {"uid": "uid-1", "grace_seconds": None, "options": {"propagationPolicy": "Background"}}
         ]
@@ -184,7 +185,11 @@ class TestDelete:
     async def test_a_finalizer_keeps_it(self, created: Bench, cluster: Any) -> None:
         cluster.pods["worker"]["metadata"]["finalizers"] = ["example.com/hold"]
         await created.launcher.delete(REF, grace_seconds=0)
-        assert created.emitted == []
+        assert created.outcome() == PodDeletionAccepted(REF, 0)
+
+    async def test_grace_period_is_the_servers(self, created: Bench, cluster: Any) -> None:
+        await created.launcher.delete(REF, grace_seconds=7)
+        assert created.outcome() == PodDeletionAccepted(REF, 7)
 
     async def test_already_gone(self, bench: Bench) -> None:
         await bench.launcher.delete(REF)
@@ -243,19 +248,19 @@ class TestDelete:
         assert created.emitted == []
 
 
-class TestDeleteByName:
-    async def test_deletes_our_pod_by_its_uid(self, created: Bench, cluster: Any) -> None:
+class TestLookFor:
+    async def test_says_which_pod_it_is(self, created: Bench, cluster: Any) -> None:
         cluster.fail["get"] = [DROPPED, DROPPED, DROPPED, DROPPED]
-        await created.launcher.delete_by_name("airflow", "worker", "launch-1")
-        assert [deletion["uid"] for deletion in cluster.deletions] == ["uid-1"]
+        await created.launcher.look_for("airflow", "worker", "launch-1")
+        assert created.outcome() == PodCreated("launch-1", REF)
 
     async def test_leaves_the_pod_of_another_launch(self, created: Bench, cluster: Any) -> None:
-        await created.launcher.delete_by_name("airflow", "worker", "launch-0")
-        assert cluster.deletions == []
+        await created.launcher.look_for("airflow", "worker", "launch-0")
+        assert created.emitted == []
 
     async def test_there_is_none(self, bench: Bench, cluster: Any) -> None:
-        await bench.launcher.delete_by_name("airflow", "worker", "launch-1")
-        assert cluster.calls == ["get"]
+        await bench.launcher.look_for("airflow", "worker", "launch-1")
+        assert (cluster.calls, bench.emitted) == (["get"], [])
 
 
 class TestLabels:

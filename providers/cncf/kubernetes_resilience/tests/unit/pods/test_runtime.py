@@ -29,8 +29,11 @@ class QuietCluster:
         self.closed = 0
         self.hold: Future[None] = Future()
         self.crash = False
+        self.reachable: Future[None] = Future()
+        self.reachable.set_result(None)
 
     async def connect(self) -> Any:
+        await asyncio.shield(asyncio.wrap_future(self.reachable))
         return self
 
     async def list_pods(self, namespace: str | None, *, read: Any, **_: Any) -> Any:
@@ -211,3 +214,41 @@ def test_crashed_thread_is_reported_and_can_be_started_again(
 
     runtime.start()
     assert isinstance(inbox.get(timeout=10), PodObservation)
+
+
+def test_start_need_not_wait(runtime: KubernetesRuntime, quiet: QuietCluster) -> None:
+    quiet.reachable = Future()
+    for _ in range(2):
+        runtime.start(wait=False)
+        assert not runtime.is_alive
+        with pytest.raises(RuntimeError):
+            runtime.submit(asyncio.sleep, 0)
+    quiet.reachable.set_result(None)
+    runtime.start()
+    assert runtime.is_alive
+    assert [thread.name for thread in threading.enumerate()].count("kubernetes-resilience") == 1
+
+
+def test_start_that_did_not_wait_raises_what_went_wrong_when_it_is_called_again(
+    runtime: KubernetesRuntime, quiet: QuietCluster
+) -> None:
+    quiet.reachable = Future()
+    runtime.start(wait=False)
+    quiet.reachable.set_exception(FileNotFoundError("no kubeconfig"))
+    with pytest.raises(FileNotFoundError, match="no kubeconfig"):
+        runtime.start()
+    quiet.reachable = Future()
+    quiet.reachable.set_result(None)
+    runtime.start()
+    assert runtime.is_alive
+
+
+def test_stop_while_it_connects(
+    runtime: KubernetesRuntime, quiet: QuietCluster, inbox: SimpleQueue[Any]
+) -> None:
+    quiet.reachable = Future()
+    runtime.start(wait=False)
+    threading.Timer(0.01, quiet.reachable.set_result, (None,)).start()
+    runtime.stop(30)
+    assert not runtime.is_alive
+    assert quiet.closed == 2

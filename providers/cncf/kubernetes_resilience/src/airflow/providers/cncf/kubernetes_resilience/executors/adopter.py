@@ -1,35 +1,38 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Taking over what a dead scheduler left behind: its task instances, and its finished pods."""
+"""Taking over the task instances of a dead scheduler."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from airflow.configuration import conf
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors import schedulers, task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
+    NOT_DONE,
     AdoptionPlan,
     Orphan,
+    is_host,
     launch_number,
     plan_adoption,
     task_key,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT, Retirement
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow_resilience import ledger
+from airflow_resilience.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
 
 log = logging.getLogger(__name__)
-
-_NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
 
 ADOPTION_TIMEOUT = 15.0
 """
@@ -64,6 +65,18 @@ class _Found:
     """Whose current launch carries this scheduler's label now."""
     unclear: frozenset[TaskInstanceKey]
     """Whose current launch the API server would not have relabelled."""
+
+    def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
+        """Return the orphans of which all is known, and that still wait in the same life."""
+        return {
+            key: orphan
+            for key, orphan in self.orphans.items()
+            if waiting.get(key) is orphan and key not in self.unclear
+        }
+
+    def superseded_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
+        """Return the pods that are not the current launches of these task instances."""
+        return [(key, pod) for key, pod in self.plan.superseded if key in keys]
 
 
 class Adopter:
@@ -103,10 +116,11 @@ class Adopter:
         self._held = held
         self._clock = clock
         self._postponed: dict[TaskInstanceKey, Orphan] = {}
+        self._abandoned: dict[TaskInstanceKey, Orphan] = {}
+        """No longer to be adopted, but they have pods that nobody else retires."""
         self._podless: dict[TaskInstanceKey, str] = {}
         self._found: SimpleQueue[_Found | None] = SimpleQueue()
         self._next_look = 0.0
-        self._next_sweep = 0.0
 
     def adopt(self, tis: Sequence[TaskInstance], running: set[Any]) -> list[TaskInstance]:
         """
@@ -151,9 +165,9 @@ class Adopter:
             if found := self._found.get():
                 # Running ones without a pod stay as they are: Airflow notices the missing heartbeat.
                 self._complete(found, running)
-        if self._postponed and self._clock() >= self._next_look:
+        if (orphans := self._abandoned | self._postponed) and self._clock() >= self._next_look:
             self._next_look = self._clock() + ADOPTION_TIMEOUT
-            self._commands.run(self._look_again, dict(self._postponed), self._selector())
+            self._commands.run(self._look_again, orphans, self._selector())
         self._hand_back(running)
 
     def hand_back(self, key: TaskInstanceKey, ti_id: str) -> None:
@@ -165,10 +179,17 @@ class Adopter:
         """
         self._podless[key] = ti_id
 
+    def handing_back(self) -> set[str]:
+        """Return the UUIDs of the task instances that wait until they can be queued again."""
+        return set(self._podless.values())
+
     def forget(self, key: TaskInstanceKey) -> None:
-        """Do not adopt a task instance any more."""
-        self._postponed.pop(key, None)
+        """Do not adopt a task instance any more; its pod, if it is found, is retired."""
         self._podless.pop(key, None)
+        if orphan := self._postponed.pop(key, None):
+            self._abandoned[key] = orphan
+            if orphan.state == "queued":  # else its worker has started and reported since
+                self._registry.leave(key, orphan.ti_id, self._clock() + DELETION_TIMEOUT)
 
     def _hand_back(self, running: set[Any]) -> None:
         now = self._clock()
@@ -198,14 +219,16 @@ class Adopter:
 
     def _postpone(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
         self._postponed.update(orphans)
+        for key in orphans.keys() & self._abandoned.keys():  # their pods are found with the new ones
+            self._close(key)
         self._next_look = self._clock() + RETRY_INTERVAL
 
     def _selector(self) -> str:
         # Not by the dead scheduler's label: whoever tried to adopt before, this scheduler included, may
         # have been cut off after it had put its own label on some of the pods.
         if living := self._others():
-            return f"airflow-worker notin ({','.join(living)}),{_NOT_DONE}"
-        return _NOT_DONE
+            return f"airflow-worker notin ({','.join(living)}),{NOT_DONE}"
+        return NOT_DONE
 
     def _others(self) -> list[str]:
         # In a session of its own: adoption happens in the middle of a transaction of the scheduler.
@@ -248,14 +271,15 @@ class Adopter:
 
     def _complete(self, found: _Found, running: set[Any]) -> set[TaskInstanceKey]:
         """Adopt what was found; return the keys of running task instances that have no pod."""
-        lost, podless = set(), {}
-        for key, orphan in found.orphans.items():
-            # Revoked or launched anew meanwhile, or not known yet.
-            if self._postponed.get(key) is not orphan or key in found.unclear:
-                continue
+        self._retire_abandoned(found)
+        lost, podless, held = set(), {}, 0
+        completed = found.answered(self._postponed)
+        decided = self._decided(completed)
+        for key, orphan in completed.items():
             del self._postponed[key]
             if key in found.adopted:
-                self._hold(orphan, found.plan.current[key])
+                self._hold(orphan, found.plan.current[key], decided.get(found.plan.current[key].ref.uid))
+                held += 1
                 continue
             self._registry.release(key)  # a pod of an earlier phase, if there is one
             if orphan.state == "queued":
@@ -264,25 +288,60 @@ class Adopter:
                 running.discard(key)
                 lost.add(key)
         self._podless |= podless
-        self._retire(found.plan.superseded)
+        self._retire(found.superseded_of(completed))
         log.info(
             "Adopted %d of %d task instances; %d are queued without a pod and are scheduled again, "
             "%d were running and have lost theirs",
-            len(found.adopted),
+            held,
             len(found.orphans),
             len(podless),
             len(lost),
         )
         return lost
 
-    def _retire(self, superseded: Sequence[tuple[TaskInstanceKey, PodFacts]]) -> None:
+    def _retire_abandoned(self, found: _Found) -> None:
+        abandoned = found.answered(self._abandoned)
+        if not abandoned:
+            return
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({o.ti_id for o in abandoned.values()}, session=session)
+        # Where a worker has run, it ends by itself. Its pod carries our label now, and is seen then.
+        hosts = {row.key: row.hostname for row in rows.values()}
+        current = [
+            (key, found.plan.current[key])
+            for key, orphan in abandoned.items()
+            if key in found.adopted and orphan.state == "queued"
+        ]
+        self._retire(
+            (key, pod)
+            for key, pod in [*current, *found.superseded_of(abandoned)]
+            if not is_host(hosts.get(key), pod)
+        )
+        for key in abandoned:
+            self._close(key)
+
+    def _close(self, key: TaskInstanceKey) -> None:
+        self._registry.left(self._abandoned.pop(key).ti_id)
+
+    def _retire(self, superseded: Iterable[tuple[TaskInstanceKey, PodFacts]]) -> None:
         for key, pod in superseded:
+            if self._registry.find(pod):
+                continue  # launched by this scheduler while the pods were looked for
             if pod.is_terminal:
                 self._retirement.tidy(pod.ref, failed=pod.phase == "Failed")
             else:
-                self._retirement.delete(key, pod.ref, pod.grace_seconds)
+                self._retirement.delete(key, pod)
 
-    def _hold(self, orphan: Orphan, pod: PodFacts) -> None:
+    def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
+        """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
+        queued = {key: orphan.ti_id for key, orphan in orphans.items() if orphan.state == "queued"}
+        if not queued:
+            return {}
+        with create_session(scoped=False) as session:
+            histories = ledger.read_histories(queued, session=session)
+        return {entry.worker_uid: entry for history in histories.values() for entry in history.entries}
+
+    def _hold(self, orphan: Orphan, pod: PodFacts, decided: LedgerEntry | None) -> None:
         launch = Launch(
             key=orphan.key,
             ti_id=orphan.ti_id,
@@ -293,30 +352,8 @@ class Adopter:
             facts=pod,
             adopted_from=orphan.job_id,
         )
+        if decided:
+            reason = str(decided.details.get("reason", "Unknown"))
+            launch.given_up = PodFailure(reason=reason, facts=pod, alive=not pod.is_terminal)
         self._registry.hold(launch)
         self._held(launch)
-
-    # ------------------------------------------------------------------ finished pods
-
-    def sweep_is_due(self) -> bool:
-        """Whether it is time to look for finished pods of dead schedulers."""
-        return self._clock() >= self._next_sweep
-
-    def sweep(self, delete: bool) -> None:
-        """
-        Tidy up after succeeded pods whose schedulers died before they could.
-
-        :param delete: whether to delete them or to keep and label them (``delete_worker_pods``)
-        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
-        """
-        self._next_sweep = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
-        living = ",".join([self._own_label, *self._others()])
-        self._commands.run(self._sweep, f"airflow-worker notin ({living}),{_NOT_DONE}", delete)
-
-    async def _sweep(self, selector: str, delete: bool) -> None:
-        launcher = self._runtime.launcher
-        pods = await launcher.list_pods(self._namespaces, selector, "status.phase=Succeeded")
-        await asyncio.gather(
-            *(launcher.delete(pod.ref) if delete else launcher.mark_done(pod.ref) for pod in pods),
-            return_exceptions=True,
-        )

@@ -13,12 +13,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_NUMBER_ANNOTATION,
     TASK_INSTANCE_ID_ANNOTATION,
     PodFacts,
 )
+
+NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
+"""Label selector of the worker pods with which no executor is done."""
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
@@ -74,8 +78,7 @@ def newest_first(pods: Iterable[PodFacts], hostname: str | None) -> list[PodFact
 
     :param hostname: where the task is known to run; that pod is the current launch, whatever its age
     """
-    name = (hostname or "").split(".")[0]
-    return sorted(pods, key=lambda pod: (pod.ref.name == name, *_age(pod)), reverse=True)
+    return sorted(pods, key=lambda pod: (is_host(hostname, pod), *_age(pod)), reverse=True)
 
 
 def task_key(annotations: Mapping[str, str]) -> TaskInstanceKey | None:
@@ -98,8 +101,13 @@ def launch_number(pod: PodFacts) -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def is_host(hostname: str | None, pod: PodFacts) -> bool:
+    """Whether a worker with that host name runs, or has run, in a pod."""
+    return pod.ref.name == (hostname or "").split(".")[0]
+
+
 def _is_launch_of(pod: PodFacts, orphan: Orphan, own_label: str) -> bool:
-    if orphan.state == "queued" and pod.ref.name == (orphan.hostname or "").split(".")[0]:
+    if orphan.state == "queued" and is_host(orphan.hostname, pod):
         return False
     if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
         # A task instance that was cleared has the same key in its next life, but another UUID.

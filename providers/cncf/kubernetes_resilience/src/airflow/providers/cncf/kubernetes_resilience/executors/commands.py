@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Command, LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
 from airflow.providers.cncf.kubernetes_resilience.pods.session import CommandFunction
@@ -26,61 +25,70 @@ class PodCommands:
 
     def __init__(self, runtime: KubernetesRuntime) -> None:
         self._runtime = runtime
-        self._unsent: list[tuple[str, tuple[Any, ...]]] = []
+        self._unsent: list[Command] = []
+        self._is_down = False
 
     def create(self, launch_id: str, body: dict[str, Any]) -> None:
         """Create the pod of a launch; answered by ``PodCreated`` or ``PodNotCreated``."""
-        self._send("create", launch_id, body)
+        self.send(("create", (launch_id, body)))
 
     def delete(self, ref: PodRef) -> None:
         """Delete a pod, and no other of its name."""
-        self._send("delete", ref)
-
-    def delete_by_name(self, namespace: str, name: str, launch_id: str) -> None:
-        """Delete the pod of a launch whose creation has had no clear answer."""
-        self._send("delete_by_name", namespace, name, launch_id)
+        self.send(("delete", (ref,)))
 
     def mark_done(self, ref: PodRef) -> None:
         """Take a pod that is kept out of the executor's sight."""
-        self._send("mark_done", ref)
+        self.send(("mark_done", (ref,)))
 
     def confirm(self, ref: PodRef) -> None:
         """Ask what is true of a pod now; answered by ``PodConfirmed``."""
-        self._send("confirm", ref)
+        self.send(("confirm", (ref,)))
 
     def run(self, function: CommandFunction, *args: Any) -> None:
         """Run something periodic on the Kubernetes thread; left out this time if the thread is down."""
         with suppress(RuntimeError):
             self._runtime.submit(function, *args)
 
-    def revive(self, launches: Iterable[Launch]) -> None:
+    def revive(self, registry: LaunchRegistry) -> None:
         """
-        Start the thread again if it has crashed, and ask again for what may have been lost with it.
+        Start the thread again if it has crashed, and ask again for what was lost with it.
 
-        :param launches: the current launches
+        It does not wait until the thread has connected to the API server: what is to be asked for is then
+        asked for in a later call.
         """
-        if self._runtime.is_alive:
-            return
-        log.error("The Kubernetes thread has ended unexpectedly; starting it again")
+        if not self._runtime.is_alive:
+            self._start()
+        if self._is_down and self._runtime.is_alive:
+            self._is_down = False
+            self._ask_again(registry)
+
+    def _start(self) -> None:
+        if not self._is_down:
+            log.error("The Kubernetes thread has ended unexpectedly; starting it again")
+        self._is_down = True
         try:
-            self._runtime.start()
+            self._runtime.start(wait=False)
         except Exception:
             # A file with credentials may be replaced at this moment. The scheduler goes on meanwhile.
             log.exception("The Kubernetes thread could not be started; trying again in the next loop")
-            return
+
+    def _ask_again(self, registry: LaunchRegistry) -> None:
+        # Finished pods that were to be deleted or labelled are not asked about: the new informer shows them.
         unsent, self._unsent = self._unsent, []
-        for name, args in unsent:
-            if name not in ("create", "confirm"):  # asked for below
-                self._send(name, *args)
-        for launch in launches:
+        kept = [command for command in unsent if command[0] not in ("create", "confirm")]  # they are below
+        for command in dict.fromkeys([*kept, *registry.pending_deletions()]):
+            self.send(command)
+        for launch in registry:
             if launch.ref:
                 # The new informer does not know the pod, and would not notice that it is gone.
                 self.confirm(launch.ref)
             elif launch.body:
                 self.create(launch.launch_id, launch.body)
 
-    def _send(self, name: str, *args: Any) -> None:
+    def send(self, command: Command) -> None:
+        """Have a command carried out, which is written down in a form that can be repeated."""
+        name, args = command
         try:
             self._runtime.submit(getattr(self._runtime.launcher, name), *args)
         except RuntimeError:
-            self._unsent.append((name, args))
+            self._unsent.append(command)

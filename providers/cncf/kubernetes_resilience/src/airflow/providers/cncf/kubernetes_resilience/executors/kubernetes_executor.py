@@ -14,7 +14,6 @@ for the pod that is a task instance's current launch.
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import Creations
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
     Launch,
     LaunchRegistry,
@@ -43,26 +43,23 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
 from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
+from airflow.providers.cncf.kubernetes_resilience.executors.queued_timeout import QueuedTimeout
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Settled, Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.sweep import Sweep
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
+from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import UnwantedLaunches
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdict
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
-from airflow_resilience.backoff import Backoff
 from airflow_resilience.policy import Action, LaunchFailurePolicy
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskinstancekey import TaskInstanceKey
-
-IMMEDIATE_RELAUNCHES = 3
-RELAUNCH_BACKOFF = Backoff(initial=2.0, maximum=60.0, jitter=0.5)
-"""Before each further relaunch: a pod that always fails at once is not to be launched in a busy loop."""
 
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""
@@ -125,8 +122,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             kube_config=self.kube_config,
             clock=self._clock,
         )
-        self._publisher = Publisher(
-            factory=self.kube_scheduler,
+        self._creations = Creations(
             registry=self._registry,
             create=self._commands.create,
             fail=self.fail,
@@ -134,6 +130,18 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             job_id=job_id,
             retries=settings.publish_retries,
             clock=self._clock,
+        )
+        self._publisher = Publisher(
+            factory=self.kube_scheduler,
+            registry=self._registry,
+            creations=self._creations,
+            fail=self.fail,
+            drop=self._drop,
+            job_id=job_id,
+            clock=self._clock,
+        )
+        self._queued_timeout = QueuedTimeout(
+            conf.getfloat("scheduler", "task_queued_timeout"), job_id=job_id, clock=self._clock
         )
         self._settlement = Settlement(
             policy=LaunchFailurePolicy(settings.launch_failure_retries),
@@ -153,6 +161,18 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             held=lambda launch: self._tracker.follow(launch),  # noqa: PLW0108 - it is made further down
             clock=self._clock,
         )
+        self._unwanted = UnwantedLaunches(
+            registry=self._registry, retirement=self._retirement, release=self._release, clock=self._clock
+        )
+        self._sweep = Sweep(
+            runtime=self._runtime,
+            commands=self._commands,
+            retirement=self._retirement,
+            namespaces=namespaces,
+            own_label=self._own_label(),
+            job_id=job_id,
+            clock=self._clock,
+        )
         self._tracker = LaunchTracker(
             registry=self._registry,
             commands=self._commands,
@@ -161,7 +181,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             given_up_reasons=self.kube_config.worker_pod_pending_fatal_container_state_reasons,
             expects=self._adopter.expects,
             lost=self._release,
-            not_created=self._not_created,
+            not_created=self._creations.failed,
             clock=self._clock,
         )
         self._runtime.start()
@@ -215,20 +235,14 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         try:
             self._settle()
             self._adopter.continue_(self.running)
+            self._queued_timeout.hold_off(self._publisher.relaunching() | self._adopter.handing_back())
+            self._creations.tick()
             self._publisher.publish_due()
-            if self._adopter.sweep_is_due():
-                self._adopter.sweep(self.kube_config.delete_worker_pods)
+            self._unwanted.tick()
+            self._sweep.tick()
         except SQLAlchemyError:
             # Nothing is lost: what could not be settled or published is still there for the next turn.
             self.log.exception("The metadata database did not answer; trying again in the next loop")
-
-    def _not_created(self, launch: Launch, error: KubernetesApiError) -> None:
-        launch.may_exist = error.status is None or error.status >= 500
-        if self._publisher.repeat(launch, error):
-            return
-        self.log.error("Pod %s/%s could not be created: %s", launch.namespace, launch.name, error)
-        self._call_off_creation(launch.key)
-        self.fail(launch.key, f"Pod {launch.namespace}/{launch.name} not created: {error}")
 
     # ------------------------------------------------------------------ what becomes of a launch
 
@@ -272,19 +286,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             decision.explanation,
         )
         self._retirement.supersede(launch, settled.failure)
+        self._registry.release(launch.key)
         if launch.job is None:
-            self._registry.release(launch.key)
             self._adopter.hand_back(launch.key, launch.ti_id)
         else:
-            self._registry.release(launch.key)
-            self._publisher.add(
-                WaitingLaunch(
-                    job=launch.job,
-                    ti_id=launch.ti_id,
-                    not_before=self._clock() + relaunch_delay(launch.number),
-                    previous_name=launch.name,
-                )
-            )
+            self._publisher.relaunch(launch, launch.job)
 
     def _report(self, settled: Settled, state: str | None) -> None:
         key, info = settled.launch.key, None
@@ -373,16 +379,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _own_label(self) -> str:
         return self._make_safe_label_value(str(self.scheduler_job_id))
-
-
-def relaunch_delay(number: int) -> float:
-    """
-    Return the seconds to wait before a launch that failed is repeated.
-
-    :param number: of the launch that failed, from 1
-    """
-    attempt = number - IMMEDIATE_RELAUNCHES
-    return RELAUNCH_BACKOFF.delay(attempt, random.random) if attempt > 0 else 0.0
 
 
 def _drain(queue: Any) -> list[Any]:

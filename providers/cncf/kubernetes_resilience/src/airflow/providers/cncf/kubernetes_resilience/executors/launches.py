@@ -16,7 +16,11 @@ from typing import Any
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+
+Command = tuple[str, tuple[Any, ...]]
+"""Something to be done by the Kubernetes thread: the name of a launcher's method, and its arguments."""
 
 
 @dataclass(slots=True)
@@ -29,6 +33,11 @@ class WaitingLaunch:
     """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
     previous_name: str | None = None
     """Name of the pod that it replaces; None for the first launch."""
+
+    @property
+    def is_relaunch(self) -> bool:
+        """Whether there was a launch before, which has failed."""
+        return self.previous_name is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -52,9 +61,30 @@ class Launch:
     """The manifest, kept until its creation is confirmed so that the call can be repeated."""
     adopted_from: int | None = None
     """The dead scheduler's job, for a launch that was adopted."""
+    given_up: PodFailure | None = None
+    """How it failed according to the ledger, for a launch that was adopted after that had been decided. What
+    the pod says now does not change it: the dead scheduler may have acted upon it already."""
     publish_attempts: int = 0
+    """How often its creation was refused for now."""
+    unanswered: int = 0
+    """How often its creation has failed because the API server was away or overloaded."""
+    is_renamed: bool = False
+    """Whether its pod has got another name, because the first one was taken."""
     may_exist: bool = False
     """Whether a call to create the pod is under way or has had no clear answer."""
+
+
+@dataclass(slots=True)
+class Departure:
+    """A superseded pod that may still run or start."""
+
+    key: TaskInstanceKey
+    deadline: float
+    """When it is waited for no longer, on the executor's monotonic clock (seconds)."""
+    command: Command | None
+    """What has its deletion asked for; None if something else sees to that."""
+    accepted: bool = False
+    """Whether the API server has accepted its deletion, so that it goes without our doing."""
 
 
 class LaunchRegistry:
@@ -64,8 +94,8 @@ class LaunchRegistry:
         self._current: dict[TaskInstanceKey, Launch] = {}
         self._by_uid: dict[str, Launch] = {}
         self._by_launch_id: dict[str, Launch] = {}
-        self._leaving: dict[TaskInstanceKey, dict[str, float]] = {}
-        self._leaving_keys: dict[str, TaskInstanceKey] = {}
+        self._leaving: dict[TaskInstanceKey, set[str]] = {}
+        self._departures: dict[str, Departure] = {}
 
     def __len__(self) -> int:
         return len(self._current)
@@ -126,25 +156,44 @@ class LaunchRegistry:
         launch.ref, launch.body = ref, None
         self._by_uid[ref.uid] = launch
 
-    def leave(self, key: TaskInstanceKey, token: str, deadline: float) -> None:
+    def leave(
+        self, key: TaskInstanceKey, token: str, deadline: float, command: Command | None = None
+    ) -> None:
         """
         Note a superseded pod that may still run; the next launch of the key waits for it.
 
         :param token: the pod's UID, or the launch id of a creation whose outcome is not known yet
         :param deadline: when it is waited for no longer, on the executor's monotonic clock (seconds)
+        :param command: what has its deletion asked for
         """
-        self._leaving.setdefault(key, {})[token] = deadline
-        self._leaving_keys[token] = key
+        self._leaving.setdefault(key, set()).add(token)
+        self._departures[token] = Departure(key, deadline, command)
+
+    def leaves_by(self, token: str, deadline: float) -> None:
+        """Note that a superseded pod's deletion was accepted; it is waited for until then and no longer."""
+        if departure := self._departures.get(token):
+            known = departure.deadline if departure.accepted else deadline
+            departure.deadline, departure.accepted = min(known, deadline), True
 
     def left(self, token: str) -> TaskInstanceKey | None:
         """Note that a superseded pod is gone; return the key it was waited for, if it was."""
-        key = self._leaving_keys.pop(token, None)
-        if key is not None:
-            tokens = self._leaving[key]
-            del tokens[token]
-            if not tokens:
-                del self._leaving[key]
-        return key
+        departure = self._departures.pop(token, None)
+        if departure is None:
+            return None
+        tokens = self._leaving[departure.key]
+        tokens.remove(token)
+        if not tokens:
+            del self._leaving[departure.key]
+        return departure.key
+
+    def deletion_of(self, token: str) -> Command | None:
+        """Return the command that has a superseded pod deleted, if it is waited for."""
+        departure = self._departures.get(token)
+        return departure.command if departure else None
+
+    def pending_deletions(self) -> list[Command]:
+        """Return the commands that have superseded pods deleted and are not known to be carried out."""
+        return [item.command for item in self._departures.values() if item.command and not item.accepted]
 
     def prune(self, now: float) -> None:
         """Forget what is waited for no longer, also of keys that have no next launch."""
@@ -153,7 +202,7 @@ class LaunchRegistry:
 
     def is_clear(self, key: TaskInstanceKey, now: float) -> bool:
         """Whether no superseded pod of the key has to be waited for."""
-        for token, deadline in list(self._leaving.get(key, {}).items()):
-            if deadline <= now:
+        for token in list(self._leaving.get(key, ())):
+            if self._departures[token].deadline <= now:
                 self.left(token)
         return key not in self._leaving

@@ -81,6 +81,14 @@ class PodFactory(AirflowKubernetesScheduler):
         return job._replace(command=[workload.model_copy(update={"token": token})])
 
 
+def rename(launch: Launch) -> None:
+    """Give the pod of a launch, which does not exist yet, a name that no other pod has."""
+    if launch.body is None:
+        raise AssertionError("a launch without identity has a manifest")
+    launch.name, launch.is_renamed = add_unique_suffix(name=launch.name), True
+    launch.body = {**launch.body, "metadata": {**launch.body["metadata"], "name": launch.name}}
+
+
 def _pinned_name(job: KubernetesJob) -> str | None:
     override = job.kube_executor_config
     return override.metadata.name if override and override.metadata else None

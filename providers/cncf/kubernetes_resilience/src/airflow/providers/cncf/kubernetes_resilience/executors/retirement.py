@@ -12,7 +12,8 @@ from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.classify import DELETION_OVERDUE, PodFailure
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import DEFAULT_GRACE_SECONDS, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
@@ -20,8 +21,20 @@ if TYPE_CHECKING:
 GRACE_MARGIN = 2.0
 """Seconds that a kubelet may need beyond a pod's grace period."""
 
+DELETION_TIMEOUT = 300.0
+"""
+Seconds for the API server to accept a deletion. A replacement does not wait longer: a deletion that is never
+permitted (or that a webhook refuses) would else block its task for good, and nothing but the replacement can
+finish it. The launcher gives up at about that time too (:data:`..pods.calls.REFUSALS`). Of two pods that both
+start then, the execution API lets one run the task.
+"""
+
 CREATION_TIMEOUT = 120.0
-"""Seconds within which the outcome of a create call is known, its repeated look-ups included."""
+"""
+Seconds after which the pod of a create call is there, or will not come any more: a minute until we give the
+call up (:data:`..pods.transport.DEFAULT_REQUEST_TIMEOUT`), and another one until the API server does. Before,
+"there is no such pod" may be true only because the call is still under way.
+"""
 
 
 class Retirement:
@@ -29,7 +42,8 @@ class Retirement:
     Takes superseded and finished pods out of the executor's world.
 
     A pod that could still start is deleted, by UID, and noted as leaving: its task instance's next launch
-    waits until it is gone or its grace period is over. A pod that has ended is deleted or kept, as
+    waits until it is gone, or until the grace period is over that begins when the API server accepts the
+    deletion, or for :data:`DELETION_TIMEOUT`. A pod that has ended is deleted or kept, as
     ``delete_worker_pods`` and ``delete_worker_pods_on_failure`` say; a kept one is labelled so that neither
     this executor nor another sees it again.
 
@@ -68,43 +82,55 @@ class Retirement:
         elif failure is None or not failure.alive:
             self.tidy(launch.ref, failed=failure is not None)
         else:
-            overdue = failure.reason == DELETION_OVERDUE
-            self.delete(launch.key, launch.ref, 0.0 if overdue else self._grace(launch))
+            self.revoke(launch)
+            if failure.reason == DELETION_OVERDUE:
+                self.accepted(launch.ref, 0)
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch that is not wanted any more, whatever its state."""
         if launch.ref is None:
             self.retire_unknown(launch)
         else:
-            self.delete(launch.key, launch.ref, self._grace(launch))
+            self.delete(launch.key, launch.facts or PodFacts(launch.ref, {}, {}))
 
-    def delete(self, key: TaskInstanceKey, ref: PodRef, grace_seconds: float) -> None:
+    def delete(self, key: TaskInstanceKey, pod: PodFacts) -> None:
         """Delete a pod that may still run, and have the next launch of the key wait for it."""
-        self._registry.leave(key, ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
-        self._commands.delete(ref)
+        command = ("delete", (pod.ref,))
+        self._registry.leave(key, pod.ref.uid, self._clock() + DELETION_TIMEOUT, command)
+        if pod.deletion_timestamp:
+            self.accepted(pod.ref, pod.deletion_grace_seconds)
+        self._commands.send(command)
+
+    def accepted(self, ref: PodRef, grace_seconds: float) -> None:
+        """
+        Note that the API server has accepted the deletion of a pod.
+
+        :param grace_seconds: that the pod is given; they count from now, which is later than they do
+        """
+        self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
 
     def retire_unknown(self, launch: Launch) -> None:
         """Delete the pod of a create call that has not been answered clearly, if there is one."""
         if not launch.may_exist:
             return
-        self._registry.leave(launch.key, launch.launch_id, self._clock() + CREATION_TIMEOUT)
-        self._commands.delete_by_name(launch.namespace, launch.name, launch.launch_id)
+        command = ("look_for", (launch.namespace, launch.name, launch.launch_id))
+        self._registry.leave(launch.key, launch.launch_id, self._clock() + CREATION_TIMEOUT, command)
+        self._commands.send(command)
 
-    def created_in_vain(self, launch_id: str, ref: PodRef, *, certain: bool = False) -> None:
+    def not_created(self, launch_id: str, error: KubernetesApiError) -> None:
+        """Note that a create call has failed whose launch was given up meanwhile."""
+        if not error.leaves_open:
+            self._registry.left(launch_id)
+        elif command := self._registry.deletion_of(launch_id):
+            self._commands.send(command)  # the first look may have been too early
+
+    def created_in_vain(self, launch_id: str, pod: PodFacts, *, certain: bool = False) -> None:
         """
         Delete a pod whose launch was given up before its creation was known, if that is what it is.
 
         :param certain: whether there is no doubt about that, however long ago the launch was given up
         """
         if (key := self._registry.left(launch_id)) is not None:
-            self.delete(key, ref, DEFAULT_GRACE_SECONDS)
+            self.delete(key, pod)
         elif certain:
-            self._commands.delete(ref)
-
-    def _grace(self, launch: Launch) -> float:
-        if launch.facts and launch.facts.deletion_timestamp:
-            return float(launch.facts.deletion_grace_seconds)
-        configured = self._config.delete_option_kwargs.get("grace_period_seconds")
-        if isinstance(configured, int):
-            return float(configured)
-        return float(launch.facts.grace_seconds if launch.facts else DEFAULT_GRACE_SECONDS)
+            self._commands.delete(pod.ref)

@@ -87,12 +87,18 @@ class Settlement:
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({item.launch.ti_id for item in ended}, session=session)
-            judged = [self._judge(item, rows.get(item.launch.ti_id)) for item in ended]
+            restarting = task_instances.read_restarting(
+                {item.launch.key for item in ended if item.launch.ti_id not in rows}, session=session
+            )
+            judged = [
+                self._judge(item, rows.get(item.launch.ti_id), restarting=item.launch.key in restarting)
+                for item in ended
+            ]
             failures = [item for item in judged if item.judgement.verdict is Verdict.LAUNCH_FAILURE]
             others = [item for item in judged if item.judgement.verdict is not Verdict.LAUNCH_FAILURE]
             return others + self._decide(failures, session)
 
-    def _judge(self, ended: Ended, row: TaskInstanceRow | None) -> Settled:
+    def _judge(self, ended: Ended, row: TaskInstanceRow | None, *, restarting: bool) -> Settled:
         launch = ended.launch
         judgement = judge(
             ended.failure,
@@ -101,6 +107,7 @@ class Settlement:
             try_number=launch.key.try_number,
             job_id=self._job_id,
             queued_again=self._queued_again(launch.key),
+            restarting=restarting,
         )
         return Settled(launch, ended.failure, judgement)
 

@@ -16,7 +16,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import select, update
+from sqlalchemy import select, tuple_, update
 from sqlalchemy.orm import Session
 
 
@@ -40,6 +40,22 @@ def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
     return _rows(ti_ids, session, lock=True)
 
 
+def read_restarting(keys: Collection[TaskInstanceKey], *, session: Session) -> set[TaskInstanceKey]:
+    """
+    Return the tries that were cleared while they ran, and wait for the end of their worker.
+
+    Airflow has given their task instances another UUID already, so that they are known by their keys only.
+    """
+    if not keys:
+        return set()
+    ti = TaskInstance
+    columns = (ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
+    query = select(*columns).where(
+        tuple_(*columns).in_([tuple(key) for key in keys]), ti.state == TaskInstanceState.RESTARTING
+    )
+    return {TaskInstanceKey(*row) for row in session.execute(query)}
+
+
 def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
     """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
     if ti_ids:
@@ -49,6 +65,17 @@ def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -
             .values(queued_dttm=at)
             .execution_options(synchronize_session=False)
         )
+
+
+def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
+    """
+    Like :func:`refresh_queued`, for those that a scheduler still has queued and nobody has locked.
+
+    :param job_id: of that scheduler
+    """
+    rows = lock_rows(ti_ids, session=session)
+    queued = {row.ti_id for row in rows.values() if row.queued_by_job_id == job_id}
+    refresh_queued(queued, at=at, session=session)
 
 
 def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:

@@ -28,6 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
     PodDeleted,
+    PodDeletionAccepted,
     PodNotCreated,
     PodObservation,
 )
@@ -92,6 +93,8 @@ class LaunchTracker:
                 self._confirmed(message)
             case PodDeleted():
                 self._registry.left(message.ref.uid)
+            case PodDeletionAccepted():
+                self._retirement.accepted(message.ref, message.grace_seconds)
 
     def follow(self, launch: Launch) -> None:
         """Take in a launch that was adopted, with what is known of its pod."""
@@ -140,8 +143,9 @@ class LaunchTracker:
 
     def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
         facts = launch.facts
-        if failure or (facts and facts.phase == "Succeeded"):
-            self._ended[launch.launch_id] = Ended(launch, failure)
+        succeeded = facts is not None and facts.phase == "Succeeded"
+        if failure or succeeded or launch.given_up:
+            self._ended[launch.launch_id] = Ended(launch, None if succeeded else failure or launch.given_up)
             return
         self._ended.pop(launch.launch_id, None)  # the image could be pulled after all
         if facts and facts.deletion_timestamp:
@@ -160,12 +164,14 @@ class LaunchTracker:
             self._registry.left(facts.ref.uid)
             self._retirement.tidy(facts.ref, failed=facts.phase == "Failed")
         else:
-            self._retirement.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts.ref)
+            self._retirement.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts)
+            if facts.deletion_timestamp:
+                self._retirement.accepted(facts.ref, facts.deletion_grace_seconds)
 
     def _created(self, message: PodCreated) -> None:
         launch = self._registry.by_launch_id(message.launch_id)
         if launch is None:
-            self._retirement.created_in_vain(message.launch_id, message.ref, certain=True)
+            self._retirement.created_in_vain(message.launch_id, PodFacts(message.ref, {}, {}), certain=True)
         elif launch.ref is None:
             self._registry.bind(launch, message.ref)
             self._expect(launch)
@@ -176,7 +182,7 @@ class LaunchTracker:
     def _not_created(self, message: PodNotCreated) -> None:
         launch = self._registry.by_launch_id(message.launch_id)
         if launch is None:
-            self._registry.left(message.launch_id)
+            self._retirement.not_created(message.launch_id, message.error)
         elif launch.ref is None:  # else its pod was seen, whatever became of the call
             self._on_not_created(launch, message.error)
 

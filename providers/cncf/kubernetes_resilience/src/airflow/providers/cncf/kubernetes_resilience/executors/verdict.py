@@ -50,6 +50,7 @@ def judge(
     try_number: int,
     job_id: int | None,
     queued_again: bool,
+    restarting: bool = False,
 ) -> Judgement:
     """
     Judge the end of a task instance's current launch.
@@ -61,9 +62,14 @@ def judge(
     :param job_id: this scheduler's job
     :param queued_again: whether this executor has already been handed the task instance's next phase
         (it deferred or was rescheduled by the very worker whose pod has ended)
+    :param restarting: whether the try was cleared while it ran, and waits for the end of its worker
     """
     if queued_again:
         return Judgement(Verdict.RELEASE, why="its next phase is queued")
+    if row is None and restarting:
+        # Success is what the scheduler wants to hear of a worker that has gone as it was told.
+        state = TaskInstanceState.SUCCESS if failure is None else TaskInstanceState.FAILED
+        return Judgement(Verdict.REPORT, state=state)
     if row is None or row.key.try_number != try_number:
         return Judgement(Verdict.RELEASE, why="the task instance was cleared or deleted")
     if row.state == TaskInstanceState.QUEUED:

@@ -58,6 +58,11 @@ class KubernetesApiError(Exception):
         """Whether the same request may succeed later without anybody changing anything."""
         return self.status is None or self.status in _TRANSIENT or self.retry_after is not None
 
+    @property
+    def leaves_open(self) -> bool:
+        """Whether the request may have been carried out all the same, or may still be."""
+        return self.status is None or self.status >= 500
+
 
 class ConnectionFailedError(KubernetesApiError):
     """No usable answer: refused, reset, timed out, TLS, or cut off. The request may have been carried out."""

@@ -108,12 +108,11 @@ class PodFacts:
     deletion_timestamp: datetime | None = None
     """When the grace period of a requested deletion ends, by the API server's clock; None without one."""
     deletion_grace_seconds: int = DEFAULT_GRACE_SECONDS
-    """Length of that grace period."""
+    """Length of that grace period, or of one that a deletion would have."""
     node: str | None = None
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
-    grace_seconds: int = DEFAULT_GRACE_SECONDS
     conditions: tuple[ConditionFacts, ...] = ()
     containers: tuple[ContainerFacts, ...] = ()
     """Init containers first, then the others, each in the order of the status lists."""
@@ -163,7 +162,6 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),
         deletion_grace_seconds=grace if deletion_grace is None else deletion_grace,
-        grace_seconds=grace,
         conditions=tuple(_conditions(status.get("conditions"))),
         containers=tuple(_containers(spec, status)),
     )

@@ -34,6 +34,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
     PodDeleted,
+    PodDeletionAccepted,
     PodNotCreated,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.metrics import measured
@@ -91,7 +92,8 @@ class Launcher:
         """
         Delete a pod, however long the API is away; emits :class:`PodDeleted` if it is then gone for certain.
 
-        A pod that is given time to end is not: that it is gone will be seen by the informer.
+        A pod that is given time to end is not; :class:`PodDeletionAccepted` says how much. That it is gone
+        will be seen by the informer.
 
         :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
         """
@@ -110,16 +112,25 @@ class Launcher:
         left = await self._change(what, ref, request)
         if left is None or _is_removed(left):
             self._emit(PodDeleted(ref))
+        else:
+            self._emit(PodDeletionAccepted(ref, read_pod(left).deletion_grace_seconds))
 
-    async def delete_by_name(self, namespace: str, name: str, launch_id: str) -> None:
-        """Delete the pod of a launch whose creation had no clear result, if there is one."""
+    async def look_for(self, namespace: str, name: str, launch_id: str) -> None:
+        """
+        Look for the pod of a launch whose creation had no clear result; emits :class:`PodCreated` for it.
+
+        That it is not there is not reported, for it may still come: the API server goes on with a request for
+        up to a minute (``--request-timeout``) after its client has given up. The informer shows it then.
+
+        .. seealso:: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
+        """
         what = f"Looking for pod {namespace}/{name}"
         try:
             pod = await self._calls.until_answered(what, lambda: self._client.get_pod(namespace, name))
         except PodNotFoundError:
             return
         if _launch_id(pod) == launch_id:
-            await self.delete(_ref(pod))
+            self._emit(PodCreated(launch_id, _ref(pod)))
 
     async def mark_done(self, ref: PodRef) -> None:
         """Take a pod out of the executor's selection, however long the API is away."""
@@ -232,7 +243,7 @@ class Launcher:
 
 
 def _may_exist(error: KubernetesApiError) -> bool:
-    return error.reason == "AlreadyExists" or error.status is None or error.status >= 500
+    return error.reason == "AlreadyExists" or error.leaves_open
 
 
 def _launch_id(pod: Json) -> str | None:

@@ -52,4 +52,12 @@ class PodDeleted:
     ref: PodRef
 
 
-Message = PodObservation | PodCreated | PodNotCreated | PodConfirmed | PodDeleted
+@dataclass(frozen=True, slots=True)
+class PodDeletionAccepted:
+    """The API server has accepted a deletion and gives the pod time to end, from now on at the latest."""
+
+    ref: PodRef
+    grace_seconds: int
+
+
+Message = PodObservation | PodCreated | PodNotCreated | PodConfirmed | PodDeleted | PodDeletionAccepted

@@ -77,6 +77,7 @@ class KubernetesRuntime:
         self._emit = emit
         self._connect = connect or self._connect_as_configured
         self._thread: threading.Thread | None = None
+        self._connecting: Future[Session] | None = None
         self._session: Session | None = None
 
     @property
@@ -93,23 +94,29 @@ class KubernetesRuntime:
         """
         return self._running().launcher
 
-    def start(self) -> None:
+    def start(self, *, wait: bool = True) -> None:
         """
         Start the thread, unless it is alive.
 
         After a crash the informers begin with a list and emit all of it: replays are harmless to a receiver
         that goes by UID, omissions are not.
 
-        :raises Exception: what made the configuration or the credentials unusable
+        :param wait: until it is alive, which may take :data:`CONNECT_SECONDS`; without, it is alive after a
+            later call
+        :raises Exception: what made the configuration or the credentials unusable, in this call or in one
+            before that did not wait; the next call starts anew
         """
         if self.is_alive:
             return
-        ready: Future[Session] = Future()
-        self._thread = threading.Thread(
-            target=self._run, args=(ready,), name="kubernetes-resilience", daemon=True
-        )
-        self._thread.start()
-        self._session = ready.result()
+        if self._connecting is None:
+            self._connecting, self._session = Future(), None
+            self._thread = threading.Thread(
+                target=self._run, args=(self._connecting,), name="kubernetes-resilience", daemon=True
+            )
+            self._thread.start()
+        if wait or self._connecting.done():
+            connecting, self._connecting = self._connecting, None
+            self._session = connecting.result()
 
     def submit(self, function: CommandFunction, *args: object, **kwargs: object) -> None:
         """
@@ -159,13 +166,13 @@ class KubernetesRuntime:
         :param timeout: seconds for the commands in flight
         """
         thread, session, self._thread, self._session = self._thread, self._session, None, None
+        connecting, self._connecting = self._connecting, None
         if thread is None:
             return
-        if session is not None and thread.is_alive():
-            try:
-                session.loop.call_soon_threadsafe(session.stop, timeout)
-            except RuntimeError:
-                logger.debug("The Kubernetes thread ended by itself", exc_info=True)
+        if connecting is not None:
+            connecting.add_done_callback(_stop_connected)
+        elif session is not None and thread.is_alive():
+            _stop(session, timeout)
         thread.join(timeout + CLOSE_SECONDS)
         if thread.is_alive():
             logger.error(
@@ -225,3 +232,15 @@ class KubernetesRuntime:
     async def _connect_as_configured(self) -> PodClient:
         settings = self._settings
         return await PodClient.connect(team_name=settings.team_name, request_timeout=settings.request_timeout)
+
+
+def _stop_connected(connecting: Future[Session]) -> None:
+    if connecting.exception() is None:
+        _stop(connecting.result(), 0.0)
+
+
+def _stop(session: Session, grace: float) -> None:
+    try:
+        session.loop.call_soon_threadsafe(session.stop, grace)
+    except RuntimeError:
+        logger.debug("The Kubernetes thread ended by itself", exc_info=True)

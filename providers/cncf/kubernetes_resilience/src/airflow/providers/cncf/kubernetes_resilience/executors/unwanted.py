@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Pods that have not started and whose task instances do not want them any more.
+
+Airflow does not tell the executor when a user clears, marks or deletes a task instance. A worker that runs
+learns of it from the answer to its next heartbeat; a pod that is Pending would keep its slot, and its place
+in the cluster, until it starts, which may be never.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
+from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL = 10.0
+"""Seconds between two looks, each of which is one query."""
+
+_OVER = frozenset(
+    {
+        None,
+        TaskInstanceState.SUCCESS,
+        TaskInstanceState.FAILED,
+        TaskInstanceState.SKIPPED,
+        TaskInstanceState.UPSTREAM_FAILED,
+        TaskInstanceState.REMOVED,
+        TaskInstanceState.UP_FOR_RETRY,
+    }
+)
+
+
+def is_over(row: TaskInstanceRow | None, try_number: int) -> bool:
+    """
+    Whether a try has no use for a pod that has not started.
+
+    :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
+    """
+    return row is None or row.key.try_number != try_number or row.state in _OVER
+
+
+class UnwantedLaunches:
+    """
+    Retires the current launches that are not wanted any more.
+
+    :param release: gives back the slot of a launch
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: LaunchRegistry,
+        retirement: Retirement,
+        release: Callable[[Launch], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._retirement = retirement
+        self._release = release
+        self._clock = clock
+        self._next_look = 0.0
+
+    def tick(self) -> None:
+        """
+        Look for such launches, if it is time to.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        if self._clock() < self._next_look:
+            return
+        pending = [launch for launch in self._registry if _is_pending(launch)]
+        if pending:
+            with create_session(scoped=False) as session:
+                rows = task_instances.read_rows({launch.ti_id for launch in pending}, session=session)
+                gone = {launch.key for launch in pending if launch.ti_id not in rows}
+                restarting = task_instances.read_restarting(gone, session=session)
+            for launch in pending:
+                # What restarts did start, and the end of its pod is waited for.
+                if is_over(rows.get(launch.ti_id), launch.key.try_number) and launch.key not in restarting:
+                    self._retire(launch)
+        self._next_look = self._clock() + CHECK_INTERVAL
+
+    def _retire(self, launch: Launch) -> None:
+        log.info("%s was cleared, marked or deleted; pod %s has not started and goes", launch.key, launch.ref)
+        self._release(launch)
+        self._retirement.revoke(launch)
+
+
+def _is_pending(launch: Launch) -> bool:
+    return launch.ref is not None and (launch.facts is None or launch.facts.phase in (None, "Pending"))

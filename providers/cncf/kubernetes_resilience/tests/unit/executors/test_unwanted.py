@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that have not started when a user clears, marks or deletes their task instance."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import CHECK_INTERVAL
+
+from .. import manifests as m
+
+
+@pytest.fixture
+def pending(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.starting())
+    return ti, pod
+
+
+def mark(harness, ti, session):
+    harness.set_state(ti, "success")
+
+
+def clear(harness, ti, session):
+    ti.prepare_db_for_next_try(session)
+    harness.set_state(ti, None)
+
+
+def reset(harness, ti, session):
+    harness.set_state(ti, None)
+
+
+def delete(harness, ti, session):
+    session.delete(ti)
+    session.commit()
+
+
+@pytest.mark.parametrize("act", [mark, clear, reset, delete])
+def test_a_pod_that_is_not_wanted_any_more_is_deleted(harness, pending, session, act):
+    ti, pod = pending
+    key = ti.key
+    act(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    assert key not in harness.executor.running
+    assert harness.events() == {}
+
+
+def test_also_if_it_was_never_seen(harness, queued_ti, session):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    mark(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_the_next_try_waits_for_it(harness, pending, session):
+    ti, pod = pending
+    clear(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 1
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "scheduled", "deferred", "up_for_reschedule"])
+def test_a_pod_that_may_be_wanted_is_left(harness, pending, state):
+    ti, _ = pending
+    harness.set_state(ti, state)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == []
+
+
+def test_a_pod_whose_task_restarts_is_left(harness, pending, session):
+    ti, _ = pending
+    ti.prepare_db_for_next_try(session)
+    harness.set_state(ti, "restarting")
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == []
+
+
+def test_a_pod_that_runs_is_left(harness, pending, session):
+    ti, pod = pending
+    harness.observe(pod, m.alive())
+    mark(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == []
+
+
+def test_nothing_is_asked_of_the_database_when_nothing_is_pending(harness, monkeypatch):
+    monkeypatch.setattr(task_instances, "read_rows", None)
+    harness.wait(CHECK_INTERVAL)
