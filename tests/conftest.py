@@ -1,14 +1,20 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""One deployment for each module of tests: it takes some 15 seconds to start."""
+"""One deployment for each module of tests: with a real control plane it takes some 25 seconds to start."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from .stage import Stage, open_stage
+from stage.stage import Stage, StageSettings, open_stage
+
+FOLDER = Path(__file__).parent / "dags"
+BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
+"""The programs of a real control plane; without them the embedded API server takes its place."""
 
 
 @pytest.fixture(scope="module")
@@ -16,9 +22,18 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """
     A deployment that runs.
 
-    A module says in ``DEPLOYMENT`` what its configuration has in addition. No test relies on another one, but
-    a test may leave behind another scheduler than it found.
+    A module has its DAGs and their faults in a folder of its name, and says in ``DEPLOYMENT`` what its
+    configuration has in addition. No test relies on another one, but a test may leave behind another
+    scheduler than it found.
     """
-    home = tmp_path_factory.mktemp("airflow")
-    with open_stage(home, getattr(request.module, "DEPLOYMENT", {})) as stage:
+    folder = FOLDER / Path(request.module.__file__).stem.removeprefix("test_")
+    settings = StageSettings(
+        home=tmp_path_factory.mktemp("airflow"),
+        dags=folder,
+        faults=folder / "faults.yaml",
+        env=getattr(request.module, "DEPLOYMENT", {}),
+        control_plane=Path(BINARIES) if BINARIES else None,
+        nodes=getattr(request.module, "NODES", 3),
+    )
+    with open_stage(settings) as stage:
         yield stage

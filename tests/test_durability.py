@@ -11,11 +11,10 @@ from signal import SIGKILL, SIGSTOP, SIGTERM
 import pytest
 
 from cluster_lab.journal import JournalEvent
-
-from .evidence import Outcome
-from .schedulers import Scheduler
-from .stage import Stage
-from .waiting import wait_for
+from stage.evidence import Outcome
+from stage.schedulers import Scheduler
+from stage.stage import Stage
+from stage.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

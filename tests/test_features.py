@@ -11,11 +11,10 @@ import sys
 import pytest
 
 from cluster_lab.journal import JournalEvent
-
-from .cluster import DONE_LABEL
-from .evidence import Outcome, Run
-from .stage import Stage
-from .waiting import LONGEST_WAIT, wait_for
+from stage.cluster import DONE_LABEL
+from stage.evidence import Outcome, Run
+from stage.stage import Stage
+from stage.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -37,6 +36,21 @@ def test_a_deferred_task_whose_second_pod_is_lost_is_continued_once(stage: Stage
     run = stage.trigger("deferred")
     wait_for("the first pod has ended", lambda: run.events("waiter", JournalEvent.EXITED))
     run.release()
+    assert run.wait_for_end("waiter") == Outcome(state="success", pods=3, begun=2, ended=2, launch_failures=1)
+
+
+def test_a_deferred_task_goes_on_while_its_first_pod_has_not_ended(stage: Stage) -> None:
+    run = stage.trigger("lingering")
+    first = run.wait_for_pods("waiter", 1)[0]
+    over = stage.home / "lingering" / "over"
+    stage.decide(first, f'"$@"; until [ -e {over} ]; do sleep 0.1; done; exit 0')
+    wait_for("the task is deferred", lambda: run.outcome("waiter").state == "deferred")
+    run.release()
+    third = run.wait_for_pods("waiter", 3)[2]
+    over.touch()
+    wait_for("the first pod has ended", lambda: run.events("waiter", JournalEvent.EXITED))
+    stage.schedulers.wait_for_turns(2)
+    stage.decide(third)
     assert run.wait_for_end("waiter") == Outcome(state="success", pods=3, begun=2, ended=2, launch_failures=1)
 
 

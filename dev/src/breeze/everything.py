@@ -26,6 +26,10 @@ def run_everything() -> int:
             Step("static-checks", run_static_checks),
             *(Step(f"testing {name}", partial(run_suite, name)) for name in SUITES),
             *([Step("testing conformance", run_conformance)] if control_plane_possible() else []),
+            Step(
+                "testing soak",
+                partial(run_tool, "breeze", "testing", "soak", "--minutes", "2", "--seed", "1"),
+            ),
             Step("testing compat", check_versions),
             Step("build-docs", build_site),
             # A program of its own: it installs signal handlers and changes the environment.

@@ -19,6 +19,8 @@ _TYPED_PACKAGES = (
     "breeze",
     "cluster_lab",
     "demo",
+    "soak",
+    "stage",
 )
 #: import-linter cannot be run with ``python -m``.
 _LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from breeze.control_plane import control_plane_binaries, control_plane_possible
 from breeze.paths import BUILD, CORE, DEV, PROVIDER, PROVIDER_PACKAGE, ROOT, relative
 from breeze.steps import console, run_tool
 
@@ -23,6 +24,8 @@ class Suite(NamedTuple):
     tests: Path
     covered: tuple[Path, ...] = ()
     """Modules without side effects, for which there is no excuse for an untested branch."""
+    on_control_plane: bool = False
+    """Whether the tests use a real control plane where this machine has one."""
 
 
 _CORE_PACKAGE = CORE / "src" / "airflow_resilience"
@@ -34,7 +37,7 @@ SUITES = {
         (PROVIDER_PACKAGE / "pods" / "facts.py", PROVIDER_PACKAGE / "pods" / "classify.py"),
     ),
     "dev-tests": Suite(DEV / "tests"),
-    "system-tests": Suite(ROOT / "tests"),
+    "system-tests": Suite(ROOT / "tests", on_control_plane=True),
 }
 
 
@@ -48,6 +51,8 @@ def run_suite(name: str, extra: Sequence[str] = ()) -> int:
     """
     suite = SUITES[name]
     env = {"COVERAGE_FILE": str(BUILD / "coverage" / name)}
+    if suite.on_control_plane and control_plane_possible() and (binaries := control_plane_binaries()):
+        env["CONTROL_PLANE_BINARIES"] = str(binaries)
     if extra or not suite.covered:
         chosen = any((ROOT / word).is_relative_to(suite.tests) for word in extra)
         return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *extra, env=env)

@@ -62,6 +62,36 @@ def conformance(
 
 
 @testing_app.command()
+def chaos(
+    minutes: Annotated[float, typer.Option(min=0, help="For how long; 0: one round for each limit.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the first round: one that has failed fails again.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Only with so many relaunches allowed: 0, 1 or 3.")
+    ] = None,
+) -> None:
+    """Search for an interleaving of events that breaks a promise of the executor."""
+    from breeze.chaos import run_chaos
+
+    raise typer.Exit(run_chaos(minutes, seed, limit))
+
+
+@testing_app.command()
+def soak(
+    minutes: Annotated[float, typer.Option(min=1, help="For how long new DAG runs are started.")] = 5,
+    seed: Annotated[
+        int | None, typer.Option(help="Have the same go wrong as in an earlier run, which has printed it.")
+    ] = None,
+) -> None:
+    """Run tasks on a cluster in trouble, and see what has become of them and what has grown."""
+    from breeze.control_plane import control_plane_binaries, control_plane_possible
+    from soak.cli import run
+
+    raise typer.Exit(run(minutes, seed, control_plane_binaries() if control_plane_possible() else None))
+
+
+@testing_app.command()
 def compat(
     full: Annotated[bool, typer.Option("--full", help="Every supported pair, not a covering few.")] = False,
 ) -> None:

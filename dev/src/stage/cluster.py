@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ class Cluster:
             if (pod.metadata.annotations or {}).get("run_id") == run_id
         ]
 
+    def names(self) -> list[str]:
+        """Return the names of all pods that exist now."""
+        return [pod.metadata.name for pod in self._api.list_namespaced_pod(NAMESPACE).items]
+
     def unfinished_business(self, run_id: str) -> list[str]:
         """Return the pods of a run that are in use; failed ones are kept, with a label."""
         return [
@@ -61,6 +66,18 @@ class Cluster:
     def delete(self, name: str) -> None:
         """Delete a pod at once, as somebody would with ``kubectl delete --force``."""
         self._api.delete_namespaced_pod(name, NAMESPACE, grace_period_seconds=0)
+
+    def drain(self, dag_id: str) -> datetime:
+        """
+        Delete all pods of a DAG that have not started, with one request.
+
+        :return: when
+        """
+        at = datetime.now(UTC)
+        self._api.delete_collection_namespaced_pod(
+            NAMESPACE, label_selector=f"dag_id={dag_id}", field_selector="status.phase=Pending"
+        )
+        return at
 
     def owners_since(self, version: str) -> Mapping[str, set[str]]:
         """

@@ -1,6 +1,8 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The user's code in the system tests, which notes when it begins and when it has ended."""
+# Airflow passes a context by name whether it is used or not.
+# ruff: noqa: ARG002
+"""The user's code in the system tests, which notes when it begins and when it has ended, and its pods."""
 
 from __future__ import annotations
 
@@ -12,11 +14,35 @@ from typing import Any
 
 from airflow.providers.standard.triggers.file import FileTrigger
 from airflow.sdk import BaseOperator, Context
+from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
 
 from demo.code_journal import folder_of_worker, recorded, release_file
+from stage.light_worker import SECONDS_VARIABLE
+from stage.naming import code_name
 
-LONGEST_WORK = 180.0
+LONGEST_WORK = 300.0
 """Seconds after which a task ends although no test told it to."""
+
+LIGHT_WORKER = ("python", "-m", "stage.light_worker")
+_HELD = ("sh", str(Path(__file__).with_name("held.sh")))
+
+
+def light_pod(seconds: float | None = None) -> dict[str, V1Pod]:
+    """
+    Return the ``executor_config`` of a task that needs no more than :mod:`stage.light_worker`.
+
+    :param seconds: how long it works, if it is not released before; None: until it is released
+    """
+    return _running(*LIGHT_WORKER, env={SECONDS_VARIABLE: str(seconds)} if seconds else {})
+
+
+def held_pod(*worker: str) -> dict[str, V1Pod]:
+    """
+    Return the ``executor_config`` of a task whose worker waits until the test has decided about its pod.
+
+    :param worker: what to start in the end, in place of Airflow's own worker
+    """
+    return _running(*_HELD, *worker)
 
 
 class Work(BaseOperator):
@@ -35,6 +61,7 @@ class Work(BaseOperator):
         self.number = number
 
     def execute(self, context: Context) -> None:
+        """Work."""
         with recorded(_name(context)):
             for key, value in self.environment.items():
                 if os.environ.get(key) != value:
@@ -47,18 +74,26 @@ class WorkAfterWaiting(BaseOperator):
     """Waits in the triggerer until the test says that it is enough; another pod continues it."""
 
     def execute(self, context: Context) -> None:
+        """Hand over to the triggerer."""
         with recorded(_name(context)):
             trigger = FileTrigger(str(_released(context)), poke_interval=0.5)
         self.defer(trigger=trigger, method_name=self.resume.__name__)
 
     def resume(self, context: Context, event: Any = None) -> None:
+        """Note that it goes on, in the second pod."""
         with recorded(_name(context), "resume"):
             self.log.info("the task goes on")
 
 
+def _running(*command: str, env: Mapping[str, str] | None = None) -> dict[str, V1Pod]:
+    variables = [V1EnvVar(name, value) for name, value in (env or {}).items()]
+    container = V1Container(name="base", command=list(command), env=variables)
+    return {"pod_override": V1Pod(spec=V1PodSpec(containers=[container]))}
+
+
 def _name(context: Context) -> str:
     ti: Any = context["ti"]
-    return f"{ti.dag_id}.{ti.task_id}[{ti.map_index}]"
+    return code_name(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
 
 
 def _released(context: Context) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodSpec
-from work import Work, WorkAfterWaiting
+
+from stage.work import Work, WorkAfterWaiting, held_pod
 
 FOLDER = Path(__file__).parent
 
@@ -28,10 +29,10 @@ custom_pod = {
 with DAG("custom_pod", schedule=None, catchup=False):
     Work(task_id="custom", environment={"COLOUR": "blue"}, executor_config=custom_pod)
 
+with DAG("lingering", schedule=None, catchup=False):
+    WorkAfterWaiting(task_id="waiter", executor_config=held_pod())
+
 # The pods of these tasks wait until the test has decided about each.
-held_pod = V1Pod(
-    spec=V1PodSpec(containers=[V1Container(name="base", command=["sh", str(FOLDER / "held.sh")])])
-)
 for dag_id in ("cleared", "marked", "shown"):
     with DAG(dag_id, schedule=None, catchup=False):
-        Work(task_id="held", executor_config={"pod_override": held_pod})
+        Work(task_id="held", executor_config=held_pod())

@@ -14,10 +14,11 @@ from sqlalchemy import Engine, text
 
 from cluster_lab.managed_process import ManagedProcess
 from demo.airflow_deployment import AirflowDeployment, Component
-
-from .waiting import wait_for
+from stage.waiting import wait_for
 
 _NEWEST_JOB = text("SELECT max(id) FROM job WHERE job_type = 'SchedulerJob' AND latest_heartbeat IS NOT NULL")
+_HEARTBEAT = text("SELECT latest_heartbeat FROM job WHERE id = :job_id")
+_AGE = text("SELECT extract(epoch FROM now() - latest_heartbeat) FROM job WHERE id = :job_id")
 
 EXIT_TIMEOUT = 45.0
 """Seconds within which a scheduler has to have ended; executors are given 20 of them."""
@@ -91,6 +92,24 @@ class Schedulers:
         for scheduler in self.alive:
             scheduler.end(number)
         return self.start(env)
+
+    def wait_for_turns(self, turns: int) -> None:
+        """Wait until a scheduler has turned its loop so often: it is to send a heartbeat each second."""
+        job_id = self.alive[0].job_id
+        beats: set[object] = set()
+
+        def enough() -> bool:
+            with self._engine.connect() as connection:
+                beats.add(connection.execute(_HEARTBEAT, {"job_id": job_id}).scalar())
+            return len(beats) > turns
+
+        wait_for(f"scheduler job {job_id} has sent {turns} heartbeats", enough)
+
+    def is_beating(self, seconds: float) -> bool:
+        """Tell whether a scheduler that runs has sent a heartbeat in the last so many seconds."""
+        with self._engine.connect() as connection:
+            age: float = connection.execute(_AGE, {"job_id": self.alive[0].job_id}).scalar_one()
+        return age < seconds
 
     def stop(self) -> None:
         """Stop all of them."""

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG
-from work import Work
+
+from stage.work import Work
 
 DAGS = {
     "killed_after_relaunch": ("running", "starting"),

@@ -1,0 +1,16 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The DAGs of test_crash_points.py. What happens to their pods is in faults.yaml."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from stage.work import Work, light_pod
+
+MOMENTS = ("before_new_pod", "before_retirement", "waiting_for_old_pod", "in_backoff", "amid_create")
+
+for moment in MOMENTS:
+    with DAG(moment, schedule=None, catchup=False):
+        Work(task_id="healed", executor_config=light_pod())
+        Work(task_id="hopeless", executor_config=light_pod())

@@ -1,0 +1,29 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The DAG of test_matrix.py: a task for each way to lose a pod, and one that loses none."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.sdk import DAG
+
+import demo
+from stage.work import Work, WorkAfterWaiting
+
+FOLDER = Path(__file__).parent
+INIT_CONTAINER = Path(demo.__file__).parent / "dags" / "init_container.yaml"
+TASKS = {rule["task_id"] for rule in yaml.safe_load((FOLDER / "faults.yaml").read_text())["rules"]}
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "init_failure": {"executor_config": {"pod_template_file": str(INIT_CONTAINER)}},
+    "worker_exit": {"retries": 1, "retry_delay": timedelta(seconds=1)},
+}
+
+with DAG("matrix", schedule=None, catchup=False):
+    for task_id in sorted(TASKS | {"control"}):
+        operator = WorkAfterWaiting if task_id == "deferred" else Work
+        operator(task_id=task_id, **ARGUMENTS.get(task_id, {}))

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+A whole node pool is drained: 300 pods die at one instant, before their tasks' processes have started.
+
+The workers are light ones (:mod:`stage.light_worker`): 300 of Airflow's own would take two cores a quarter of
+an hour. Everything else is real.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from statistics import median
+
+import pytest
+from rich.console import Console
+
+from stage.evidence import Outcome, Run, TaskId
+from stage.stage import Stage
+from stage.waiting import wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+
+TASKS = 300
+PARALLELISM = {"above": 400, "below": 100}
+NODES = 6
+DEPLOYMENT = {
+    "AIRFLOW__CORE__PARALLELISM": str(PARALLELISM["above"]),
+    "AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT": "1000",
+    "AIRFLOW__SCHEDULER__MAX_TIS_PER_QUERY": "0",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+}
+HEALED = Outcome(state="success", pods=2, launch_failures=1)
+LONGEST = 300.0
+"""Seconds within which all of that is over."""
+
+
+def test_all_pods_of_a_run_die_at_one_instant(stage: Stage) -> None:
+    run = stage.trigger("all_at_once")
+    wait_for(
+        "every task has a pod", lambda: len(run.all_pods()) == TASKS, LONGEST, lambda: len(run.all_pods())
+    )
+    drained_at = stage.cluster.drain(run.dag_id)
+    wait_for("every task has another", lambda: len(run.all_pods()) == 2 * TASKS, LONGEST)
+    show_waits(run, drained_at)
+    run.release()
+    assert_all_healed(stage, run)
+
+
+def test_all_pods_die_again_and_again_while_most_tasks_wait_for_a_slot(stage: Stage) -> None:
+    stage.schedulers.replace(env={"AIRFLOW__CORE__PARALLELISM": str(PARALLELISM["below"])})
+    run = stage.trigger("in_waves")
+    run.release()
+
+    def drain_all() -> bool:
+        launched = sum(entry.launch == 1 for entry in run.all_pods())
+        if launched % PARALLELISM["below"] == 0 and launched > drained["pods"]:
+            stage.cluster.drain(run.dag_id)
+            drained["pods"] = launched
+        return launched == drained["pods"] == TASKS
+
+    drained = Counter(pods=0)
+    wait_for("every first pod was drained", drain_all, LONGEST, lambda: len(run.all_pods()))
+    assert_all_healed(stage, run)
+
+
+def assert_all_healed(stage: Stage, run: Run) -> None:
+    """Wait for the end of all tasks: each had one more pod, and ran once, in its first try."""
+    wait_for(
+        "all tasks have succeeded",
+        lambda: Counter(run.states().values())["success"] == TASKS,
+        LONGEST,
+        lambda: Counter(run.states().values()),
+    )
+    assert run.outcomes() == {TaskId("item", number): HEALED for number in range(TASKS)}
+    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+
+
+def show_waits(run: Run, drained_at: datetime) -> None:
+    """Print how long the replacements took to reach a node; a benchmark says what that is worth."""
+    waits = [(entry.time - drained_at).total_seconds() for entry in run.all_pods() if entry.launch == 2]
+    Console().print(f"{len(waits)} replacements: median {median(waits):.1f} s, longest {max(waits):.1f} s")

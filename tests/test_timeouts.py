@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A relaunch may take longer than a task may be queued, and than its first launch's token is good for."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from cluster_lab.apiserver import RequestInfo
+from stage.evidence import Outcome
+from stage.stage import Stage
+from stage.waiting import LONGEST_WAIT, holds_for, wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+QUEUED_TIMEOUT = 15
+"""Seconds. It is how long the token of a workload is good for, too."""
+
+DEPLOYMENT = {
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": str(QUEUED_TIMEOUT),
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "1",
+}
+STUCK = text("SELECT count(*) FROM log WHERE event LIKE 'stuck in queued%'")
+
+
+def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(stage: Stage) -> None:
+    with stage.proxy.hold(when=deletes) as held:
+        run = stage.trigger("waits_long")
+        # The image cannot be pulled; the replacement waits for the old pod to go, which could still start.
+        held.wait_for(1, LONGEST_WAIT)
+        holds_for(
+            2 * QUEUED_TIMEOUT,
+            "the task waits in the queue",
+            lambda: (
+                run.outcome("lost") == Outcome(state="queued", pods=1, begun=0, ended=0, launch_failures=1)
+            ),
+        )
+    # Its token was made for it. The one of the first launch has expired.
+    run.release()
+    assert run.wait_for_end("lost") == Outcome(state="success", pods=2, launch_failures=1)
+    with stage.records.engine.connect() as connection:
+        assert connection.execute(STUCK).scalar() == 0
+    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+
+
+def deletes(info: RequestInfo) -> bool:
+    """Whether a pod is deleted."""
+    return (info.verb, info.resource) == ("delete", "pods")
