@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What became of each task instance, and whether that is what it should have been. Pure.
+
+No task of the soak run fails by itself and no fault is its own, so there is one right outcome: it succeeds in
+its first try, and its code has run once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from cluster_lab.journal import JournalEntry, JournalEvent
+from demo.code_journal import CodeRuns
+from demo.outcome import FINAL_STATES
+from stage.naming import code_name
+
+
+class TaskInstance(NamedTuple):
+    """A task instance in the metadata database."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in FINAL_STATES
+
+
+class Verdict(StrEnum):
+    """What became of a task instance; all but the first two are wrong."""
+
+    GOOD = "succeeded in the first try, its code ran once"
+    EXHAUSTED = "budget exhausted as configured"
+    LOST = "never ended"
+    FAILED = "failed"
+    RETRIED = "consumed a retry"
+    NOT_ONCE = "its code did not run exactly once"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known beside the database."""
+
+    faults: Counter[tuple[str, str, str, int]]
+    """The most faults that a task instance has met in a row, by its DAG, run, task and map index."""
+    code: CodeRuns
+
+
+def worst_series(journal: Iterable[JournalEntry]) -> Counter[tuple[str, str, str, int]]:
+    """Return the most faults that a phase of a try of each task instance has met."""
+    series = Counter(
+        ((entry.dag_id, entry.run_id, entry.task_id, entry.map_index), entry.try_number, entry.phase)
+        for entry in journal
+        if entry.event is JournalEvent.FAULT_INJECTED
+    )
+    worst: Counter[tuple[str, str, str, int]] = Counter()
+    for (task, _, _), count in series.items():
+        worst[task] = max(worst[task], count)
+    return worst
+
+
+def judge(task: TaskInstance, evidence: Evidence, budget: int) -> Verdict:
+    """
+    Return what became of a task instance.
+
+    :param budget: how many relaunches a try is allowed
+    """
+    if not task.ended:
+        return Verdict.LOST
+    if task.state != "success" or task.try_number != 1:
+        if evidence.faults[task[:4]] > budget:
+            return Verdict.EXHAUSTED
+        return Verdict.FAILED if task.state != "success" else Verdict.RETRIED
+    return Verdict.GOOD if evidence.code.once(code_name(*task[:4])) else Verdict.NOT_ONCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of all of them."""
+
+    verdicts: dict[Verdict, list[TaskInstance]]
+    runs: Mapping[tuple[str, str], str | None]
+    """The state of each run that was asked for, by its DAG and its id."""
+    launches: int
+    """How many pods reached a node."""
+    faults: Counter[str]
+    """How often each fault was injected."""
+    pods_left: Sequence[str]
+    """The pods that are still there at the end."""
+
+    @property
+    def tasks(self) -> int:
+        """How many task instances there were."""
+        return sum(map(len, self.verdicts.values()))
+
+    def wrong(self) -> dict[Verdict, list[TaskInstance]]:
+        """Return those that are not as they should be."""
+        right = (Verdict.GOOD, Verdict.EXHAUSTED)
+        return {verdict: tasks for verdict, tasks in self.verdicts.items() if tasks and verdict not in right}
+
+    @property
+    def unsuccessful_runs(self) -> list[tuple[str, str]]:
+        """The runs that did not succeed, without those with a task whose budget was exhausted."""
+        excused = {task[:2] for task in self.verdicts[Verdict.EXHAUSTED]}
+        return [run for run, state in self.runs.items() if state != "success" and run not in excused]
+
+    @property
+    def good(self) -> bool:
+        """Whether everything is as it should be, and there was something to see."""
+        something = self.verdicts[Verdict.GOOD] and self.faults
+        return bool(something) and not (self.wrong() or self.pods_left or self.unsuccessful_runs)
+
+
+def sort_out(
+    tasks: Iterable[TaskInstance], evidence: Evidence, budget: int
+) -> dict[Verdict, list[TaskInstance]]:
+    """Return the task instances by what became of them."""
+    verdicts: dict[Verdict, list[TaskInstance]] = {verdict: [] for verdict in Verdict}
+    for task in tasks:
+        verdicts[judge(task, evidence, budget)].append(task)
+    return verdicts

@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What is run, how fast, and what happens to the pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from cluster_lab.faults.plan import Fault
+
+FOLDER_VARIABLE = "SOAK_HOLDINGS"
+"""The environment variable that names the folder where executors write how much they hold."""
+
+MANY = "many_light_tasks"
+"""The DAG with many tasks, whose workers take little time of this machine."""
+
+FEW = "few_real_tasks"
+"""The DAG with Airflow's own worker, and with a task that is deferred."""
+
+RUN_EVERY = 8.0
+"""Seconds between two runs of the first DAG."""
+
+REAL_EVERY = 6
+"""Each so many runs of it comes one of the other."""
+
+RATE, RELAUNCH_RATE = 0.3, 0.1
+"""How many of the first pods of a task, and of their replacements, meet a fault."""
+
+BUDGET = 5
+"""Relaunches of one try: at these rates, one task in a million needs more."""
+
+MAY_COST_A_RETRY = (
+    Fault.WORKER_EXIT,
+    Fault.KILL_RUNNING,
+    # A worker that starts seconds after its pod is gone runs the task if the scheduler was busy for so long,
+    # and then it is a running task that has lost its pod.
+    Fault.PARTITION,
+)
+"""A worker that ends by itself, and one that is lost at work: these are what retries are for."""
+
+FAULTS = [fault for fault in Fault if fault not in MAY_COST_A_RETRY]
+
+
+def holdings_file(folder: Path, pid: int) -> Path:
+    """Return where the executor of a scheduler writes how much it holds."""
+    return folder / f"holdings-{pid}.jsonl"
+
+
+def configuration(home: Path) -> dict[str, str]:
+    """Return the Airflow configuration in which the run differs from the demo."""
+    return {
+        FOLDER_VARIABLE: str(home),
+        "AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor:soak.measured.MeasuredExecutor",
+        "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": str(BUDGET),
+        # Nobody comes to look at failed pods, and what is left in the end is left by mistake.
+        "AIRFLOW__KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE": "True",
+        # After how long a killed scheduler counts as dead.
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    }
+
+
+def write_fault_plan(path: Path, seed: int) -> None:
+    """Write the plan of what happens to the pods."""
+    random = {
+        "seed": seed,
+        "rate": RATE,
+        "relaunch_rate": RELAUNCH_RATE,
+        "faults": [fault.value for fault in FAULTS],
+    }
+    path.write_text(yaml.safe_dump({"random": random}))

@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cluster_lab.journal import JournalEntry, JournalEvent
+from demo.code_journal import CodeRun, CodeRuns
+from soak.outcome import Evidence, Outcome, TaskInstance, Verdict, judge, sort_out, worst_series
+from stage.naming import code_name
+
+BUDGET = 2
+TASK = TaskInstance("dag", "run", "task", -1, "success", 1)
+NAME = code_name("dag", "run", "task", -1)
+
+
+def evidence(*, begun: int = 1, ended: int = 1, faults: int = 0) -> Evidence:
+    run = CodeRun(NAME, "execute")
+    return Evidence(Counter({TASK[:4]: faults}), CodeRuns(Counter({run: begun}), Counter({run: ended})))
+
+
+def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -> JournalEntry:
+    return JournalEntry(
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        event=event,
+        namespace="default",
+        pod="pod",
+        uid="uid",
+        node="node",
+        dag_id="dag",
+        task_id="task",
+        run_id="run",
+        map_index=-1,
+        try_number=try_number,
+        phase=phase,
+        launch=1,
+        fault="evicted",
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "seen", "verdict"),
+    [
+        (TASK, evidence(), Verdict.GOOD),
+        (TASK, evidence(faults=BUDGET), Verdict.GOOD),
+        (TASK._replace(state="queued"), evidence(), Verdict.LOST),
+        (TASK._replace(state=None), evidence(faults=9), Verdict.LOST),
+        (TASK._replace(state="failed"), evidence(faults=BUDGET), Verdict.FAILED),
+        (TASK._replace(state="upstream_failed"), evidence(), Verdict.FAILED),
+        (TASK._replace(state="failed"), evidence(faults=BUDGET + 1), Verdict.EXHAUSTED),
+        (TASK._replace(try_number=2), evidence(faults=BUDGET + 1), Verdict.EXHAUSTED),
+        (TASK._replace(try_number=2), evidence(), Verdict.RETRIED),
+        (TASK, evidence(begun=2, ended=2), Verdict.NOT_ONCE),
+        (TASK, evidence(begun=2), Verdict.NOT_ONCE),
+        (TASK, evidence(ended=0), Verdict.NOT_ONCE),
+        (TASK, evidence(begun=0, ended=0), Verdict.NOT_ONCE),
+    ],
+)
+def test_a_task_instance_is_judged(task: TaskInstance, seen: Evidence, verdict: Verdict) -> None:
+    assert judge(task, seen, BUDGET) is verdict
+
+
+def test_faults_count_within_one_phase_of_one_try() -> None:
+    fault = JournalEvent.FAULT_INJECTED
+    journal = [
+        entry(JournalEvent.BOUND),
+        entry(fault),
+        entry(fault),
+        entry(fault, phase="resume"),
+        entry(fault, try_number=2),
+    ]
+    assert worst_series(journal) == {TASK[:4]: 2}
+
+
+GOOD = Outcome(
+    verdicts=sort_out([TASK], evidence(), BUDGET),
+    runs={TASK[:2]: "success"},
+    launches=2,
+    faults=Counter(evicted=1),
+    pods_left=(),
+)
+
+
+def test_a_good_outcome() -> None:
+    assert GOOD.good
+    assert GOOD.tasks == 1
+    assert GOOD.wrong() == {}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        replace(GOOD, pods_left=("pod",)),
+        replace(GOOD, runs={TASK[:2]: "running"}),
+        replace(GOOD, runs={TASK[:2]: None}),
+        replace(GOOD, faults=Counter()),
+        replace(GOOD, verdicts=sort_out([], evidence(), BUDGET)),
+        replace(GOOD, verdicts=sort_out([TASK, TASK._replace(state="failed")], evidence(), BUDGET)),
+    ],
+)
+def test_a_bad_outcome(outcome: Outcome) -> None:
+    assert not outcome.good
+
+
+def test_a_run_whose_task_exhausted_its_budget_is_excused() -> None:
+    exhausted = TaskInstance("dag", "run-2", "task", -1, "failed", 2)
+    seen = evidence()
+    seen.faults[exhausted[:4]] = BUDGET + 1
+    runs = {TASK[:2]: "success", exhausted[:2]: "failed"}
+    outcome = replace(GOOD, verdicts=sort_out([TASK, exhausted], seen, BUDGET), runs=runs)
+    assert outcome.good
+    assert not outcome.wrong()
