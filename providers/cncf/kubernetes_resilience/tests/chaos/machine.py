@@ -3,8 +3,8 @@
 """
 The executor's promises (DESIGN.md, I1 to I7) under random interleavings of everything that can happen.
 
-A failure prints the steps that lead to it and a blob that reproduces it. Most steps about a pod come with a
-choice whether all that is under way then gets through, else a history of any length would be too unlikely.
+A failure prints the steps that lead to it and the seed that plays it again. Most steps about a pod come with
+a choice whether all that is under way then gets through, else a history of any length would be too unlikely.
 """
 
 from __future__ import annotations

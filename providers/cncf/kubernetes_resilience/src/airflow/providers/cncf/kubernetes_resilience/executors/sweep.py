@@ -17,6 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import NOT_
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import is_over
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
 
@@ -71,8 +72,13 @@ class Sweep:
             self._commands.run(self._list, f"airflow-worker notin ({labels}),{NOT_DONE}")
 
     async def _list(self, selector: str) -> None:
-        pods = await self._runtime.launcher.list_pods(self._namespaces, selector, "status.phase!=Running")
-        self._found.put(pods)
+        try:
+            pods = await self._runtime.launcher.list_pods(self._namespaces, selector, "status.phase!=Running")
+        except KubernetesApiError as error:
+            # The informer reports an outage; here nobody waits for anything.
+            log.debug("Looking for pods of dead schedulers is put off: %r", error)
+        else:
+            self._found.put(pods)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
         ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := _ti_id(pod))}
