@@ -44,6 +44,9 @@ class World(Cluster):
         self._vanished: Counter[Life] = Counter()
         """Launches that were lost while no scheduler was there to count them."""
         self._revoked_by: dict[Life, Scheduler] = {}
+        self._left_over: set[tuple[Life, str]] = set()
+        """Lives that another scheduler has queued since, with the scheduler that may still have a creation of
+        theirs under way, whose pod it will delete."""
         self.refuses_deletions = False
         """Whether the API server lets no deletion through; the launcher goes on trying."""
         self.is_away = False
@@ -126,10 +129,14 @@ class World(Cluster):
 
     def enqueue(self, scheduler: Scheduler, ti: Any) -> None:
         """Queue a scheduled task instance."""
-        if self._revoked_by.pop(self.life(ti), scheduler) is not scheduler:
+        life = self.life(ti)
+        self._left_over.discard((life, str(scheduler.job_id)))
+        revoker = self._revoked_by.pop(life, scheduler)
+        if revoker is not scheduler:
             # Airflow queues a task instance again without waiting for what was revoked, and this scheduler
             # knows nothing of it.
-            for pod in self.pods_of(self.life(ti)):
+            self._left_over.add((life, str(revoker.job_id)))
+            for pod in self.pods_of(life):
                 pod.is_forgotten = True
         ti.state, ti.queued_by_job_id, ti.queued_dttm = "queued", scheduler.job_id, self.now
         self.session.commit()
@@ -189,6 +196,9 @@ class World(Cluster):
     def launch(self, body: dict[str, Any]) -> WorldPod:
         """Create a pod: the moment at which it shows whether there are too many."""
         pod = self.create(body)
+        if (pod.life, pod.labels["airflow-worker"]) in self._left_over:
+            pod.is_forgotten = True
+            return pod
         *earlier, _ = self.pods_of(pod.life)
         for other in earlier:
             assert not other.is_healthy, f"I1: {other.name} is healthy and was replaced by {pod.name}"
