@@ -376,3 +376,39 @@ def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent,
     assert persistent.runtime.take("delete") == [(pod.ref,)]
     persistent.deleted(pod.ref)
     assert persistent.create_call()[0] != first
+
+
+def test_a_pod_of_an_earlier_call_that_has_gone_is_not_the_end_of_the_launch(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, LOST))  # it was carried out all the same
+    wait(harness)
+    harness.create_call()
+    first = harness.cluster.add(Pod(body))
+    harness.observe(first, m.starting())
+    harness.vanish(first)
+    assert (harness.events(), harness.ledger(ti)) == ({}, []), "the second call is under way"
+
+    second = harness.cluster.add(Pod(body))
+    harness.observe(second, m.starting())
+    harness.send(PodCreated(launch_id, second.ref))
+    assert harness.runtime.take("confirm") == [(second.ref,)]
+    assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
+    harness.observe(second, m.evicted())
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == second.ref.uid
+
+
+def test_it_is_when_the_other_call_has_failed(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, LOST))
+    wait(harness)
+    harness.create_call()
+    pod = harness.cluster.add(Pod(body))
+    harness.observe(pod, m.starting())
+    harness.vanish(pod)
+    harness.send(PodNotCreated(launch_id, LOST))
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == pod.ref.uid
+    assert harness.created().launch_number == 2

@@ -79,10 +79,12 @@ class PodCommands:
         for command in dict.fromkeys([*kept, *registry.pending_deletions()]):
             self.send(command)
         for launch in registry:
+            launch.calls = 0  # nobody will answer them
             if launch.ref:
                 # The new informer does not know the pod, and would not notice that it is gone.
                 self.confirm(launch.ref)
             elif launch.body:
+                launch.calls = 1
                 self.create(launch.launch_id, launch.body)
 
     def send(self, command: Command) -> None:

@@ -79,6 +79,7 @@ class Creations:
         if launch.body is None:
             raise AssertionError("a launch without identity has a manifest")
         launch.may_exist = True
+        launch.calls += 1
         self._create(launch.launch_id, launch.body)
 
     def failed(self, launch: Launch, error: KubernetesApiError) -> None:

@@ -66,6 +66,9 @@ class Launch:
     the pod says now does not change it: the dead scheduler may have acted upon it already."""
     publish_attempts: int = 0
     """How often its creation was refused for now."""
+    calls: int = 0
+    """Create calls that are under way. While there is one, the pod that is known need not be the last of this
+    launch: the call before may have been carried out without an answer, and its pod be gone by now."""
     unanswered: int = 0
     """How often its creation has failed because the API server was away or overloaded."""
     is_renamed: bool = False
@@ -152,7 +155,9 @@ class LaunchRegistry:
         return self._by_launch_id.get(launch_id)
 
     def bind(self, launch: Launch, ref: PodRef) -> None:
-        """Note the identity of the pod that was created for a launch."""
+        """Note the identity of the pod that was created for a launch, in place of an earlier one."""
+        if launch.ref:
+            self._by_uid.pop(launch.ref.uid, None)
         launch.ref, launch.body = ref, None
         self._by_uid[ref.uid] = launch
 

@@ -114,7 +114,7 @@ class LaunchTracker:
             if not self._registry.is_current(ended.launch):  # revoked, or its next phase was handed in
                 del self._ended[launch_id]
                 self._retirement.supersede(ended.launch, ended.failure)
-        return list(self._ended.values())
+        return [ended for ended in self._ended.values() if not ended.launch.calls]
 
     def settled(self, launch: Launch) -> None:
         """Note that a launch that had ended is settled."""
@@ -169,18 +169,30 @@ class LaunchTracker:
                 self._retirement.accepted(facts.ref, facts.deletion_grace_seconds)
 
     def _created(self, message: PodCreated) -> None:
-        launch = self._registry.by_launch_id(message.launch_id)
+        launch = self._answered(message.launch_id)
         if launch is None:
             self._retirement.created_in_vain(message.launch_id, PodFacts(message.ref, {}, {}), certain=True)
         elif launch.ref is None:
             self._registry.bind(launch, message.ref)
             self._expect(launch)
+        elif launch.ref.uid != message.ref.uid:
+            # An earlier call was carried out too, without an answer, and its pod has gone: now it is this.
+            self._ended.pop(launch.launch_id, None)
+            self._registry.bind(launch, message.ref)
+            launch.facts = None
+            self._commands.confirm(message.ref)  # it may have been seen already, and taken for nobody's
+
+    def _answered(self, launch_id: str) -> Launch | None:
+        launch = self._registry.by_launch_id(launch_id)
+        if launch:
+            launch.calls = max(0, launch.calls - 1)
+        return launch
 
     def _expect(self, launch: Launch) -> None:
         self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
 
     def _not_created(self, message: PodNotCreated) -> None:
-        launch = self._registry.by_launch_id(message.launch_id)
+        launch = self._answered(message.launch_id)
         if launch is None:
             self._retirement.not_created(message.launch_id, message.error)
         elif launch.ref is None:  # else its pod was seen, whatever became of the call
