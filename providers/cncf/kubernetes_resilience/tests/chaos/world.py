@@ -201,6 +201,8 @@ class World(Cluster):
             return pod
         *earlier, _ = self.pods_of(pod.life)
         for other in earlier:
+            if other.is_forgotten:
+                continue
             assert not other.is_healthy, f"I1: {other.name} is healthy and was replaced by {pod.name}"
             assert self._may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name} could still run"
@@ -242,7 +244,7 @@ class World(Cluster):
 
     def _may_be_replaced(self, pod: WorldPod) -> bool:
         """Whether a pod has gone, or its time to go is over that began when its deletion was accepted."""
-        if not pod.is_alive or pod.is_forgotten:
+        if not pod.is_alive:
             return True
         over = pod.accepted_at is not None and self.now >= pod.accepted_at + GRACE
         given_up = pod.asked_at is not None and self.now >= pod.asked_at + LONGEST_WAIT
@@ -252,7 +254,7 @@ class World(Cluster):
         if life in self._refused:
             return
         pods = self.pods_of(life)
-        healthy = [pod.name for pod in pods if pod.is_healthy]
+        healthy = [pod.name for pod in pods if pod.is_healthy and not pod.is_forgotten]
         assert not healthy, f"I1: failed although {healthy[0]} is healthy: {info}"
         lost = sum(pod.lost for pod in pods)
         assert lost > self.limit or any(pod.exited_by_itself or pod.is_forgotten for pod in pods), (
