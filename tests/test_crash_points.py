@@ -18,6 +18,7 @@ import pytest
 
 from cluster_lab.apiserver import RequestInfo
 from stage.evidence import Outcome, Run
+from stage.predicates import creates_pod
 from stage.stage import Stage
 from stage.waiting import LONGEST_WAIT, wait_for
 
@@ -41,7 +42,7 @@ def test_after_the_ledger_row_and_before_the_new_pod(stage: Stage) -> None:
     run = stage.trigger("before_new_pod")
     run.wait_for_pods("healed", 1)
     run.wait_for_pods("hopeless", 1)
-    with stage.proxy.hold(when=creates) as held:
+    with stage.proxy.hold(when=creates_pod) as held:
         held.wait_for(2, LONGEST_WAIT)
         assert [len(run.ledger(task)) > 0 for task in TASKS] == [True, True]
         kill(stage)
@@ -77,23 +78,18 @@ def test_while_a_replacement_waits_for_its_backoff(stage: Stage) -> None:
 
 
 def test_in_the_middle_of_a_create_call(stage: Stage) -> None:
-    with stage.proxy.hold(when=creates, reply=True) as held:
+    with stage.proxy.hold(when=creates_pod, reply=True) as held:
         run = stage.trigger("amid_create")
         held.wait_for(2, LONGEST_WAIT)
         for task in TASKS:
             run.wait_for_pods(task, 1)
         kill(stage)
-    with stage.proxy.hold(when=creates, reply=True) as held:
+    with stage.proxy.hold(when=creates_pod, reply=True) as held:
         # And again, in the middle of the call that creates the replacement.
         stage.schedulers.start()
         run.wait_for_pods("healed", 2)
         kill(stage)
     expect(stage, run)
-
-
-def creates(info: RequestInfo) -> bool:
-    """Whether a pod is created."""
-    return (info.verb, info.resource, info.subresource) == ("create", "pods", "")
 
 
 def retires(info: RequestInfo) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster_lab.apiserver import RequestInfo
 from stage.evidence import Outcome, Run
+from stage.predicates import creates_pod
 from stage.stage import Stage
 from stage.waiting import LONGEST_WAIT, wait_for
 
@@ -54,7 +54,7 @@ ACTIONS: tuple[Action, ...] = (clear, mark_success, mark_failed, delete_run)
 
 def test_while_the_replacement_waits_to_be_launched(stage: Stage) -> None:
     runs = begin(stage, "waiting")
-    with stage.proxy.hold(when=creates) as held:
+    with stage.proxy.hold(when=creates_pod) as held:
         held.wait_for(len(runs), LONGEST_WAIT)
         act(stage, runs)
         held.drop()
@@ -117,8 +117,3 @@ def end(stage: Stage, runs: dict[str, Run]) -> dict[str, Outcome | None]:
     wait_for("no pod is left", lambda: not any(map(stage.cluster.unfinished_business, run_ids)))
     assert not any("Traceback" in scheduler.log() for scheduler in stage.schedulers.alive)
     return {name: next(iter(run.outcomes().values()), None) for name, run in runs.items()}
-
-
-def creates(info: RequestInfo) -> bool:
-    """Whether a pod is created."""
-    return (info.verb, info.resource, info.subresource) == ("create", "pods", "")

@@ -24,10 +24,12 @@ class Allowance:
 
     plus: float
     percent: float = 0.0
+    pooled: float = 0.0
+    """So much is kept for use again, and is no growth whatever the first quarter had of it."""
 
     def limit(self, first: float) -> float:
         """Return the most that is not taken for growth."""
-        return first * (1 + self.percent / 100) + self.plus
+        return max(first * (1 + self.percent / 100) + self.plus, self.pooled)
 
 
 @dataclass(frozen=True, kw_only=True)

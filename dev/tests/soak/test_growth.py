@@ -54,3 +54,8 @@ def test_a_quarter_without_a_sample_is_an_error(missing: int) -> None:
     del samples[missing]
     with pytest.raises(ValueError, match="nothing was measured"):
         growth(samples, Allowance(plus=0))
+
+
+@pytest.mark.parametrize(("first", "limit"), [(0, 55), (40, 55), (60, 65)])
+def test_what_pools_may_hold_is_no_growth(first: float, limit: float) -> None:
+    assert Allowance(plus=5, pooled=55).limit(first) == limit

@@ -1,0 +1,12 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which requests of the scheduler are meant, for the holds and faults of the proxy."""
+
+from __future__ import annotations
+
+from cluster_lab.apiserver import RequestInfo
+
+
+def creates_pod(info: RequestInfo) -> bool:
+    """Whether a pod is created."""
+    return (info.verb, info.resource, info.subresource) == ("create", "pods", "")
