@@ -85,7 +85,7 @@ class ExecutionApi:
             except urllib.error.HTTPError as error:
                 if error.code < 500 or time.monotonic() > deadline:
                     raise
-            except (urllib.error.URLError, OSError):
+            except OSError:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(1)

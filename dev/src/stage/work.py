@@ -23,8 +23,7 @@ from stage.naming import code_name
 LONGEST_WORK = 300.0
 """Seconds after which a task ends although no test told it to."""
 
-LIGHT_WORKER = ("python", "-m", "stage.light_worker")
-_HELD = ("sh", str(Path(__file__).with_name("held.sh")))
+_HELD = Path(__file__).with_name("held.sh")
 
 
 def light_pod(seconds: float | None = None) -> dict[str, V1Pod]:
@@ -33,16 +32,13 @@ def light_pod(seconds: float | None = None) -> dict[str, V1Pod]:
 
     :param seconds: how long it works, if it is not released before; None: until it is released
     """
-    return _running(*LIGHT_WORKER, env={SECONDS_VARIABLE: str(seconds)} if seconds else {})
+    env = {SECONDS_VARIABLE: str(seconds)} if seconds else {}
+    return _running("python", "-m", "stage.light_worker", env=env)
 
 
-def held_pod(*worker: str) -> dict[str, V1Pod]:
-    """
-    Return the ``executor_config`` of a task whose worker waits until the test has decided about its pod.
-
-    :param worker: what to start in the end, in place of Airflow's own worker
-    """
-    return _running(*_HELD, *worker)
+def held_pod() -> dict[str, V1Pod]:
+    """Return the ``executor_config`` of a task whose worker waits until the test decides about its pod."""
+    return _running("sh", str(_HELD))
 
 
 class Work(BaseOperator):
