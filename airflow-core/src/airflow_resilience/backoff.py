@@ -46,6 +46,8 @@ class Backoff:
         :param attempt: number of the attempt that failed, from 1
         :param random: returns a number from 0 up to 1
         """
+        if not self.initial:
+            return 0.0
         try:
             full = min(self.maximum, self.initial * self.multiplier ** (attempt - 1))
         except OverflowError:  # the 1,025th failure in a row, reached within a day of outage

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The policy that is in force without a file: what upstream's two options promise, and no surprises."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.context import StateChangeReason
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
+from airflow_resilience.retry_policy.evidence import Evidence, Phase
+from airflow_resilience.retry_policy.matchers import Finding, OnPhases, OnReasons
+from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
+
+BUILT_IN: Final = "built-in"
+"""Name of the policy, which no policy of a file can have, and origin of the set."""
+
+_LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
+_OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
+"""For what somebody has to mend first: at once, it would only fail again."""
+
+
+_UNAVAILABLE: Final = frozenset(
+    {
+        StateChangeReason.IMAGE_UNAVAILABLE,
+        StateChangeReason.VOLUME_UNAVAILABLE,
+        StateChangeReason.CONFIG_UNAVAILABLE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnExit:
+    """Whether the worker's main container ended on its own, for one of these reasons."""
+
+    reasons: frozenset[str]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the reason of the deciding container, unless somebody had asked the worker to end."""
+        if not evidence.exited_by_itself:
+            return Finding(False, "the worker's main container did not end on its own")
+        reasons = {
+            container.reason
+            for container in evidence.containers
+            if container.name == evidence.deciding_container and container.reason
+        }
+        how = f"the worker's main container ended on its own, reason {' '.join(sorted(reasons)) or 'unknown'}"
+        if reasons.isdisjoint(self.reasons):
+            return Finding(False, f"{how}, which is not excluded")
+        return Finding(True, how)
+
+
+def built_in(retries: int, excluded_container_reasons: Collection[str]) -> PolicySet:
+    """
+    Return the set of policies that is in force without a file.
+
+    :param retries: ``[kubernetes_executor] pod_launch_failure_retries``, relaunches for one try;
+        ``UNLIMITED`` for no limit
+    :param excluded_container_reasons: ``[kubernetes_executor]
+        pod_launch_failure_excluded_container_reasons``, what of the worker's own exits is not relaunched
+    """
+    policy = Policy(
+        name=BUILT_IN,
+        rules=(
+            Rule(
+                name="excluded",
+                action=Action.COUNT,
+                matchers=(_LAUNCH, OwnExit(frozenset(excluded_container_reasons))),
+                note="the worker's own exit is not relaunched",
+            ),
+            Rule(
+                name="disruption",
+                action=Action.RELAUNCH,
+                matchers=(_LAUNCH, OnReasons(reasons=frozenset({StateChangeReason.WORKER_TERMINATION}))),
+            ),
+            Rule(
+                name="unavailable",
+                action=Action.RELAUNCH,
+                matchers=(_LAUNCH, OnReasons(reasons=_UNAVAILABLE)),
+                backoff=_OUTAGE,
+            ),
+            Rule(name="launch-failure", action=Action.RELAUNCH, matchers=(_LAUNCH,)),
+        ),
+        retry_limit=retries,
+        avoid_node=AvoidNode.PREFER,
+    )
+    return PolicySet(
+        policies={BUILT_IN: policy}, default=BUILT_IN, global_max_retries=UNLIMITED, origin=BUILT_IN
+    )

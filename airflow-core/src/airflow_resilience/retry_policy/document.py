@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a policy file: either policies, or one error with everything that is wrong."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from airflow_resilience.retry_policy.marked_yaml import NotYamlError, Problem, read_marked
+from airflow_resilience.retry_policy.problems import find_problems, path_of
+from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.schema import PolicyFile
+
+MAX_SIZE: Final = 256 * 1024
+"""Bytes, for a thousand rules. The scheduler waits while a file is read, seconds for one of this size."""
+_SHOWN_PROBLEMS: Final = 100
+
+
+class PolicyFileError(ValueError):
+    """A policy file cannot be used; the text has a line for each problem: where, what, what is allowed."""
+
+    def __init__(self, name: str, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
+        lines = [_as_text(name, problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+        if more := len(self.problems) - len(lines):
+            lines.append(f"{name}: and {more} more")
+        super().__init__("\n".join(lines))
+
+
+def _as_text(name: str, problem: Problem) -> str:
+    place = f"{name}:{problem.line}" if problem.line else name
+    return ": ".join(filter(None, (place, path_of(problem.location), problem.text)))
+
+
+def read_policies(path: Path, fallback: PolicySet) -> PolicySet:
+    """
+    Read a policy file.
+
+    :param path: the file
+    :param fallback: what is in force without a file, see :func:`parse_policies`
+    :raises PolicyFileError: if it cannot be read, or is invalid
+    """
+    return parse_policies(read_content(path), str(path), fallback)
+
+
+def read_content(path: Path) -> bytes:
+    """
+    Return what is in a policy file, or somewhat more than is allowed of what is too long.
+
+    :raises PolicyFileError: if it cannot be read
+    """
+    try:
+        # A pipe would keep the scheduler waiting for whoever writes into it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise PolicyFileError(str(path), [Problem(0, (), "is no regular file")])
+        with path.open("rb") as file:
+            return file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise PolicyFileError(str(path), [Problem(0, (), f"cannot be read: {error.strerror}")]) from error
+
+
+def parse_policies(content: str | bytes, name: str, fallback: PolicySet) -> PolicySet:
+    """
+    Read the content of a policy file.
+
+    :param content: YAML, UTF-8 if it is bytes
+    :param name: what to call the file in errors, and in what comes of it
+    :param fallback: what is in force without a file; its policies join those of the file under their own
+        names, and its default is the default where the file names none
+    :raises PolicyFileError: if it is invalid
+    """
+    try:
+        document = read_marked(_decoded(content))
+    except NotYamlError as error:
+        raise PolicyFileError(name, [error.problem]) from error
+    if document.data is None:
+        raise PolicyFileError(name, [Problem(0, (), "is empty; a file without policies is not named at all")])
+    invalid = [
+        Problem(document.line(location), location, text)
+        for location, text in find_problems(document.data, fallback.policies).items()
+    ]
+    if problems := [*document.problems, *invalid]:
+        raise PolicyFileError(name, problems)
+    return PolicyFile.model_validate(document.data).compile(name, fallback)
+
+
+def _decoded(content: str | bytes) -> str:
+    if len(content) > MAX_SIZE:
+        raise NotYamlError(0, f"is too long; allowed: {MAX_SIZE // 1024} KiB")
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NotYamlError(line, f"not UTF-8: the byte 0x{content[error.start]:02X}") from error

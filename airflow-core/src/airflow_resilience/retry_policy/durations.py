@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Durations as Kubernetes writes them: ``30s``, ``5m``, ``1m30s``.
+
+.. seealso:: https://pkg.go.dev/time#ParseDuration
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+import durationpy
+
+_DURATION: Final = re.compile(r"(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
+"""Stricter than the library, which skips what it does not know between two parts, and to which ``mm`` is a
+month; and without a sign, since nothing can be waited for backwards."""
+
+
+def parse_duration(text: object) -> float:
+    """
+    Return the seconds that a duration says.
+
+    :param text: what stands in the file, of whatever type it is there: a bare number has no unit to be in
+    :raises ValueError: if it is no duration, or one of millions of years
+    """
+    if not isinstance(text, str) or not _DURATION.fullmatch(text):
+        raise ValueError(
+            f"got {text!r}; a duration is numbers with units (ns, us, ms, s, m, h), as 30s or 1m30s"
+        )
+    return durationpy.from_str(text).total_seconds()
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as :func:`parse_duration` reads it, rounded; it is from 0 seconds to 100 years."""
+    text = durationpy.to_str(timedelta(seconds=seconds))
+    return "0s" if text == "0" else text

@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What a policy is asked about: a failure as its rules can see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_resilience.context import ExecutionContext
+
+
+class Phase(StrEnum):
+    """How far the task had come when its worker failed."""
+
+    LAUNCH = "launch"
+    """The task instance is still queued: none of the task's code has run."""
+    EXECUTION = "execution"
+    """The task was running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEvidence:
+    """One container of the worker that failed or was waiting."""
+
+    name: str
+    is_init: bool = False
+    """Whether it has to run before the worker container (init containers and native sidecars)."""
+    exit_code: int | None = None
+    """None if it did not end, or nobody knows with what."""
+    reason: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionEvidence:
+    """One condition that the platform has noted."""
+
+    type: str
+    status: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that rules can ask about one failure."""
+
+    phase: Phase
+    context: ExecutionContext
+    reasons: Collection[str] = ()
+    """Reasons of the worker as a whole, in the platform's words and in ours (``Evicted``, ``Deleted``). Those
+    of its containers stand with them."""
+    message: str | None = None
+    """Message of the worker as a whole."""
+    containers: tuple[ContainerEvidence, ...] = ()
+    deciding_container: str | None = None
+    """Name of the container whose failure ended the worker, if one did."""
+    conditions: tuple[ConditionEvidence, ...] = ()
+    exited_by_itself: bool = False
+    """Whether the worker's main container ended and nobody outside of it had asked for that."""

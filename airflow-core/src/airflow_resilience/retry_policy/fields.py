@@ -1,0 +1,175 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Types of the fields of a policy file, and what each allows in words.
+
+The words are for errors and for the reference alike, so that the two cannot say different things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from airflow_resilience.context import StateChangeCategory
+from airflow_resilience.decision import AvoidNode
+from airflow_resilience.retry_policy.durations import parse_duration
+from airflow_resilience.retry_policy.marked_yaml import Location
+from airflow_resilience.retry_policy.matchers import Operator
+
+IN_PLAIN_WORDS: Final = "in_plain_words"
+"""Type of the errors of pydantic whose message is ours and needs nothing beside it."""
+_SHOWN_LENGTH: Final = 60
+_UNIONS: Final = (Union, UnionType)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """In a type's annotations: which values it takes, where the type itself does not say so."""
+
+    text: str
+
+
+def refusal(text: str) -> PydanticCustomError:
+    """Return the error for a validator to raise, so that its text reaches the reader as it is."""
+    return PydanticCustomError(IN_PLAIN_WORDS, "{text}", {"text": text})
+
+
+def shown(value: object) -> str:
+    """Return a value from a file as an error shows it: in one line, cut where it is long."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"{str(value).lower()} (a boolean)"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list" if value else "an empty list"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
+
+def _duration(value: object) -> float:
+    # The length is limited because the time to find out that a text is no duration grows with its square.
+    if not isinstance(value, str) or len(value) > _SHOWN_LENGTH:
+        raise ValueError("no duration")
+    return parse_duration(value)
+
+
+def _regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        column = "" if error.pos is None else f" in column {error.pos + 1}"
+        raise refusal(f"got {shown(pattern)}; not a regular expression{column}: {error.msg}") from error
+    except (RecursionError, OverflowError, Warning) as error:  # a warning, where those are made errors
+        raise refusal(f"got {shown(pattern)}; not a regular expression: {error}") from error
+    return pattern
+
+
+def _unique(values: list[int]) -> list[int]:
+    if repeated := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
+        listed = ", ".join(map(str, repeated))
+        raise refusal(f"got {listed} more than once; allowed: each value once")
+    return values
+
+
+_Item = TypeVar("_Item")
+SomeOf = Annotated[list[_Item], Field(min_length=1)]
+"""A list that is not empty: an empty one would say nothing, or that nothing is good enough."""
+_LABEL: Final = Allowed("lower-case letters, digits and - (not first or last), at most 63")
+Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63), _LABEL]
+"""Of a policy, a rule or a container: what Kubernetes calls a DNS label."""
+Text = Annotated[
+    str,
+    Field(min_length=1, max_length=256),
+    Allowed("text, at most 256 characters; in quotes if it is like a number or yes"),
+]
+Limit = Annotated[int, Field(ge=-1), Allowed("a whole number from 0, or -1 (unlimited)")]
+GlobalLimit = Annotated[int, Field(ge=0), Allowed("a whole number from 0")]
+Duration = Annotated[float, BeforeValidator(_duration), Allowed("a duration such as 30s, 5m or 1m30s")]
+Multiplier = Annotated[float, Field(ge=1, allow_inf_nan=False), Allowed("a number from 1")]
+Share = Annotated[float, Field(ge=0, le=1), Allowed("a number from 0 (none) to 1 (all of it)")]
+Regex = Annotated[
+    str,
+    Field(min_length=1, max_length=1000),
+    AfterValidator(_regex),
+    Allowed("a regular expression of Python, at most 1000 characters"),
+]
+ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31), Allowed("an exit code (a whole number)")]
+ExitCodes = Annotated[
+    list[ExitCode],
+    Field(min_length=1, max_length=255),
+    AfterValidator(_unique),
+    Allowed("a list of 1 to 255 exit codes (whole numbers)"),
+]
+ConditionStatus = Annotated[
+    Literal["True", "False", "Unknown"], Allowed('"True", "False" or "Unknown", in quotes')
+]
+Category = Annotated[StateChangeCategory, Field(strict=False)]
+NodeAvoidance = Annotated[AvoidNode, Field(strict=False)]
+ExitCodeOperator = Annotated[Operator, Field(strict=False)]
+
+
+def allowed(kind: Any, annotations: Iterable[object] = ()) -> str:
+    """Return what a type of a field allows, in words."""
+    for annotation in annotations:
+        if isinstance(annotation, Allowed):
+            return annotation.text
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return allowed(arguments[0], arguments[1:])
+    if origin in _UNIONS:
+        return allowed(arguments[0])
+    if origin is list:
+        return f"a list with one or more of: {allowed(arguments[0])}"
+    if origin is Literal:
+        return ", ".join(arguments)
+    if issubclass(kind, BaseModel):
+        return f"a mapping with {', '.join(fields_of(kind))}"
+    return ", ".join(member.value for member in kind) if issubclass(kind, Enum) else "true, false"
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a mapping in the file by their names there."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def type_of(field: FieldInfo) -> Any:
+    """Return the whole type of a field; pydantic keeps it in two parts."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def model_in(kind: Any) -> type[BaseModel] | None:
+    """Return the mapping that a type is made of, by itself or as the items of a list, if it is."""
+    while arguments := get_args(kind):
+        kind = arguments[0]
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def type_at(model: type[BaseModel], location: Location) -> Any:
+    """Return the type of what stands at a location of the file, all of whose fields are known."""
+    kind: Any = model
+    for part in location:
+        kind = _item(kind) if isinstance(part, int) else type_of(fields_of(_bare(kind))[part])
+    return kind
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without its annotations, and without the None that stands for a field left out."""
+    while get_origin(kind) in (Annotated, *_UNIONS):
+        kind = get_args(kind)[0]
+    return kind
+
+
+def _item(kind: Any) -> Any:
+    return get_args(_bare(kind))[0]

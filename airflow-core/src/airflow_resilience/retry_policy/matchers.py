@@ -1,0 +1,240 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The conditions that a rule can state about a failure, one class for each.
+
+Each answers with a finding: whether the condition holds, and a clause that says why, for the person who
+asks why a rule did or did not apply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from airflow_resilience.context import StateChangeCategory
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
+
+SEARCHED_LENGTH: Final = 4096
+"""Characters of a message that are searched. The kubelet keeps no longer ones, and a pattern that
+backtracks must not hold up the scheduler for as long as somebody's message pleases.
+
+.. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+"""
+
+
+class Finding(NamedTuple):
+    """What a condition says about a failure."""
+
+    holds: bool
+    why: str
+    """A clause, true of the failure whether the condition holds or not."""
+
+
+class Matcher(Protocol):
+    """A condition of a rule."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Say whether the condition holds for the failure, and why."""
+        ...
+
+
+class Operator(StrEnum):
+    """How an exit code is compared with the stated values, as in a Job's ``podFailurePolicy``."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerScope:
+    """Which containers of a worker a condition looks at."""
+
+    name: str | None = None
+    """None for all of them."""
+    include_init: bool = True
+    """Whether it looks at those that run before the worker container too."""
+
+    def of(self, evidence: Evidence) -> tuple[ContainerEvidence, ...]:
+        """Return those containers."""
+        return tuple(
+            container
+            for container in evidence.containers
+            if self.name in (None, container.name) and (self.include_init or not container.is_init)
+        )
+
+    def __str__(self) -> str:
+        return "any container" if self.name is None else self.name
+
+
+EVERY_CONTAINER: Final = ContainerScope()
+
+
+@dataclass(frozen=True, slots=True)
+class OnPhases:
+    """How far the task had come."""
+
+    phases: frozenset[Phase]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the failure's phase."""
+        found = evidence.phase in self.phases
+        return Finding(found, _comparison([f"phase {evidence.phase}"], found, self.phases))
+
+
+@dataclass(frozen=True, slots=True)
+class OnCategories:
+    """Who has to do something about it."""
+
+    categories: frozenset[StateChangeCategory]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the category of the failure's context."""
+        found = evidence.context.category in self.categories
+        return Finding(found, _comparison([f"category {evidence.context.category}"], found, self.categories))
+
+
+@dataclass(frozen=True, slots=True)
+class OnContainer:
+    """Which container's failure ended the worker."""
+
+    name: str
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the name of the deciding container."""
+        decided = evidence.deciding_container
+        if decided is None:
+            return Finding(False, f"no container ended the worker, so {self.name} did not")
+        if decided != self.name:
+            return Finding(False, f"{decided} ended the worker, {self.name} did not")
+        return Finding(True, f"{decided} ended the worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnExitCodes:
+    """
+    What containers ended with, compared as a Kubernetes Job's ``podFailurePolicy`` compares it.
+
+    A container that succeeded, or that has no exit code, is not looked at; of the others one is enough, for
+    ``NotIn`` too.
+
+    .. seealso:: https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
+    """
+
+    operator: Operator
+    values: frozenset[int]
+    containers: ContainerScope = EVERY_CONTAINER
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the exit codes of the containers."""
+        failed = [container for container in self.containers.of(evidence) if container.exit_code]
+        if not failed:
+            return Finding(False, f"no exit code but 0 is known of {self.containers}")
+        inside = self.operator is Operator.IN
+        decisive = [container for container in failed if (container.exit_code in self.values) is inside]
+        subjects = [
+            f"exit code {container.exit_code} of {container.name}" for container in decisive or failed
+        ]
+        return Finding(bool(decisive), _comparison(subjects, bool(decisive) is inside, self.values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionPattern:
+    """Which conditions of a worker are meant."""
+
+    type: str
+    status: str = "True"
+    reason: str | None = None
+    """None for any."""
+
+    def fits(self, condition: ConditionEvidence) -> bool:
+        """Say whether the condition is one of them."""
+        return (self.type, self.status) == (condition.type, condition.status) and self.reason in (
+            None,
+            condition.reason,
+        )
+
+    def __str__(self) -> str:
+        return _condition(self.type, self.status, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class OnPodConditions:
+    """What the platform has noted about the worker; one of the patterns is enough."""
+
+    patterns: tuple[ConditionPattern, ...]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the conditions of the worker."""
+        if not evidence.conditions:
+            return Finding(False, "no condition is known of the worker")
+        fitting = [
+            noted for noted in evidence.conditions if any(pattern.fits(noted) for pattern in self.patterns)
+        ]
+        subjects = [
+            f"condition {_condition(noted.type, noted.status, noted.reason)}"
+            for noted in fitting or evidence.conditions
+        ]
+        return Finding(bool(fitting), _comparison(subjects, bool(fitting), map(str, self.patterns)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnReasons:
+    """
+    Why it failed, in one word: the platform's about the worker or a container, or that of the context.
+
+    .. seealso:: :class:`airflow_resilience.context.StateChangeReason`
+    """
+
+    reasons: frozenset[str]
+    containers: ContainerScope = EVERY_CONTAINER
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Look for one of the reasons."""
+        known = {
+            **{f"reason {reason}": reason for reason in sorted(evidence.reasons)},
+            **{
+                f"reason {container.reason} of {container.name}": container.reason
+                for container in self.containers.of(evidence)
+                if container.reason
+            },
+            f"reason {evidence.context.reason}": evidence.context.reason,
+        }
+        matching = [subject for subject, reason in known.items() if reason in self.reasons]
+        return Finding(bool(matching), _comparison(matching or known, bool(matching), self.reasons))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnTerminationMessage:
+    """What the containers left behind as their last words, and the worker as a whole."""
+
+    pattern: re.Pattern[str]
+    """Searched for anywhere in the first ``SEARCHED_LENGTH`` characters."""
+    containers: ContainerScope = EVERY_CONTAINER
+    """The message of the worker as a whole is looked at only if no container is named."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Search the messages."""
+        messages = [(container.name, container.message) for container in self.containers.of(evidence)]
+        if self.containers.name is None:
+            messages.append(("the worker", evidence.message))
+        for owner, message in messages:
+            if message and self.pattern.search(message[:SEARCHED_LENGTH]):
+                return Finding(True, f"the message of {owner} matches {self.pattern.pattern!r}")
+        known = " and ".join(owner for owner, message in messages if message)
+        if not known:
+            return Finding(False, f"no message is known of {self.containers}")
+        return Finding(False, f"the message of {known} does not match {self.pattern.pattern!r}")
+
+
+def _condition(type_: str, status: str, reason: str | None) -> str:
+    return f"{type_}={status}" + (f" ({reason})" if reason else "")
+
+
+def _comparison(subjects: Collection[str], inside: bool, values: Iterable[int] | Iterable[str]) -> str:
+    verb = "is" if len(subjects) == 1 else "are"
+    listed = ", ".join(map(str, sorted(values)))
+    return f"{' and '.join(subjects)} {verb} {'in' if inside else 'not in'} {listed}"

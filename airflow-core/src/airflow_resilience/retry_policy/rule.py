@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What a policy file comes to: rules, policies, and which tasks they are for. Data only; see ``engine``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.retry_policy.matchers import Matcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What to do about the failures that meet every one of its conditions."""
+
+    name: str
+    """Unique in its policy: relaunches are counted by it."""
+    action: Action
+    matchers: tuple[Matcher, ...]
+    """Its conditions; without any it applies to every failure."""
+    retry_limit: int | None = None
+    """Relaunches by this rule for one try; ``UNLIMITED`` or None for no limit of its own."""
+    backoff: Backoff | None = None
+    """None for its policy's."""
+    avoid_node: AvoidNode | None = None
+    """None for its policy's."""
+    note: str = ""
+    """A clause for the explanation, where the rule's name does not say enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Rules that are looked through in their order, and what holds for all of them."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    default_action: Action | None = None
+    """For failures that none of its rules is about; None leaves those to the next policy."""
+    retry_limit: int | None = None
+    """Relaunches by this policy for one try; ``UNLIMITED`` or None for no limit of its own."""
+    backoff: Backoff | None = None
+    """None relaunches at once."""
+    avoid_node: AvoidNode = AvoidNode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Makes a policy apply to the tasks that every stated (non-empty) field is about."""
+
+    policy: str
+    queues: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
+    dag_ids: tuple[str, ...] = ()
+    """Patterns of :mod:`fnmatch`, upper and lower case told apart."""
+    dag_tags: frozenset[str] = frozenset()
+    """One of them is enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySet:
+    """Everything that is in force at one time."""
+
+    policies: Mapping[str, Policy]
+    """By name."""
+    default: str
+    """Name of the policy that every task has, after all others."""
+    global_max_retries: int
+    """Relaunches for one try, whatever the policies say; ``UNLIMITED`` for no limit."""
+    selectors: tuple[Selector, ...] = ()
+    origin: str
+    """Where it comes from, for people: a file's path, or ``built-in``."""
+
+    def __post_init__(self) -> None:
+        """
+        Refuse names that no policy has, or a failure would be the first to notice.
+
+        :raises ValueError: naming them
+        """
+        named = {self.default, *(selector.policy for selector in self.selectors)}
+        if missing := sorted(named - self.policies.keys()):
+            raise ValueError(f"no such policy: {', '.join(missing)}")
+
+    @property
+    def default_policy(self) -> Policy:
+        """The policy that every task has."""
+        return self.policies[self.default]

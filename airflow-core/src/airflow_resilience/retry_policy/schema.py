@@ -1,0 +1,323 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The policy file: its mappings, what each field means, and what it is compiled to.
+
+The texts below the fields are the reference's (:mod:`airflow_resilience.retry_policy.reference`). Whatever
+looks beyond one mapping, such as names that have to be unique, is checked in ``problems``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.retry_policy import rule as compiled
+from airflow_resilience.retry_policy.durations import format_duration
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.fields import (
+    Category,
+    ConditionStatus,
+    Duration,
+    ExitCodeOperator,
+    ExitCodes,
+    GlobalLimit,
+    Limit,
+    Multiplier,
+    Name,
+    NodeAvoidance,
+    Regex,
+    Share,
+    SomeOf,
+    Text,
+    refusal,
+)
+from airflow_resilience.retry_policy.matchers import (
+    ConditionPattern,
+    ContainerScope,
+    Matcher,
+    OnCategories,
+    OnContainer,
+    OnExitCodes,
+    OnPhases,
+    OnPodConditions,
+    OnReasons,
+    OnTerminationMessage,
+    Operator,
+)
+
+ActionWord = Literal["Retry", "Fail", "Count"]
+_ACTIONS: Final = {"Retry": Action.RELAUNCH, "Fail": Action.FAIL, "Count": Action.COUNT}
+
+
+class FileMapping(BaseModel):
+    """What all mappings of the file have in common: no unknown field, no guess at a type."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, alias_generator=to_camel, use_attribute_docstrings=True
+    )
+
+
+class BackoffFields(FileMapping):
+    """How long to wait before a worker is launched again."""
+
+    initial_delay: Duration
+    """Before the first relaunch."""
+    multiplier: Multiplier = 2
+    """Growth from one relaunch to the next; 1 keeps the delay as it is."""
+    max_delay: Duration = 300.0
+    """No delay is longer. It may not be shorter than `initialDelay`."""
+    jitter: Share = 0.2
+    """Share of each delay that is left to chance: what failed together does not come back together."""
+
+    @model_validator(mode="after")
+    def _begins_below_its_maximum(self) -> Self:
+        if self.initial_delay > self.max_delay:
+            initial, maximum = format_duration(self.initial_delay), format_duration(self.max_delay)
+            raise refusal(f"got initialDelay {initial}; allowed: no more than maxDelay, which is {maximum}")
+        return self
+
+    def compile(self) -> Backoff:
+        """Return the delays as the engine takes them."""
+        return Backoff(
+            initial=self.initial_delay, multiplier=self.multiplier, maximum=self.max_delay, jitter=self.jitter
+        )
+
+
+class ExitCodeFields(FileMapping):
+    """
+    Exit codes of containers, compared as in the `podFailurePolicy` of a Kubernetes Job: a container that
+    ended with 0 is not looked at, and one of the others is enough.
+    """
+
+    container_name: Name | None = None
+    """Only this container is looked at. Default: the rule's `containerName`, else every container."""
+    operator: ExitCodeOperator
+    """`In`: the exit code is one of the values. `NotIn`: it is none of them."""
+    values: ExitCodes
+    """The exit codes, each once. 0 is not allowed with `In`."""
+
+    @field_validator("values")
+    @classmethod
+    def _no_success_with_in(cls, values: list[int], info: ValidationInfo) -> list[int]:
+        if 0 in values and info.data.get("operator") is Operator.IN:
+            raise refusal("got 0; allowed with In: other exit codes (0 is no failure)")
+        return values
+
+
+class PodConditionFields(FileMapping):
+    """A condition of the pod, as `kubectl get pod -o yaml` shows it."""
+
+    type: Text
+    """For example `DisruptionTarget`."""
+    status: ConditionStatus = "True"
+    """Quoted, or YAML takes it for a boolean."""
+    reason: Text | None = None
+    """For example `PreemptionByScheduler`. Default: any."""
+
+    def compile(self) -> ConditionPattern:
+        """Return the condition as the engine takes it."""
+        return ConditionPattern(type=self.type, status=self.status, reason=self.reason)
+
+
+class TerminationMessageFields(FileMapping):
+    """What containers have left as their termination message, and the message of the pod."""
+
+    container_name: Name | None = None
+    """Only this container's message is searched. Default: the rule's `containerName`, else those of every
+    container and of the pod itself."""
+    pattern: Regex
+    """Found anywhere in the message. `(?i)` at its beginning disregards case."""
+
+
+class RuleFields(FileMapping):
+    """
+    What to do about some failures. A rule matches if each condition that it states does: `phases`,
+    `onExitCodes`, `onPodConditions`, `onReasons`, `onCategories`, `onTerminationMessage`, `containerName`. At
+    least one is needed; `defaultAction` of the policy is for everything else.
+    """
+
+    name: Name | None = None
+    """Unique in its policy; logs and the count of relaunches know the rule by it. Default: its place, as
+    `rules[0]`, which changes if a rule is put before it."""
+    phases: SomeOf[Literal["Launch", "Execution"]] | None = None
+    """`Launch`: none of the task's code has run. `Execution`: the task was running. Default: both."""
+    on_exit_codes: ExitCodeFields | None = None
+    """Exit codes of containers."""
+    on_pod_conditions: SomeOf[PodConditionFields] | None = None
+    """Conditions of the pod; one of them is enough."""
+    on_reasons: SomeOf[Text] | None = None
+    """Reasons in one word, of which one is enough: of the pod (`Evicted`), of a container (`OOMKilled`,
+    `ErrImagePull`), or of the classification (`WORKER_TERMINATION`)."""
+    on_categories: SomeOf[Category] | None = None
+    """Who has to do something about it; one of them is enough."""
+    on_termination_message: TerminationMessageFields | None = None
+    """Messages of the containers and of the pod."""
+    container_name: Name | None = None
+    """This container's failure ended the pod. The other conditions look at this container only, unless they
+    name another."""
+    include_init_containers: bool = True
+    """Whether the other conditions look at init containers and native sidecars too."""
+    action: ActionWord
+    """`Retry`: another worker, and the task's own retries are not touched. `Count`: the failure is one of the
+    task's own, which Airflow retries or not. `Fail`: the task fails, whatever retries it has left."""
+    retry_limit: Limit | None = None
+    """Relaunches by this rule for one try of a task; after them, `Count`. Default: only the limits of the
+    policy and of the file."""
+    backoff: BackoffFields | None = None
+    """Default: the policy's."""
+    avoid_node: NodeAvoidance | None = None
+    """Default: the policy's."""
+
+    @model_validator(mode="after")
+    def _has_a_condition(self) -> Self:
+        if not any(self._matchers()):
+            raise refusal(
+                "has no condition; allowed: one or more of phases, onExitCodes, onPodConditions, onReasons,"
+                " onCategories, onTerminationMessage, containerName (for all failures there is defaultAction)"
+            )
+        return self
+
+    def compile(self, index: int) -> compiled.Rule:
+        """Return the rule as the engine takes it; ``index`` is its place in the policy."""
+        return compiled.Rule(
+            name=self.name or f"rules[{index}]",
+            action=_ACTIONS[self.action],
+            matchers=tuple(self._matchers()),
+            retry_limit=self.retry_limit,
+            backoff=self.backoff.compile() if self.backoff else None,
+            avoid_node=self.avoid_node,
+        )
+
+    def _matchers(self) -> Iterator[Matcher]:
+        if self.phases:
+            yield OnPhases(frozenset(Phase(phase.lower()) for phase in self.phases))
+        if self.on_categories:
+            yield OnCategories(frozenset(self.on_categories))
+        if self.container_name:
+            yield OnContainer(self.container_name)
+        if self.on_reasons:
+            yield OnReasons(reasons=frozenset(self.on_reasons), containers=self._scope(None))
+        if self.on_pod_conditions:
+            yield OnPodConditions(tuple(condition.compile() for condition in self.on_pod_conditions))
+        if codes := self.on_exit_codes:
+            scope = self._scope(codes.container_name)
+            yield OnExitCodes(operator=codes.operator, values=frozenset(codes.values), containers=scope)
+        if message := self.on_termination_message:
+            scope = self._scope(message.container_name)
+            yield OnTerminationMessage(pattern=re.compile(message.pattern), containers=scope)
+
+    def _scope(self, name: str | None) -> ContainerScope:
+        return ContainerScope(name=name or self.container_name, include_init=self.include_init_containers)
+
+
+class PolicyFields(FileMapping):
+    """Rules that are looked through in their order; the first that matches decides."""
+
+    name: Name
+    """Unique in the file. `built-in` is taken: it is the policy that is in force without a file."""
+    retry_limit: Limit | None = None
+    """Relaunches by this policy for one try of a task; after them, `Count`. A task may ask for another limit.
+    Default: only the limit of the file."""
+    backoff: BackoffFields | None = None
+    """For rules without one. Default: relaunch at once."""
+    avoid_node: NodeAvoidance = AvoidNode.NONE
+    """For rules without one: whether the next worker stays away from the node of the one that failed.
+    `prefer`: it goes there only if there is no other node for it. `require`: it waits rather than go."""
+    default_action: ActionWord | None = None
+    """For failures that no rule matches. Default: the next policy of the task is asked; after the last one,
+    `Count`."""
+    rules: SomeOf[RuleFields] | None = None
+    """May be left out if there is a `defaultAction`."""
+
+    @model_validator(mode="after")
+    def _decides_something(self) -> Self:
+        if self.rules is None and self.default_action is None:
+            raise refusal("decides nothing; allowed: rules, defaultAction, or both")
+        return self
+
+    def compile(self) -> compiled.Policy:
+        """Return the policy as the engine takes it."""
+        return compiled.Policy(
+            name=self.name,
+            rules=tuple(rule.compile(index) for index, rule in enumerate(self.rules or ())),
+            default_action=_ACTIONS[self.default_action] if self.default_action else None,
+            retry_limit=self.retry_limit,
+            backoff=self.backoff.compile() if self.backoff else None,
+            avoid_node=self.avoid_node,
+        )
+
+
+class SelectorFields(FileMapping):
+    """
+    Tasks that a policy is for, whether they ask for it or not. Every field that is stated has to match, and
+    one is needed besides `policy`; of the values of a field, one is enough.
+    """
+
+    policy: Name
+    """Name of the policy."""
+    queues: SomeOf[Text] | None = None
+    """Airflow queues."""
+    pools: SomeOf[Text] | None = None
+    """Airflow pools."""
+    dag_ids: SomeOf[Text] | None = None
+    """DAG ids; `*`, `?` and `[...]` stand for other characters as in file names."""
+    dag_tags: SomeOf[Text] | None = None
+    """DAG tags."""
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> Self:
+        if not (self.queues or self.pools or self.dag_ids or self.dag_tags):
+            raise refusal(
+                "selects no task; allowed: one or more of queues, pools, dagIds, dagTags (all tasks have the"
+                " defaultPolicy)"
+            )
+        return self
+
+    def compile(self) -> compiled.Selector:
+        """Return the selector as the engine takes it."""
+        return compiled.Selector(
+            policy=self.policy,
+            queues=frozenset(self.queues or ()),
+            pools=frozenset(self.pools or ()),
+            dag_ids=tuple(self.dag_ids or ()),
+            dag_tags=frozenset(self.dag_tags or ()),
+        )
+
+
+class PolicyFile(FileMapping):
+    """
+    The whole file. The policies of a task are asked one after another: those selected for it in the order of
+    `selection`, those it asks for by name, and the default one.
+    """
+
+    default_policy: Name | None = None
+    """Name of the policy that every task has, after all others. Default: `built-in`."""
+    global_max_retries: GlobalLimit = 10
+    """Relaunches for one try of a task, whatever policies and tasks say: the emergency brake."""
+    policies: SomeOf[PolicyFields]
+    """The policies."""
+    selection: SomeOf[SelectorFields] | None = None
+    """Which policies are for which tasks."""
+
+    def compile(self, origin: str, fallback: compiled.PolicySet) -> compiled.PolicySet:
+        """
+        Return the file as the engine takes it.
+
+        :param origin: where it comes from, for people
+        :param fallback: what is in force without a file; its policies join those of the file
+        """
+        policies = (policy.compile() for policy in self.policies)
+        return compiled.PolicySet(
+            policies={**fallback.policies, **{policy.name: policy for policy in policies}},
+            default=self.default_policy or fallback.default,
+            global_max_retries=self.global_max_retries,
+            selectors=tuple(selector.compile() for selector in self.selection or ()),
+            origin=origin,
+        )

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which policies are asked about a task's failures, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from reprlib import repr as short_repr
+from typing import Final, NamedTuple
+
+from airflow_resilience.decision import UNLIMITED
+from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
+
+POLICIES_KEY: Final = "retry_policies"
+"""Key of ``executor_config``: names of policies that the task's author asks for."""
+RETRIES_KEY: Final = "pod_launch_failure_retries"
+"""Key of ``executor_config``: relaunches for one try, instead of the policy's limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProfile:
+    """What decides about a task's policies."""
+
+    dag_id: str
+    task_id: str
+    queue: str
+    pool: str
+    dag_tags: frozenset[str] = frozenset()
+    policies: tuple[str, ...] = ()
+    """Names that the task's author has asked for."""
+    retries: int | None = None
+    """The limit that the task's author has asked for; ``UNLIMITED`` for none, None for the policy's."""
+
+
+class SelectedPolicy(NamedTuple):
+    """A policy, and why it is asked."""
+
+    policy: Policy
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The policies of one task, in the order in which they are asked; the default one is among them."""
+
+    policies: tuple[SelectedPolicy, ...]
+    retries: int | None = None
+    """The task's limit, which stands in for that of a policy; None if it has none."""
+    unknown: tuple[str, ...] = ()
+    """Names that the task's author has asked for and that no policy has."""
+
+
+class Wishes(NamedTuple):
+    """What a task's author asks for."""
+
+    policies: tuple[str, ...] = ()
+    retries: int | None = None
+    problems: tuple[str, ...] = ()
+    """What is wrong with the wishes that were left out, a sentence each."""
+
+
+def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
+    """
+    Choose the policies for a task: those of the operator, those it asks for, the default one; each once.
+
+    A name that does not exist is left out and told, since a policy file may change while tasks run.
+    """
+    known = policy_set.policies
+    chosen: dict[str, str] = {}
+    for selector in policy_set.selectors:
+        if why := _why_selected(selector, profile):
+            chosen.setdefault(selector.policy, why)
+    for name in profile.policies:
+        if name in known:
+            chosen.setdefault(name, "the task asks for it")
+    chosen.setdefault(policy_set.default, "the default policy")
+    return Selection(
+        policies=tuple(SelectedPolicy(known[name], why) for name, why in chosen.items()),
+        retries=profile.retries,
+        unknown=tuple(name for name in dict.fromkeys(profile.policies) if name not in known),
+    )
+
+
+def _why_selected(selector: Selector, profile: TaskProfile) -> str | None:
+    """Return what each stated field found in the task, or None if one found nothing."""
+    patterns = [pattern for pattern in selector.dag_ids if fnmatchcase(profile.dag_id, pattern)]
+    fields: tuple[tuple[str, Collection[str], Collection[str]], ...] = (
+        ("queue", selector.queues, selector.queues & {profile.queue}),
+        ("pool", selector.pools, selector.pools & {profile.pool}),
+        ("DAG id", selector.dag_ids, patterns),
+        ("DAG tag", selector.dag_tags, selector.dag_tags & profile.dag_tags),
+    )
+    if not all(found for _, stated, found in fields if stated):
+        return None
+    return "selected by " + " and ".join(f"{word} {min(found)}" for word, _, found in fields if found)
+
+
+def wishes(executor_config: object) -> Wishes:
+    """
+    Read what a task's author asks for in ``executor_config``.
+
+    Whatever cannot be used is left out and becomes a problem to report: a typing error in one task must
+    not stop the scheduler, and neither may it pass unnoticed.
+    """
+    if executor_config is None:
+        return Wishes()
+    if not isinstance(executor_config, dict):
+        return Wishes(problems=(_problem("executor_config", executor_config, "a dictionary"),))
+    policies, bad_policies = _read_policies(executor_config.get(POLICIES_KEY))
+    retries, bad_retries = _read_retries(executor_config.get(RETRIES_KEY))
+    return Wishes(policies, retries, (*bad_policies, *bad_retries))
+
+
+def _read_policies(value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if value is None:
+        return (), ()
+    if not isinstance(value, list | tuple):
+        return (), (_problem(POLICIES_KEY, value, "a list of names"),)
+    return (
+        tuple(name for name in value if isinstance(name, str)),
+        tuple(_problem(POLICIES_KEY, name, "names only") for name in value if not isinstance(name, str)),
+    )
+
+
+def _read_retries(value: object) -> tuple[int | None, tuple[str, ...]]:
+    # True is an int to Python, and no number to whoever wrote it.
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= UNLIMITED):
+        return value, ()
+    return None, (_problem(RETRIES_KEY, value, "a whole number, -1 (no limit) or more"),)
+
+
+def _problem(key: str, value: object, allowed: str) -> str:
+    return f"{key}: got {short_repr(value)}; allowed: {allowed}"

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A policy file that may change while it is in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_resilience.retry_policy.document import PolicyFileError, parse_policies, read_content
+from airflow_resilience.retry_policy.rule import PolicySet
+
+
+class PolicySource:
+    """
+    The policies of a file. Whatever becomes of the file, there are always valid ones in force.
+
+    :param path: the file; looked up each time, since a kubelet changes a mounted ConfigMap by turning a
+        symbolic link above it
+    :param fallback: what is in force without a file
+    :raises PolicyFileError: if the file cannot be read or is invalid
+
+    .. seealso:: https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically
+    """
+
+    def __init__(self, path: Path, fallback: PolicySet) -> None:
+        self._path = path
+        self._fallback = fallback
+        self._seen: bytes | str = read_content(path)
+        self._current = parse_policies(self._seen, str(path), fallback)
+
+    @property
+    def current(self) -> PolicySet:
+        """The policies in force; another object after each change of the file that was taken over."""
+        return self._current
+
+    def refresh(self) -> PolicyFileError | None:
+        """
+        Take over the file if it has changed and is valid.
+
+        :returns: why a change was not taken over: once for each change, None as long as nothing changes again
+        """
+        # The content itself is compared: two edits within one tick of a file system's clock have the same
+        # time and perhaps the same size, and reading some kilobytes takes no longer than asking for these.
+        try:
+            content = read_content(self._path)
+        except PolicyFileError as error:
+            changed, self._seen = str(error) != self._seen, str(error)
+            return error if changed else None
+        if content == self._seen:
+            return None
+        self._seen = content
+        try:
+            self._current = parse_policies(content, str(self._path), self._fallback)
+        except PolicyFileError as error:
+            return error
+        return None

@@ -1,0 +1,146 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What happens without a policy file: the meaning of upstream's two options, and what is better than them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, built_in
+from airflow_resilience.retry_policy.engine import decide
+from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
+from airflow_resilience.retry_policy.selection import TaskProfile, select
+
+ERRORS = tuple(ContainerEvidence(name=name, reason="Error", exit_code=1) for name in ("base", "git-sync"))
+
+
+def failure(reason: StateChangeReason = StateChangeReason.START_ERROR, **fields: Any) -> Evidence:
+    context = ExecutionContext(StateChangeCategory.INFRASTRUCTURE, reason, ContextSource.EXECUTOR)
+    return Evidence(**{"phase": Phase.LAUNCH, "context": context, **fields})
+
+
+def own_exit(**fields: Any) -> Evidence:
+    return failure(**{"containers": ERRORS, "deciding_container": "base", "exited_by_itself": True, **fields})
+
+
+def ask(
+    evidence: Evidence,
+    *,
+    retries: int = 1,
+    excluded: Sequence[str] = ("Error",),
+    relaunches: int = 0,
+    task_retries: int | None = None,
+    chance: float = 0.0,
+) -> Decision:
+    policy_set = built_in(retries, excluded)
+    task = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p", retries=task_retries)
+    history = [
+        Decision(action=Action.RELAUNCH, policy=BUILT_IN, rule="unavailable", explanation="")
+    ] * relaunches
+    return decide(evidence, select(policy_set, task), policy_set, history, lambda: chance)
+
+
+@pytest.mark.parametrize("reason", StateChangeReason)
+def test_every_launch_failure_is_relaunched_elsewhere_if_it_can_be(reason: StateChangeReason) -> None:
+    decision = ask(failure(reason))
+    assert (decision.action, decision.avoid_node) == (Action.RELAUNCH, AvoidNode.PREFER)
+    assert decision.explanation == f"launch 1 of 2; policy built-in, rule {decision.rule}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "rule", "delays"),
+    [
+        (StateChangeReason.WORKER_TERMINATION, "disruption", [0, 0, 0, 0, 0, 0]),
+        (StateChangeReason.IMAGE_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
+        (StateChangeReason.VOLUME_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
+        (StateChangeReason.CONFIG_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
+        (StateChangeReason.WORKER_LOST, "launch-failure", [0, 0, 0, 0, 0, 0]),
+        (StateChangeReason.UNKNOWN, "launch-failure", [0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_only_what_has_to_be_mended_is_waited_for(
+    reason: StateChangeReason, rule: str, delays: list[float]
+) -> None:
+    decisions = [ask(failure(reason), retries=UNLIMITED, relaunches=number) for number in range(len(delays))]
+    assert [decision.delay for decision in decisions] == delays
+    assert {decision.rule for decision in decisions} == {rule}
+
+
+def test_wait_is_spread_by_a_fifth() -> None:
+    evidence = failure(StateChangeReason.IMAGE_UNAVAILABLE)
+    assert ask(evidence, chance=0.5).delay == pytest.approx(27)
+
+
+@pytest.mark.parametrize(
+    ("retries", "relaunches", "action", "explanation"),
+    [
+        (0, 0, Action.COUNT, "launch 1 of 1; no relaunch is left; policy built-in: retried 0 of 0 times"),
+        (1, 0, Action.RELAUNCH, "launch 1 of 2; policy built-in, rule launch-failure"),
+        (1, 1, Action.COUNT, "launch 2 of 2; no relaunch is left; policy built-in: retried 1 of 1 times"),
+        (3, 2, Action.RELAUNCH, "launch 3 of 4; policy built-in, rule launch-failure"),
+        (UNLIMITED, 500, Action.RELAUNCH, "launch 501 of unlimited; policy built-in, rule launch-failure"),
+    ],
+)
+def test_limit(retries: int, relaunches: int, action: Action, explanation: str) -> None:
+    decision = ask(failure(), retries=retries, relaunches=relaunches)
+    assert (decision.action, decision.rule, decision.explanation) == (action, "launch-failure", explanation)
+
+
+@pytest.mark.parametrize(
+    ("task_retries", "launches"), [(0, "1 of 1; no"), (4, "1 of 5; policy"), (UNLIMITED, "1 of unlimited;")]
+)
+def test_limit_of_the_task_replaces_the_configured_one(task_retries: int, launches: str) -> None:
+    assert ask(failure(), task_retries=task_retries).explanation.startswith(f"launch {launches}")
+
+
+def test_own_exit_with_an_excluded_reason_is_the_task_own_affair() -> None:
+    decision = ask(own_exit())
+    assert (decision.action, decision.rule) == (Action.COUNT, "excluded")
+    assert decision.explanation.startswith("launch 1 of 2; the worker's own exit is not relaunched;")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "excluded"),
+    [
+        (own_exit(exited_by_itself=False), ["Error"]),
+        (own_exit(exited_by_itself=False, deciding_container="git-sync"), ["Error"]),
+        (own_exit(), ["OOMKilled"]),
+        (own_exit(), []),
+        (own_exit(containers=()), ["Error"]),
+        (own_exit(containers=(ContainerEvidence(name="base"),)), ["Error"]),
+        (own_exit(deciding_container=None), ["Error"]),
+    ],
+)
+def test_anything_else_is_relaunched(evidence: Evidence, excluded: list[str]) -> None:
+    assert ask(evidence, excluded=excluded).action is Action.RELAUNCH
+
+
+@pytest.mark.parametrize(
+    ("evidence", "finding"),
+    [
+        (own_exit(), (True, "the worker's main container ended on its own, reason Error")),
+        (
+            own_exit(containers=()),
+            (False, "the worker's main container ended on its own, reason unknown, which is not excluded"),
+        ),
+        (failure(), (False, "the worker's main container did not end on its own")),
+    ],
+)
+def test_own_exit_is_explained(evidence: Evidence, finding: tuple[bool, str]) -> None:
+    assert OwnExit(frozenset({"Error"})).check(evidence) == finding
+
+
+@pytest.mark.parametrize("reason", StateChangeReason)
+def test_failures_of_running_tasks_count(reason: StateChangeReason) -> None:
+    decision = ask(failure(reason, phase=Phase.EXECUTION), retries=UNLIMITED)
+    assert (decision.action, decision.rule) == (Action.COUNT, "defaultAction")

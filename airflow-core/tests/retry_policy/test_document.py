@@ -1,0 +1,450 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A policy file is loaded, or every mistake in it is told at once, with its place and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.document import (
+    MAX_SIZE,
+    PolicyFileError,
+    parse_policies,
+    read_policies,
+)
+from airflow_resilience.retry_policy.rule import PolicySet
+
+FALLBACK = built_in(1, ("Error",))
+
+#: Every field, without the licence: the first line of the text is that of ``defaultPolicy``.
+VALID = Path(__file__).with_name("policies.yaml").read_text().split("\n", maxsplit=2)[2]
+
+NAME = "lower-case letters, digits and - (not first or last), at most 63"
+TEXT = "text, at most 256 characters; in quotes if it is like a number or yes"
+RULE_FIELDS = (
+    "name, phases, onExitCodes, onPodConditions, onReasons, onCategories, onTerminationMessage,"
+    " containerName, includeInitContainers, action, retryLimit, backoff, avoidNode"
+)
+FILE_FIELDS = "defaultPolicy, globalMaxRetries, policies, selection"
+
+
+def parse(content: str | bytes) -> PolicySet:
+    return parse_policies(content, "f.yaml", FALLBACK)
+
+
+def complaint(content: str | bytes) -> str:
+    with pytest.raises(PolicyFileError) as error:
+        parse(content)
+    return str(error.value)
+
+
+def test_valid_file_loads() -> None:
+    policies = parse(VALID)
+    assert list(policies.policies) == ["built-in", "standard", "gpu"]
+    assert policies.default == "standard"
+    assert policies.origin == "f.yaml"
+    assert [rule.name for rule in policies.policies["standard"].rules] == ["spot", "rules[1]"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        VALID.encode(),
+        b"\xef\xbb\xbf" + VALID.encode(),
+        VALID.replace("\n", "\r\n"),
+        f"---\n{VALID}...\n",
+        yaml.safe_dump(yaml.safe_load(VALID)),
+    ],
+    ids=["bytes", "byte order mark", "Windows line ends", "document marks", "dumped"],
+)
+def test_form_of_the_file_does_not_matter(content: str | bytes) -> None:
+    assert parse(content) == parse(VALID)
+
+
+def test_file_is_read_from_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text(VALID)
+    assert read_policies(path, FALLBACK) == parse_policies(VALID, str(path), FALLBACK)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "path", "told"),
+    [
+        (
+            "operator: In,",
+            "operator: in,",
+            12,
+            "policies[0].rules[0].onExitCodes.operator",
+            "got 'in'; allowed: In, NotIn",
+        ),
+        (
+            "operator: In, ",
+            "",
+            12,
+            "policies[0].rules[0].onExitCodes.operator",
+            "is missing; allowed: In, NotIn",
+        ),
+        (
+            "operator: In, ",
+            "operater: In, operator: In, ",
+            12,
+            "policies[0].rules[0].onExitCodes.operater",
+            "is no field here (did you mean operator?); allowed: containerName, operator, values",
+        ),
+        (
+            "[137, 143]",
+            "[137, 0]",
+            12,
+            "policies[0].rules[0].onExitCodes.values",
+            "got 0; allowed with In: other exit codes (0 is no failure)",
+        ),
+        (
+            "[137, 143]",
+            "[137, 143, 137]",
+            12,
+            "policies[0].rules[0].onExitCodes.values",
+            "got 137 more than once; allowed: each value once",
+        ),
+        (
+            "[137, 143]",
+            "[]",
+            12,
+            "policies[0].rules[0].onExitCodes.values",
+            "got an empty list; allowed: a list of 1 to 255 exit codes (whole numbers)",
+        ),
+        (
+            "[137, 143]",
+            "[137, '143']",
+            12,
+            "policies[0].rules[0].onExitCodes.values[1]",
+            "got '143'; allowed: an exit code (a whole number)",
+        ),
+        (
+            '"True"',
+            "True",
+            13,
+            "policies[0].rules[0].onPodConditions[0].status",
+            'got true (a boolean); allowed: "True", "False" or "Unknown", in quotes',
+        ),
+        (
+            "type: DisruptionTarget, ",
+            "",
+            13,
+            "policies[0].rules[0].onPodConditions[0].type",
+            f"is missing; allowed: {TEXT}",
+        ),
+        (
+            "[Launch, Execution]",
+            "[launch]",
+            11,
+            "policies[0].rules[0].phases[0]",
+            "got 'launch'; allowed: Launch, Execution",
+        ),
+        (
+            "[Launch, Execution]",
+            "Launch",
+            11,
+            "policies[0].rules[0].phases",
+            "got 'Launch'; allowed: a list with one or more of: Launch, Execution",
+        ),
+        (
+            "[Evicted, ErrImagePull]",
+            "",
+            14,
+            "policies[0].rules[0].onReasons",
+            "got nothing; allowed: a value, or to leave it out",
+        ),
+        (
+            "[Evicted, ErrImagePull]",
+            "[Evicted, no]",
+            14,
+            "policies[0].rules[0].onReasons[1]",
+            f"got false (a boolean); allowed: {TEXT}",
+        ),
+        (
+            "[INFRASTRUCTURE]",
+            "[INFRA]",
+            15,
+            "policies[0].rules[0].onCategories[0]",
+            "got 'INFRA'; allowed: INFRASTRUCTURE, APPLICATION, TIMEOUT, USER_ACTION",
+        ),
+        (
+            "no space left",
+            "no (space",
+            16,
+            "policies[0].rules[0].onTerminationMessage.pattern",
+            "got 'no (space'; not a regular expression in column 4: missing ), unterminated subpattern",
+        ),
+        (
+            "containerName: git-sync",
+            "containerName: Git",
+            17,
+            "policies[0].rules[0].containerName",
+            f"got 'Git'; allowed: {NAME}",
+        ),
+        (
+            "includeInitContainers: false",
+            "includeInitContainers: 'false'",
+            18,
+            "policies[0].rules[0].includeInitContainers",
+            "got 'false'; allowed: true, false",
+        ),
+        (
+            "action: Retry",
+            "action: retry",
+            19,
+            "policies[0].rules[0].action",
+            "got 'retry'; allowed: Retry, Fail, Count",
+        ),
+        (
+            "        action: Retry\n",
+            "",
+            10,
+            "policies[0].rules[0].action",
+            "is missing; allowed: Retry, Fail, Count",
+        ),
+        (
+            "retryLimit: -1",
+            "retryLimit: -2",
+            20,
+            "policies[0].rules[0].retryLimit",
+            "got -2; allowed: a whole number from 0, or -1 (unlimited)",
+        ),
+        (
+            "retryLimit: -1",
+            "retryLimit: unlimited",
+            20,
+            "policies[0].rules[0].retryLimit",
+            "got 'unlimited'; allowed: a whole number from 0, or -1 (unlimited)",
+        ),
+        (
+            "initialDelay: 10s",
+            "initialDelay: 10",
+            6,
+            "policies[0].backoff.initialDelay",
+            "got 10; allowed: a duration such as 30s, 5m or 1m30s",
+        ),
+        (
+            "initialDelay: 10s",
+            "initialDelay: 10 seconds",
+            6,
+            "policies[0].backoff.initialDelay",
+            "got '10 seconds'; allowed: a duration such as 30s, 5m or 1m30s",
+        ),
+        (
+            "initialDelay: 10s",
+            "initialDelay: 10m",
+            6,
+            "policies[0].backoff",
+            "got initialDelay 10m; allowed: no more than maxDelay, which is 5m",
+        ),
+        (
+            "multiplier: 2",
+            "multiplier: 0.5",
+            6,
+            "policies[0].backoff.multiplier",
+            "got 0.5; allowed: a number from 1",
+        ),
+        (
+            "multiplier: 2",
+            "multiplier: .inf",
+            6,
+            "policies[0].backoff.multiplier",
+            "got inf; allowed: a number from 1",
+        ),
+        (
+            "jitter: 0.2",
+            "jitter: 20%",
+            6,
+            "policies[0].backoff.jitter",
+            "got '20%'; allowed: a number from 0 (none) to 1 (all of it)",
+        ),
+        (
+            "avoidNode: prefer",
+            "avoidNode: never",
+            7,
+            "policies[0].avoidNode",
+            "got 'never'; allowed: none, prefer, require",
+        ),
+        ("Count", "count", 8, "policies[0].defaultAction", "got 'count'; allowed: Retry, Fail, Count"),
+        (
+            "defaultPolicy: standard",
+            "defaultPolicy: standrd",
+            1,
+            "defaultPolicy",
+            ("got 'standrd', which is no policy (did you mean standard?); allowed: built-in, gpu, standard"),
+        ),
+        (
+            "policy: gpu",
+            "policy: tpus",
+            28,
+            "selection[0].policy",
+            "got 'tpus', which is no policy; allowed: built-in, gpu, standard",
+        ),
+        (
+            "globalMaxRetries: 10",
+            "globalMaxRetries: -1",
+            2,
+            "globalMaxRetries",
+            "got -1; allowed: a whole number from 0",
+        ),
+        (
+            "globalMaxRetries: 10",
+            "globalMaxRetires: 10",
+            2,
+            "globalMaxRetires",
+            (
+                "is no field here (did you mean globalMaxRetries?); allowed: defaultPolicy,"
+                " globalMaxRetries, policies, selection"
+            ),
+        ),
+        (
+            "onReasons: [OOMKilled]",
+            "onReason: [OOMKilled]",
+            23,
+            "policies[0].rules[1].onReason",
+            f"is no field here (did you mean onReasons?); allowed: {RULE_FIELDS}",
+        ),
+        (
+            "onReasons: [OOMKilled]",
+            "retryLimit: 1",
+            23,
+            "policies[0].rules[1]",
+            (
+                "has no condition; allowed: one or more of phases, onExitCodes, onPodConditions,"
+                " onReasons, onCategories, onTerminationMessage, containerName (for all failures there is"
+                " defaultAction)"
+            ),
+        ),
+        (
+            "        action: Fail\n",
+            "        action: Fail\n        name: spot\n",
+            25,
+            "policies[0].rules[1].name",
+            "got 'spot', the name of policies[0].rules[0]; allowed: a name of its own",
+        ),
+        (
+            "    retryLimit: 3\n",
+            "    retryLimit: 3\n    retryLimit: 4\n",
+            6,
+            "policies[0].retryLimit",
+            "is there twice, first in line 5",
+        ),
+        (
+            "name: gpu\n    defaultAction: Retry",
+            "name: gpu",
+            25,
+            "policies[1]",
+            "decides nothing; allowed: rules, defaultAction, or both",
+        ),
+    ],
+)
+def test_each_mistake_is_told_in_one_line(old: str, new: str, line: int, path: str, told: str) -> None:
+    assert old in VALID
+    text = VALID.replace(old, new, 1)
+    assert complaint(text) == f"f.yaml:{line}: {path}: {told}"
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
+    text = (
+        VALID.replace("defaultPolicy: standard", "defaultPolicy: standrd")
+        .replace("retryLimit: 3", "retryLimit: 3\n    retryLimit: three")
+        .replace("operator: In", "operator: Out")
+        .replace("name: gpu", "name: standard")
+        .replace("dagIds", "dags")
+    )
+    with pytest.raises(PolicyFileError) as error:
+        parse(text)
+    assert [(problem.line, problem.location) for problem in error.value.problems] == [
+        (1, ("defaultPolicy",)),
+        (6, ("policies", 0, "retryLimit")),
+        (13, ("policies", 0, "rules", 0, "onExitCodes", "operator")),
+        (26, ("policies", 1, "name")),
+        (29, ("selection", 0, "dags")),
+        (29, ("selection", 0, "policy")),
+    ]
+    assert len(str(error.value).splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "f.yaml: is empty; a file without policies is not named at all"),
+        ("# nothing", "f.yaml: is empty; a file without policies is not named at all"),
+        (
+            "[]",
+            f"f.yaml:1: got an empty list; allowed: a mapping with {FILE_FIELDS}",
+        ),
+        (
+            "\n\nx",
+            f"f.yaml:3: got 'x'; allowed: a mapping with {FILE_FIELDS}",
+        ),
+        ("policies:", "f.yaml:1: policies: got nothing; allowed: a value, or to leave it out"),
+        ("a: b: c", "f.yaml:1: mapping values are not allowed here"),
+        (b"policies:\n- \xff", "f.yaml:2: not UTF-8: the byte 0xFF"),
+        (VALID.encode("utf-16"), "f.yaml:1: not UTF-8: the byte 0xFF"),
+        ("x" * (MAX_SIZE + 1), "f.yaml: is too long; allowed: 256 KiB"),
+        (b"x" * (MAX_SIZE + 1), "f.yaml: is too long; allowed: 256 KiB"),
+        ("a: *x", "f.yaml:1: an alias is not allowed in this file"),
+        (
+            f"{VALID}---\n{VALID}",
+            "f.yaml:29: but found another document (expected a single document in the stream in line 1)",
+        ),
+    ],
+)
+def test_file_that_is_wrong_as_a_whole(content: str | bytes, told: str) -> None:
+    assert complaint(content) == told
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("a.b: 1", "f.yaml:1: ['a.b']: is no field here;"),
+        (r'"x\ny": 1', r"f.yaml:1: ['x\ny']: is no field here;"),
+        (f"{'x' * 1000}: 1", f"f.yaml:1: ['{'x' * 59}...]: is no field here;"),
+        ("é: 1", "f.yaml:1: ['é']: is no field here;"),
+    ],
+)
+def test_strange_keys_are_shown_in_one_short_line(entry: str, told: str) -> None:
+    assert complaint(f"{entry}\n{VALID}").startswith(told)
+
+
+def test_name_of_what_is_built_in_is_taken() -> None:
+    told = "got 'built-in', which there is without this file too; allowed: another name"
+    text = "policies: [{name: built-in, defaultAction: Fail}]"
+    assert complaint(text) == f"f.yaml:1: policies[0].name: {told}"
+
+
+def test_rules_of_different_policies_may_have_the_same_name() -> None:
+    rule = "{name: r, phases: [Launch], action: Fail}"
+    policies = parse(f"policies: [{{name: a, rules: [{rule}]}}, {{name: b, rules: [{rule}]}}]").policies
+    assert policies["a"].rules == policies["b"].rules
+
+
+def test_pattern_that_cannot_be_compiled_for_another_reason_than_its_form() -> None:
+    for pattern in ("(" * 499 + ")" * 499, "x{99999999999999999999}", "[[x]"):
+        assert "pattern: got" in complaint(VALID.replace("no space left", pattern))
+
+
+def test_only_the_first_of_many_problems_are_shown() -> None:
+    text = "policies:\n" + "- {name: A, defaultAction: Fail}\n" * 150
+    lines = complaint(text).splitlines()
+    assert len(lines) == 101
+    assert lines[-1] == "f.yaml: and 50 more"
+
+
+def test_only_some_of_many_names_are_listed() -> None:
+    text = "defaultPolicy: zzz\npolicies:\n" + "".join(
+        f"- {{name: p{index:02}, defaultAction: Fail}}\n" for index in range(30)
+    )
+    assert complaint(text).endswith("p17, p18, ...")
+
+
+def test_time_to_refuse_a_value_does_not_grow_with_its_square() -> None:
+    long = "1" * (MAX_SIZE - 2 * len(VALID))
+    for old in ("10s", "standard", "no space left", "-1", "Evicted", "[137, 143]", "gpu"):
+        assert complaint(VALID.replace(old, long, 1))

@@ -1,0 +1,344 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""From a failure to a decision: the chain of policies, the limits, and what is said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.retry_policy.engine import Step, decide, trace
+from airflow_resilience.retry_policy.evidence import Evidence, Phase
+from airflow_resilience.retry_policy.matchers import OnCategories, OnPhases, OnReasons
+from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
+from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection
+
+EVICTED = OnReasons(reasons=frozenset({"Evicted"}))
+PULL = OnReasons(reasons=frozenset({"ErrImagePull"}))
+SPOT = Rule(name="spot", action=Action.RELAUNCH, matchers=(EVICTED,))
+LATE = "applies to whatever no rule before it is about"
+
+
+def failure(*reasons: str, phase: Phase = Phase.LAUNCH) -> Evidence:
+    context = ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_LOST, ContextSource.EXECUTOR
+    )
+    return Evidence(phase=phase, context=context, reasons=reasons)
+
+
+def policies(*chain: Policy, global_max_retries: int = 10) -> PolicySet:
+    return PolicySet(
+        policies={policy.name: policy for policy in chain},
+        default=chain[-1].name,
+        global_max_retries=global_max_retries,
+        origin="policies.yaml",
+    )
+
+
+def every(policy_set: PolicySet, retries: int | None = None) -> Selection:
+    chain = tuple(SelectedPolicy(policy, "") for policy in policy_set.policies.values())
+    return Selection(policies=chain, retries=retries)
+
+
+def relaunched(policy: str, rule: str, times: int = 1) -> list[Decision]:
+    return [Decision(action=Action.RELAUNCH, policy=policy, rule=rule, explanation="")] * times
+
+
+def ask(
+    policy_set: PolicySet,
+    evidence: Evidence,
+    history: Sequence[Decision] = (),
+    *,
+    retries: int | None = None,
+    chance: float = 0.0,
+) -> Decision:
+    return decide(evidence, every(policy_set, retries), policy_set, history, lambda: chance)
+
+
+def test_first_rule_that_matches_wins() -> None:
+    fails = Rule(name="never", action=Action.FAIL, matchers=(EVICTED,))
+    counts = Rule(name="plain", action=Action.COUNT, matchers=(PULL,))
+    policy_set = policies(
+        Policy(name="gpu", rules=(counts, SPOT)), Policy(name="standard", rules=(fails, SPOT))
+    )
+    decision = ask(policy_set, failure("Evicted"))
+    assert decision == Decision(
+        action=Action.RELAUNCH, policy="gpu", rule="spot", explanation="launch 1 of 11; policy gpu, rule spot"
+    )
+
+
+def test_all_conditions_of_a_rule_must_hold() -> None:
+    strict = Rule(name="strict", action=Action.FAIL, matchers=(EVICTED, OnPhases(frozenset({Phase.LAUNCH}))))
+    policy_set = policies(Policy(name="standard", rules=(strict,)))
+    assert ask(policy_set, failure("Evicted")).action is Action.FAIL
+    assert ask(policy_set, failure("Evicted", phase=Phase.EXECUTION)).action is Action.COUNT
+    assert ask(policy_set, failure()).action is Action.COUNT
+
+
+@pytest.mark.parametrize("action", [Action.FAIL, Action.COUNT])
+def test_rule_that_does_not_relaunch_has_no_delay_and_no_limit(action: Action) -> None:
+    rule = Rule(
+        name="oom",
+        action=action,
+        matchers=(EVICTED,),
+        retry_limit=0,
+        backoff=Backoff(initial=5, maximum=5, jitter=0),
+        avoid_node=AvoidNode.REQUIRE,
+    )
+    decision = ask(policies(Policy(name="standard", rules=(rule,), retry_limit=3)), failure("Evicted"))
+    assert decision == Decision(
+        action=action,
+        policy="standard",
+        rule="oom",
+        explanation="launch 1 of 1; policy standard, rule oom",
+    )
+
+
+def test_note_of_a_rule_is_told() -> None:
+    rule = Rule(name="oom", action=Action.COUNT, matchers=(EVICTED,), note="more memory is needed")
+    decision = ask(policies(Policy(name="standard", rules=(rule,), retry_limit=3)), failure("Evicted"))
+    assert decision.explanation == "launch 1 of 4; more memory is needed; policy standard, rule oom"
+
+
+@pytest.mark.parametrize("action", Action)
+def test_default_action_ends_the_chain(action: Action) -> None:
+    policy_set = policies(
+        Policy(name="gpu", rules=(SPOT,), default_action=action), Policy(name="standard", rules=(SPOT,))
+    )
+    decision = ask(policy_set, failure())
+    assert (decision.action, decision.policy, decision.rule) == (action, "gpu", "defaultAction")
+    assert decision.explanation == "launch 1 of 11; policy gpu, rule defaultAction"
+
+
+def test_policy_without_default_action_leaves_the_rest_to_the_next_one() -> None:
+    policy_set = policies(
+        Policy(name="gpu", rules=(SPOT,)),
+        Policy(name="standard", rules=(), default_action=Action.FAIL),
+    )
+    assert ask(policy_set, failure()).policy == "standard"
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_what_no_rule_is_about_counts(phase: Phase) -> None:
+    policy_set = policies(Policy(name="gpu", rules=(SPOT,)), Policy(name="standard", rules=(SPOT,)))
+    assert ask(policy_set, failure(phase=phase)) == Decision(
+        action=Action.COUNT,
+        policy="standard",
+        rule="defaultAction",
+        explanation="launch 1 of 11; no rule is about it; policy standard, rule defaultAction",
+    )
+
+
+def test_selection_without_policies_counts() -> None:
+    policy_set = policies(Policy(name="standard", rules=(SPOT,)))
+    decision = decide(failure("Evicted"), Selection(policies=()), policy_set, [], lambda: 0.0)
+    assert (decision.action, decision.policy) == (Action.COUNT, "standard")
+
+
+@pytest.mark.parametrize(
+    ("rule_limit", "policy_limit", "retries", "global_limit", "history", "explanation"),
+    [
+        (
+            3,
+            None,
+            None,
+            10,
+            relaunched("p", "spot", 3),
+            "4 of 4; {}; policy p, rule spot: retried 3 of 3 times",
+        ),
+        (0, None, None, 10, [], "1 of 1; {}; policy p, rule spot: retried 0 of 0 times"),
+        (5, 2, None, 10, relaunched("p", "spot", 2), "3 of 3; {}; policy p: retried 2 of 2 times"),
+        (5, 2, None, 10, relaunched("p", "other", 2), "3 of 3; {}; policy p: retried 2 of 2 times"),
+        (
+            UNLIMITED,
+            UNLIMITED,
+            None,
+            2,
+            relaunched("q", "x", 2),
+            "3 of 3; {}; globalMaxRetries: retried 2 of 2 times",
+        ),
+        (None, None, None, 0, [], "1 of 1; {}; globalMaxRetries: retried 0 of 0 times"),
+        # The task's limit stands in for the policy's, counts what all policies did, and is below the global.
+        (
+            None,
+            9,
+            1,
+            10,
+            relaunched("q", "x"),
+            "2 of 2; {}; the task's pod_launch_failure_retries: retried 1 of 1 times",
+        ),
+        (None, 1, 99, 2, relaunched("p", "spot", 2), "3 of 3; {}; globalMaxRetries: retried 2 of 2 times"),
+        (
+            None,
+            1,
+            UNLIMITED,
+            2,
+            relaunched("p", "spot", 2),
+            "3 of 3; {}; globalMaxRetries: retried 2 of 2 times",
+        ),
+        # The task's limit does not lift that of a rule.
+        (1, 1, 5, 10, relaunched("p", "spot"), "2 of 2; {}; policy p, rule spot: retried 1 of 1 times"),
+        # The first of several is named, and a limit that was lowered meanwhile is reached too.
+        (1, 1, None, 1, relaunched("p", "spot", 3), "4 of 4; {}; policy p, rule spot: retried 3 of 1 times"),
+    ],
+)
+def test_limit_that_is_reached_makes_the_failure_count(
+    rule_limit: int | None,
+    policy_limit: int | None,
+    retries: int | None,
+    global_limit: int,
+    history: list[Decision],
+    explanation: str,
+) -> None:
+    rule = Rule(
+        name="spot",
+        action=Action.RELAUNCH,
+        matchers=(EVICTED,),
+        retry_limit=rule_limit,
+        backoff=Backoff(initial=5, maximum=5, jitter=0),
+        avoid_node=AvoidNode.REQUIRE,
+    )
+    policy_set = policies(
+        Policy(name="p", rules=(rule,), retry_limit=policy_limit), global_max_retries=global_limit
+    )
+    assert ask(policy_set, failure("Evicted"), history, retries=retries) == Decision(
+        action=Action.COUNT,
+        policy="p",
+        rule="spot",
+        explanation="launch " + explanation.format("no relaunch is left"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule_limit", "policy_limit", "retries", "global_limit", "history", "launches"),
+    [
+        (None, 3, None, 10, [], "1 of 4"),
+        (None, 3, None, 10, relaunched("p", "spot"), "2 of 4"),
+        (5, 3, None, 10, relaunched("p", "spot"), "2 of 4"),
+        (2, 3, None, 10, relaunched("p", "other"), "2 of 4"),
+        (None, 3, None, 10, relaunched("q", "spot", 2), "3 of 6"),
+        (2, None, None, 10, relaunched("p", "other", 2), "3 of 5"),
+        (2, None, None, 10, relaunched("q", "spot", 2), "3 of 5"),
+        (None, 0, 5, 10, relaunched("p", "spot"), "2 of 6"),
+        (None, 3, UNLIMITED, 10, [], "1 of 11"),
+        (None, None, None, UNLIMITED, relaunched("p", "spot", 50), "51 of unlimited"),
+    ],
+)
+def test_limit_that_is_not_reached_says_how_many_launches_there_can_be(
+    rule_limit: int | None,
+    policy_limit: int | None,
+    retries: int | None,
+    global_limit: int,
+    history: list[Decision],
+    launches: str,
+) -> None:
+    rule = Rule(name="spot", action=Action.RELAUNCH, matchers=(EVICTED,), retry_limit=rule_limit)
+    policy_set = policies(
+        Policy(name="p", rules=(rule,), retry_limit=policy_limit), global_max_retries=global_limit
+    )
+    decision = ask(policy_set, failure("Evicted"), history, retries=retries)
+    assert decision.action is Action.RELAUNCH
+    assert decision.explanation == f"launch {launches}; policy p, rule spot"
+
+
+@pytest.mark.parametrize("action", [Action.COUNT, Action.FAIL])
+def test_only_relaunches_are_counted(action: Action) -> None:
+    history = [Decision(action=action, policy="p", rule="spot", explanation="")] * 3
+    policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=1), global_max_retries=1)
+    assert ask(policy_set, failure("Evicted"), history).explanation.startswith("launch 1 of 2;")
+
+
+def test_default_action_is_counted_like_a_rule() -> None:
+    backoff = Backoff(initial=10, multiplier=3, maximum=60, jitter=0)
+    policy = Policy(name="p", rules=(), default_action=Action.RELAUNCH, retry_limit=2, backoff=backoff)
+    history: list[Decision] = []
+    for _ in range(3):
+        history.append(ask(policies(policy), failure(), history))
+    assert [decision.delay for decision in history] == [10, 30, 0]
+    assert [decision.action for decision in history] == [Action.RELAUNCH, Action.RELAUNCH, Action.COUNT]
+
+
+def test_backoff_grows_with_the_relaunches_of_its_own_rule() -> None:
+    backoff = Backoff(initial=10, multiplier=2, maximum=60, jitter=0.5)
+    policy_set = policies(Policy(name="p", rules=(SPOT,), backoff=backoff))
+    history = [*relaunched("p", "other", 2), *relaunched("q", "spot", 2)]
+    assert ask(policy_set, failure("Evicted"), history).delay == 10
+    history += relaunched("p", "spot", 2)
+    assert ask(policy_set, failure("Evicted"), history).delay == 40
+    assert ask(policy_set, failure("Evicted"), history, chance=0.5).delay == 30
+
+
+def test_rule_goes_before_its_policy_in_backoff_and_node() -> None:
+    own = Rule(
+        name="own",
+        action=Action.RELAUNCH,
+        matchers=(EVICTED,),
+        backoff=Backoff(initial=1, maximum=1, jitter=0),
+        avoid_node=AvoidNode.NONE,
+    )
+    plain = Rule(name="plain", action=Action.RELAUNCH, matchers=(PULL,))
+    policy_set = policies(
+        Policy(
+            name="p",
+            rules=(own, plain),
+            backoff=Backoff(initial=7, maximum=7, jitter=0),
+            avoid_node=AvoidNode.REQUIRE,
+        )
+    )
+    first, second = (ask(policy_set, failure(reason)) for reason in ("Evicted", "ErrImagePull"))
+    assert (first.delay, first.avoid_node) == (1, AvoidNode.NONE)
+    assert (second.delay, second.avoid_node) == (7, AvoidNode.REQUIRE)
+
+
+def test_trace_tells_each_rule_and_each_limit() -> None:
+    infrastructure = OnCategories(frozenset({StateChangeCategory.INFRASTRUCTURE}))
+    missed = Rule(name="pull", action=Action.FAIL, matchers=(infrastructure, PULL, EVICTED))
+    hit = Rule(name="spot", action=Action.RELAUNCH, matchers=(EVICTED, infrastructure), retry_limit=1)
+    policy_set = policies(
+        Policy(name="gpu", rules=(missed,)), Policy(name="p", rules=(hit, missed), retry_limit=5)
+    )
+    history = relaunched("p", "spot")
+    found = trace(failure("Evicted"), every(policy_set), policy_set, history, lambda: 0.0)
+    assert found.steps == (
+        Step("gpu", "pull", False, "reason Evicted and reason WORKER_LOST are not in ErrImagePull"),
+        Step("p", "spot", True, "reason Evicted is in Evicted; category INFRASTRUCTURE is in INFRASTRUCTURE"),
+        Step("p", "retryLimit", True, "policy p, rule spot: retried 1 of 1 times"),
+        Step("p", "retryLimit", False, "policy p: retried 1 of 5 times"),
+        Step("p", "globalMaxRetries", False, "globalMaxRetries: retried 1 of 10 times"),
+    )
+    assert found.decision == ask(policy_set, failure("Evicted"), history)
+
+
+def test_trace_tells_the_task_limit_and_one_that_is_never_reached() -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=5), global_max_retries=UNLIMITED)
+    steps = trace(failure("Evicted"), every(policy_set, 2), policy_set, [], lambda: 0.0).steps
+    assert steps[1:] == (
+        Step(
+            "p",
+            "pod_launch_failure_retries",
+            False,
+            "the task's pod_launch_failure_retries: retried 0 of 2 times",
+        ),
+        Step("p", "globalMaxRetries", False, "globalMaxRetries: retried 0 of any number of times"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("default", "why"), [(Action.COUNT, LATE), (Action.FAIL, LATE), (None, "no rule is about it")]
+)
+def test_trace_tells_the_default_action(default: Action | None, why: str) -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,), default_action=default))
+    steps = trace(failure("Killed"), every(policy_set), policy_set, [], lambda: 0.0).steps
+    assert steps == (
+        Step("p", "spot", False, "reason Killed and reason WORKER_LOST are not in Evicted"),
+        Step("p", "defaultAction", True, why),
+    )

@@ -1,0 +1,275 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every policy and every failure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.retry_policy.built_in import OwnExit
+from airflow_resilience.retry_policy.engine import decide, trace
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
+from airflow_resilience.retry_policy.matchers import (
+    ConditionPattern,
+    ContainerScope,
+    OnCategories,
+    OnContainer,
+    OnExitCodes,
+    OnPhases,
+    OnPodConditions,
+    OnReasons,
+    OnTerminationMessage,
+    Operator,
+)
+from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
+from airflow_resilience.retry_policy.selection import Selection, TaskProfile, select
+
+# Few words, so that what is asked for is often there.
+names = st.sampled_from(["base", "git-sync", "vault"])
+reasons = st.sampled_from(["Error", "Evicted", "OOMKilled", "WORKER_LOST"])
+texts = st.none() | st.sampled_from(["", "no space left", "killed"]) | st.text(max_size=20)
+codes = st.sampled_from([1, 2, 137, 143, 255])
+chances = st.floats(min_value=0, max_value=1, exclude_max=True)
+
+
+def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.frozensets(values, min_size=1, max_size=3)
+
+
+evidences = st.builds(
+    Evidence,
+    phase=st.sampled_from(Phase),
+    context=st.builds(
+        ExecutionContext,
+        st.sampled_from(StateChangeCategory),
+        st.sampled_from(StateChangeReason),
+        st.sampled_from(ContextSource),
+    ),
+    reasons=st.lists(reasons, max_size=2) | st.frozensets(st.text(max_size=5), max_size=2),
+    message=texts,
+    containers=st.lists(
+        st.builds(
+            ContainerEvidence,
+            name=names,
+            is_init=st.booleans(),
+            exit_code=st.none() | codes | st.integers(),
+            reason=st.none() | reasons | texts,
+            message=texts,
+        ),
+        max_size=3,
+    ).map(tuple),
+    deciding_container=st.none() | names,
+    conditions=st.lists(
+        st.builds(
+            ConditionEvidence,
+            type=st.sampled_from(["DisruptionTarget", "Ready"]),
+            status=st.sampled_from(["True", "False", "Unknown"]),
+            reason=st.none() | reasons,
+        ),
+        max_size=3,
+    ).map(tuple),
+    exited_by_itself=st.booleans(),
+)
+
+scopes = st.builds(ContainerScope, name=st.none() | names, include_init=st.booleans())
+patterns = st.builds(
+    ConditionPattern,
+    type=st.sampled_from(["DisruptionTarget", "Ready"]),
+    status=st.sampled_from(["True", "False"]),
+    reason=st.none() | reasons,
+)
+matchers = st.one_of(
+    st.builds(OnPhases, some(st.sampled_from(Phase))),
+    st.builds(OnCategories, some(st.sampled_from(StateChangeCategory))),
+    st.builds(OnContainer, names),
+    st.builds(OnExitCodes, operator=st.sampled_from(Operator), values=some(codes), containers=scopes),
+    st.builds(OnPodConditions, some(patterns).map(tuple)),
+    st.builds(OnReasons, reasons=some(reasons), containers=scopes),
+    st.builds(
+        OnTerminationMessage, pattern=st.sampled_from(["space", "^k", ""]).map(re.compile), containers=scopes
+    ),
+    st.builds(OwnExit, some(reasons)),
+)
+limits = st.none() | st.integers(min_value=UNLIMITED, max_value=4)
+backoffs = st.none() | st.builds(
+    lambda initial, more, multiplier, jitter: Backoff(
+        initial=initial, maximum=initial + more, multiplier=multiplier, jitter=jitter
+    ),
+    st.floats(min_value=0, max_value=1e6),
+    st.floats(min_value=0, max_value=1e6),
+    st.floats(min_value=1, max_value=1e6),
+    st.floats(min_value=0, max_value=1),
+)
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            name=f"rule-{number}",
+            action=draw(st.sampled_from([Action.RELAUNCH, *Action])),
+            matchers=tuple(draw(st.lists(matchers, min_size=1, max_size=2))),
+            retry_limit=draw(limits),
+            backoff=draw(backoffs),
+            avoid_node=draw(st.none() | st.sampled_from(AvoidNode)),
+        )
+        for number in range(draw(st.integers(min_value=0, max_value=3)))
+    )
+
+
+@st.composite
+def policy_sets(draw: st.DrawFn) -> PolicySet:
+    known = [
+        Policy(
+            name=name,
+            rules=draw(rules()),
+            default_action=draw(st.none() | st.sampled_from(Action)),
+            retry_limit=draw(limits),
+            backoff=draw(backoffs),
+            avoid_node=draw(st.sampled_from(AvoidNode)),
+        )
+        for name in draw(st.sampled_from([["a"], ["a", "b"], ["a", "b", "c"]]))
+    ]
+    return PolicySet(
+        policies={policy.name: policy for policy in known},
+        default=draw(st.sampled_from(known)).name,
+        global_max_retries=draw(st.integers(min_value=UNLIMITED, max_value=6)),
+        selectors=tuple(
+            Selector(policy=policy.name, queues=draw(st.frozensets(st.sampled_from(["gpu", "cpu"]))))
+            for policy in draw(st.lists(st.sampled_from(known), max_size=2))
+        ),
+        origin="drawn",
+    )
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[PolicySet, Selection]:
+    policy_set = draw(policy_sets())
+    profile = TaskProfile(
+        dag_id="dag",
+        task_id="task",
+        queue=draw(st.sampled_from(["gpu", "cpu"])),
+        pool="pool",
+        policies=tuple(draw(st.lists(st.sampled_from(["a", "b", "c", "gone"]), max_size=2))),
+        retries=draw(limits),
+    )
+    return policy_set, select(policy_set, profile)
+
+
+histories = st.lists(
+    st.builds(
+        Decision,
+        action=st.sampled_from(Action),
+        policy=st.sampled_from(["a", "b", "gone"]),
+        rule=st.sampled_from(["rule-0", "rule-1", "defaultAction", "gone"]),
+        explanation=st.just(""),
+    ),
+    max_size=8,
+)
+
+
+def all_backoffs(policy_set: PolicySet) -> list[Backoff]:
+    policies = policy_set.policies.values()
+    found = [thing.backoff for policy in policies for thing in (policy, *policy.rules)]
+    return [backoff for backoff in found if backoff]
+
+
+@given(question=questions(), evidence=evidences, history=histories, chance=chances)
+def test_every_failure_gets_the_same_decision_each_time(
+    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision], chance: float
+) -> None:
+    policy_set, selection = question
+    first = trace(evidence, selection, policy_set, history, lambda: chance)
+    assert trace(evidence, selection, policy_set, tuple(history), lambda: chance) == first
+    assert decide(evidence, selection, policy_set, history, lambda: chance) == first.decision
+    relaunches = sum(earlier.action is Action.RELAUNCH for earlier in history)
+    assert first.decision.explanation.startswith(f"launch {relaunches + 1} of ")
+    assert Decision.from_dict(first.decision.to_dict()) == first.decision
+
+
+@given(question=questions(), evidence=evidences, history=histories, chance=chances)
+def test_delay_is_for_relaunches_and_within_the_longest(
+    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision], chance: float
+) -> None:
+    policy_set, selection = question
+    decision = decide(evidence, selection, policy_set, history, lambda: chance)
+    longest = max((backoff.maximum for backoff in all_backoffs(policy_set)), default=0.0)
+    assert 0 <= decision.delay <= (longest if decision.action is Action.RELAUNCH else 0)
+
+
+@given(question=questions(), evidence=evidences, history=histories)
+def test_first_match_wins(
+    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+) -> None:
+    policy_set, selection = question
+    found = trace(evidence, selection, policy_set, history, lambda: 0.0)
+    for policy, _ in selection.policies:
+        fitting = [
+            rule for rule in policy.rules if all(matcher.check(evidence).holds for matcher in rule.matchers)
+        ]
+        if fitting or policy.default_action is not None:
+            expected = (policy.name, fitting[0].name if fitting else "defaultAction")
+            break
+    else:
+        expected = (policy_set.default, "defaultAction")
+    assert (found.decision.policy, found.decision.rule) == expected
+    matched = [index for index, step in enumerate(found.steps) if step.matched]
+    assert (found.steps[matched[0]].policy, found.steps[matched[0]].rule) == expected
+
+
+@given(question=questions(), failures=st.lists(evidences, min_size=1, max_size=3), chance=chances)
+def test_relaunches_never_exceed_a_limit(
+    question: tuple[PolicySet, Selection], failures: list[Evidence], chance: float
+) -> None:
+    policy_set, selection = question
+    history: list[Decision] = []
+    for number in range(30):
+        evidence = failures[number % len(failures)]
+        history.append(decide(evidence, selection, policy_set, history, lambda: chance))
+    relaunches = [decision for decision in history if decision.action is Action.RELAUNCH]
+    assert within(len(relaunches), policy_set.global_max_retries)
+    assert within(len(relaunches), selection.retries)
+    for policy in policy_set.policies.values():
+        by_policy = [decision for decision in relaunches if decision.policy == policy.name]
+        assert selection.retries is not None or within(len(by_policy), policy.retry_limit)
+        for rule in policy.rules:
+            assert within(sum(decision.rule == rule.name for decision in by_policy), rule.retry_limit)
+
+
+@given(question=questions(), evidence=evidences)
+def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
+    question: tuple[PolicySet, Selection], evidence: Evidence
+) -> None:
+    policy_set, selection = question
+    history: list[Decision] = []
+    for _ in range(30):
+        history.append(decide(evidence, selection, policy_set, history, lambda: 0.0))
+    first = history[0]
+    policy = policy_set.policies[first.policy]
+    rule = next((rule for rule in policy.rules if rule.name == first.rule), None)
+    action = rule.action if rule else policy.default_action
+    binding = [
+        rule.retry_limit if rule else None,
+        policy.retry_limit if selection.retries is None else selection.retries,
+        policy_set.global_max_retries,
+    ]
+    narrowest = min((limit for limit in binding if limit not in (None, UNLIMITED)), default=30)
+    expected = narrowest if action is Action.RELAUNCH else 0
+    assert [decision.action for decision in history[:expected]] == [Action.RELAUNCH] * expected
+    assert Action.RELAUNCH not in {decision.action for decision in history[expected:]}
+
+
+def within(count: int, limit: int | None) -> bool:
+    return limit in (None, UNLIMITED) or count <= limit

@@ -1,0 +1,297 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What each part of a policy file is compiled to, and which values its fields take."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.context import StateChangeCategory
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.fields import allowed, fields_of, model_in, shown, type_at, type_of
+from airflow_resilience.retry_policy.matchers import (
+    ConditionPattern,
+    ContainerScope,
+    Matcher,
+    OnCategories,
+    OnContainer,
+    OnExitCodes,
+    OnPhases,
+    OnPodConditions,
+    OnReasons,
+    OnTerminationMessage,
+    Operator,
+)
+from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
+from airflow_resilience.retry_policy.schema import (
+    BackoffFields,
+    ExitCodeFields,
+    PolicyFields,
+    PolicyFile,
+    RuleFields,
+    SelectorFields,
+)
+
+FALLBACK = built_in(1, ("Error",))
+ANY = ContainerScope()
+
+
+def compile_rule(**fields: Any) -> Rule:
+    return RuleFields.model_validate({"action": "Retry", **fields}).compile(0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "matchers"),
+    [
+        ({"phases": ["Launch"]}, [OnPhases(frozenset({Phase.LAUNCH}))]),
+        ({"phases": ["Execution", "Launch"]}, [OnPhases(frozenset(Phase))]),
+        ({"containerName": "git-sync"}, [OnContainer("git-sync")]),
+        ({"onCategories": ["TIMEOUT"]}, [OnCategories(frozenset({StateChangeCategory.TIMEOUT}))]),
+        (
+            {"onReasons": ["Evicted", "OOMKilled"]},
+            [OnReasons(reasons=frozenset({"Evicted", "OOMKilled"}), containers=ANY)],
+        ),
+        (
+            {
+                "onPodConditions": [
+                    {"type": "DisruptionTarget"},
+                    {"type": "Ready", "status": "False", "reason": "X"},
+                ]
+            },
+            [
+                OnPodConditions(
+                    (
+                        ConditionPattern(type="DisruptionTarget", status="True", reason=None),
+                        ConditionPattern(type="Ready", status="False", reason="X"),
+                    )
+                )
+            ],
+        ),
+        (
+            {"onExitCodes": {"operator": "In", "values": [143, 137]}},
+            [OnExitCodes(operator=Operator.IN, values=frozenset({137, 143}), containers=ANY)],
+        ),
+        (
+            {"onExitCodes": {"operator": "NotIn", "values": [0], "containerName": "base"}},
+            [
+                OnExitCodes(
+                    operator=Operator.NOT_IN, values=frozenset({0}), containers=ContainerScope(name="base")
+                )
+            ],
+        ),
+        (
+            {"onTerminationMessage": {"pattern": "no (space|room)"}},
+            [OnTerminationMessage(pattern=re.compile("no (space|room)"), containers=ANY)],
+        ),
+        (
+            {"onTerminationMessage": {"pattern": "x", "containerName": "base"}},
+            [OnTerminationMessage(pattern=re.compile("x"), containers=ContainerScope(name="base"))],
+        ),
+    ],
+)
+def test_each_condition_becomes_a_matcher(fields: dict[str, Any], matchers: list[Matcher]) -> None:
+    assert compile_rule(**fields).matchers == tuple(matchers)
+
+
+def test_container_of_the_rule_is_that_of_conditions_which_name_none() -> None:
+    rule = compile_rule(
+        containerName="git-sync",
+        includeInitContainers=False,
+        onReasons=["Error"],
+        onExitCodes={"operator": "In", "values": [1], "containerName": "base"},
+        onTerminationMessage={"pattern": "x"},
+    )
+    git_sync = ContainerScope(name="git-sync", include_init=False)
+    assert {type(matcher): matcher for matcher in rule.matchers} == {
+        OnContainer: OnContainer("git-sync"),
+        OnReasons: OnReasons(reasons=frozenset({"Error"}), containers=git_sync),
+        OnExitCodes: OnExitCodes(
+            operator=Operator.IN,
+            values=frozenset({1}),
+            containers=ContainerScope(name="base", include_init=False),
+        ),
+        OnTerminationMessage: OnTerminationMessage(pattern=re.compile("x"), containers=git_sync),
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "action"), [("Retry", Action.RELAUNCH), ("Fail", Action.FAIL), ("Count", Action.COUNT)]
+)
+def test_actions(word: str, action: Action) -> None:
+    assert compile_rule(phases=["Launch"], action=word).action is action
+    policy = PolicyFields.model_validate({"name": "p", "defaultAction": word})
+    assert policy.compile().default_action is action
+
+
+def test_rule_without_anything_optional_leaves_it_to_its_policy() -> None:
+    assert RuleFields.model_validate({"phases": ["Launch"], "action": "Fail"}).compile(4) == Rule(
+        name="rules[4]", action=Action.FAIL, matchers=(OnPhases(frozenset({Phase.LAUNCH})),)
+    )
+
+
+def test_policy_with_everything() -> None:
+    backoff = {"initialDelay": "1m30s", "multiplier": 3, "maxDelay": "1h", "jitter": 0}
+    rule = {
+        "name": "spot",
+        "phases": ["Launch"],
+        "action": "Retry",
+        "retryLimit": UNLIMITED,
+        "backoff": {"initialDelay": "0s"},
+        "avoidNode": "require",
+    }
+    policy = PolicyFields.model_validate(
+        {
+            "name": "p",
+            "retryLimit": 0,
+            "backoff": backoff,
+            "avoidNode": "prefer",
+            "defaultAction": "Count",
+            "rules": [rule],
+        }
+    )
+    assert policy.compile() == Policy(
+        name="p",
+        retry_limit=0,
+        backoff=Backoff(initial=90.0, multiplier=3.0, maximum=3600.0, jitter=0.0),
+        avoid_node=AvoidNode.PREFER,
+        default_action=Action.COUNT,
+        rules=(
+            Rule(
+                name="spot",
+                action=Action.RELAUNCH,
+                matchers=(OnPhases(frozenset({Phase.LAUNCH})),),
+                retry_limit=UNLIMITED,
+                backoff=Backoff(initial=0.0, multiplier=2.0, maximum=300.0, jitter=0.2),
+                avoid_node=AvoidNode.REQUIRE,
+            ),
+        ),
+    )
+
+
+def test_file_joins_the_policies_that_there_are_without_it() -> None:
+    file = PolicyFile.model_validate(
+        {
+            "policies": [{"name": "p", "defaultAction": "Fail"}],
+            "selection": [
+                {"policy": "p", "queues": ["q"], "pools": ["a", "b"], "dagIds": ["etl_*"], "dagTags": ["t"]},
+                {"policy": "built-in", "pools": ["a"]},
+            ],
+        }
+    )
+    assert file.compile("origin", FALLBACK) == PolicySet(
+        policies={**FALLBACK.policies, "p": Policy(name="p", rules=(), default_action=Action.FAIL)},
+        default="built-in",
+        global_max_retries=10,
+        selectors=(
+            Selector(
+                policy="p",
+                queues=frozenset({"q"}),
+                pools=frozenset({"a", "b"}),
+                dag_ids=("etl_*",),
+                dag_tags=frozenset({"t"}),
+            ),
+            Selector(policy="built-in", pools=frozenset({"a"})),
+        ),
+        origin="origin",
+    )
+
+
+def test_stated_default_and_brake_are_taken() -> None:
+    file = PolicyFile.model_validate(
+        {"defaultPolicy": "p", "globalMaxRetries": 0, "policies": [{"name": "p", "defaultAction": "Fail"}]}
+    )
+    policies = file.compile("origin", FALLBACK)
+    assert (policies.default, policies.global_max_retries) == ("p", 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (BackoffFields, {"initialDelay": "5m"}),
+        (BackoffFields, {"initialDelay": "1s", "maxDelay": "1s", "multiplier": 1, "jitter": 1}),
+        (ExitCodeFields, {"operator": "NotIn", "values": [0]}),
+        (ExitCodeFields, {"operator": "In", "values": [-1, *range(1, 255)]}),
+        (PolicyFields, {"name": "a", "defaultAction": "Count"}),
+        (PolicyFields, {"name": "a" * 63, "retryLimit": UNLIMITED, "defaultAction": "Count"}),
+        (SelectorFields, {"policy": "a", "pools": ["P" * 256]}),
+    ],
+)
+def test_extremes_are_allowed(model: type[BaseModel], fields: dict[str, Any]) -> None:
+    assert isinstance(model.model_validate(fields), model)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (BackoffFields, {"initialDelay": "5m1s"}),
+        (BackoffFields, {"initialDelay": "1s", "multiplier": 0.99}),
+        (BackoffFields, {"initialDelay": "1s", "multiplier": float("inf")}),
+        (BackoffFields, {"initialDelay": "1s", "jitter": 1.01}),
+        (BackoffFields, {"initialDelay": "1s", "jitter": float("nan")}),
+        (BackoffFields, {"initialDelay": 30}),
+        (BackoffFields, {"initialDelay": "1" * 70 + "s"}),
+        (BackoffFields, {"initial_delay": "30s"}),
+        (ExitCodeFields, {"operator": "In", "values": [0]}),
+        (ExitCodeFields, {"operator": "NotIn", "values": []}),
+        (ExitCodeFields, {"operator": "NotIn", "values": list(range(256))}),
+        (ExitCodeFields, {"operator": "NotIn", "values": [1, 1]}),
+        (ExitCodeFields, {"operator": "NotIn", "values": [True]}),
+        (ExitCodeFields, {"operator": "NotIn", "values": [2**31]}),
+        (PolicyFields, {"name": "a"}),
+        (PolicyFields, {"name": "a" * 64, "defaultAction": "Count"}),
+        (PolicyFields, {"name": "a\n", "defaultAction": "Count"}),
+        (PolicyFields, {"name": "-a", "defaultAction": "Count"}),
+        (PolicyFields, {"name": "A", "defaultAction": "Count"}),
+        (PolicyFields, {"name": "a", "retryLimit": -2, "defaultAction": "Count"}),
+        (PolicyFields, {"name": "a", "retryLimit": 1.0, "defaultAction": "Count"}),
+        (RuleFields, {"action": "Retry"}),
+        (RuleFields, {"action": "Retry", "includeInitContainers": True, "name": "x", "retryLimit": 1}),
+        (SelectorFields, {"policy": "a"}),
+        (SelectorFields, {"policy": "a", "pools": ["P" * 257]}),
+        (SelectorFields, {"policy": "a", "pools": [""]}),
+    ],
+)
+def test_values_that_are_not_allowed(model: type[BaseModel], fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        model.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "nothing"),
+        (True, "true (a boolean)"),
+        (143, "143"),
+        ("a", "'a'"),
+        ("two\nlines", r"'two\nlines'"),
+        ([], "an empty list"),
+        ([1], "a list"),
+        ({}, "a mapping"),
+        ("x" * 100, f"'{'x' * 59}..."),
+    ],
+)
+def test_values_are_shown_in_one_short_line(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_every_field_says_in_words_what_it_allows() -> None:
+    models: list[type[BaseModel]] = [PolicyFile]
+    for model in models:
+        for field in fields_of(model).values():
+            assert allowed(type_of(field))
+            nested = model_in(type_of(field))
+            models += [nested] if nested else []
+    assert len(models) == 9  # eight, of which the backoff is in two places
+
+
+def test_type_at_a_location() -> None:
+    at = ("policies", 3, "rules", 0, "onPodConditions", 1, "status")
+    assert allowed(type_at(PolicyFile, at)) == '"True", "False" or "Unknown", in quotes'
+    assert type_at(PolicyFile, ()) is PolicyFile

@@ -1,0 +1,191 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which policies a task gets, and what it may ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_resilience.decision import UNLIMITED
+from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
+from airflow_resilience.retry_policy.selection import TaskProfile, Wishes, select, wishes
+
+NAMES = ("standard", "gpu", "etl", "spot")
+
+
+def policies(*selectors: Selector) -> PolicySet:
+    return PolicySet(
+        policies={name: Policy(name=name, rules=()) for name in NAMES},
+        default="standard",
+        global_max_retries=10,
+        selectors=selectors,
+        origin="policies.yaml",
+    )
+
+
+def task(**fields: Any) -> TaskProfile:
+    return TaskProfile(
+        **{"dag_id": "etl_daily", "task_id": "load", "queue": "default", "pool": "default_pool", **fields}
+    )
+
+
+def chain(policy_set: PolicySet, profile: TaskProfile) -> list[tuple[str, str]]:
+    return [(policy.name, why) for policy, why in select(policy_set, profile).policies]
+
+
+DEFAULT = ("standard", "the default policy")
+
+
+@pytest.mark.parametrize(
+    ("fields", "profile", "why"),
+    [
+        ({"queues": frozenset({"gpu", "tpu"})}, task(queue="gpu"), "queue gpu"),
+        ({"pools": frozenset({"big"})}, task(pool="big"), "pool big"),
+        ({"dag_ids": ("x", "etl_*")}, task(), "DAG id etl_*"),
+        ({"dag_tags": frozenset({"ml", "a"})}, task(dag_tags=frozenset({"ml", "z"})), "DAG tag ml"),
+        (
+            {"queues": frozenset({"gpu"}), "dag_ids": ("etl_daily",)},
+            task(queue="gpu"),
+            "queue gpu and DAG id etl_daily",
+        ),
+    ],
+)
+def test_selector_matches(fields: dict[str, Any], profile: TaskProfile, why: str) -> None:
+    selected = chain(policies(Selector(policy="gpu", **fields)), profile)
+    assert selected == [("gpu", f"selected by {why}"), DEFAULT]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"queues": frozenset({"gpu"})},
+        {"pools": frozenset({"Default_Pool"})},
+        {"dag_ids": ("ETL_*", "daily")},
+        {"dag_tags": frozenset({"ml"})},
+        {"dag_ids": ("etl_*",), "queues": frozenset({"gpu"})},
+    ],
+)
+def test_selector_does_not_match(fields: dict[str, Any]) -> None:
+    assert chain(policies(Selector(policy="gpu", **fields)), task()) == [DEFAULT]
+
+
+def test_operator_comes_first_then_the_task_then_the_default() -> None:
+    policy_set = policies(
+        Selector(policy="spot", dag_ids=("etl_*",)), Selector(policy="etl", queues=frozenset({"default"}))
+    )
+    assert chain(policy_set, task(policies=("gpu", "spot", "gpu"))) == [
+        ("spot", "selected by DAG id etl_*"),
+        ("etl", "selected by queue default"),
+        ("gpu", "the task asks for it"),
+        DEFAULT,
+    ]
+
+
+def test_policy_stays_where_it_was_named_first() -> None:
+    assert chain(policies(), task(policies=("standard", "gpu"))) == [
+        ("standard", "the task asks for it"),
+        ("gpu", "the task asks for it"),
+    ]
+
+
+def test_unknown_names_are_left_out_and_told_once() -> None:
+    selection = select(policies(), task(policies=("gone", "gpu", "gone", "lost")))
+    assert selection.unknown == ("gone", "lost")
+    assert [policy.name for policy, _ in selection.policies] == ["gpu", "standard"]
+
+
+@pytest.mark.parametrize("retries", [None, UNLIMITED, 0, 3])
+def test_limit_of_the_task_is_handed_on(retries: int | None) -> None:
+    assert select(policies(), task(retries=retries)).retries == retries
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"default": "nix"}, "nix"),
+        ({"selectors": (Selector(policy="b"), Selector(policy="a"))}, "a, b"),
+    ],
+)
+def test_names_without_a_policy_are_refused(fields: dict[str, Any], names: str) -> None:
+    known = {"standard": Policy(name="standard", rules=())}
+    with pytest.raises(ValueError, match=f"no such policy: {names}$"):
+        PolicySet(
+            **{"policies": known, "default": "standard", "global_max_retries": 1, "origin": "", **fields}
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "wished"),
+    [
+        (None, Wishes()),
+        ({}, Wishes()),
+        ({"pod_override": object()}, Wishes()),
+        ({"retry_policies": None, "pod_launch_failure_retries": None}, Wishes()),
+        ({"retry_policies": ["gpu", "spot"]}, Wishes(("gpu", "spot"))),
+        ({"retry_policies": ("gpu",), "pod_launch_failure_retries": 4}, Wishes(("gpu",), 4)),
+        ({"pod_launch_failure_retries": 0}, Wishes((), 0)),
+        ({"pod_launch_failure_retries": -1}, Wishes((), UNLIMITED)),
+    ],
+)
+def test_wishes(config: object, wished: Wishes) -> None:
+    assert wishes(config) == wished
+
+
+@pytest.mark.parametrize(
+    ("config", "wished"),
+    [
+        ("gpu", Wishes(problems=("executor_config: got 'gpu'; allowed: a dictionary",))),
+        ([], Wishes(problems=("executor_config: got []; allowed: a dictionary",))),
+        (
+            {"retry_policies": "gpu", "pod_launch_failure_retries": 2},
+            Wishes((), 2, ("retry_policies: got 'gpu'; allowed: a list of names",)),
+        ),
+        (
+            {"retry_policies": ["gpu", 3, None]},
+            Wishes(
+                ("gpu",),
+                None,
+                (
+                    "retry_policies: got 3; allowed: names only",
+                    "retry_policies: got None; allowed: names only",
+                ),
+            ),
+        ),
+    ],
+)
+def test_wishes_that_cannot_be_used_become_problems(config: object, wished: Wishes) -> None:
+    assert wishes(config) == wished
+
+
+@pytest.mark.parametrize("value", [-2, True, False, 1.0, "1", [1]])
+def test_limit_that_is_no_number_of_relaunches_becomes_a_problem(value: object) -> None:
+    allowed = "a whole number, -1 (no limit) or more"
+    problem = f"pod_launch_failure_retries: got {value!r}; allowed: {allowed}"
+    assert wishes({"pod_launch_failure_retries": value}) == Wishes(problems=(problem,))
+
+
+def test_problem_stays_readable_whatever_was_written() -> None:
+    (problem,) = wishes({"retry_policies": "x" * 100_000}).problems
+    assert len(problem) < 200
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.builds(object),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(
+    config=anything
+    | st.fixed_dictionaries({}, optional={"retry_policies": anything, "pod_launch_failure_retries": anything})
+)
+def test_wishes_never_raise_and_give_what_select_takes(config: object) -> None:
+    wished = wishes(config)
+    selection = select(policies(), task(policies=wished.policies, retries=wished.retries))
+    assert selection.policies[-1].policy.name == "standard" or "standard" in wished.policies
+    assert wished.retries is None or wished.retries >= UNLIMITED
+    assert len(set(selection.policies)) == len(selection.policies)
