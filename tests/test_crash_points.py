@@ -108,5 +108,5 @@ def expect(stage: Stage, run: Run, healed: Outcome = HEALED) -> None:
     stage.schedulers.start()
     run.release()
     assert run.wait_for_all_to_end() == {"healed": healed, "hopeless": GIVEN_UP}
-    assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch"] * RELAUNCHES + ["fail"]
+    assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch"] * RELAUNCHES + ["count"]
     wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))

@@ -41,7 +41,7 @@ def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(stage: Stage) 
     assert run.wait_for_end("starting") == Outcome(
         state="failed", pods=2, begun=0, ended=0, launch_failures=2
     )
-    assert [entry["action"] for entry in run.ledger("starting")] == ["relaunch", "fail"]
+    assert [entry["action"] for entry in run.ledger("starting")] == ["relaunch", "count"]
     assert pods["starting"] in successor.log()
 
 

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from airflow.models.log import Log
 
 from airflow_resilience import ledger
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import Action, AvoidNode, Decision
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry, read_histories, record
-from airflow_resilience.policy import Action, Decision
+
+CONTEXT = ExecutionContext(
+    StateChangeCategory.INFRASTRUCTURE,
+    StateChangeReason.WORKER_TERMINATION,
+    ContextSource.EXECUTOR,
+    {"node": "node-1", "exit_code": 137},
+)
+
+
+def decision(action=Action.RELAUNCH):
+    return Decision(
+        action=action, policy="spot", rule="drain", explanation="why", delay=1.5, avoid_node=AvoidNode.PREFER
+    )
 
 
 def entry(ti, uid, action=Action.RELAUNCH):
-    return LedgerEntry(str(ti.id), uid, f"pod-{uid}", Decision(action, "rule", "why"), {"exit_code": 137})
+    return LedgerEntry(
+        ti_id=str(ti.id),
+        worker_uid=uid,
+        worker_name=f"pod-{uid}",
+        launch=1,
+        reason="Evicted",
+        context=CONTEXT,
+        decision=decision(action),
+        due=datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC),
+    )
 
 
 def history(ti, session):
@@ -52,7 +82,7 @@ def test_only_relaunches_count(queued_ti, session):
 def test_rows_of_others_do_not_count(queued_ti, session):
     ti, other = queued_ti("a"), queued_ti("b")
     record(other.key, entry(other, "a"), session=session)
-    earlier_life = LedgerEntry("00000000-0000-0000-0000-000000000000", "x", "pod-x", entry(ti, "x").decision)
+    earlier_life = replace(entry(ti, "x"), ti_id="00000000-0000-0000-0000-000000000000")
     record(ti.key, earlier_life, session=session)
     session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=ti.key, extra="not ours"))
     session.add(Log(event="something else", task_instance=ti.key, extra=entry(ti, "y").to_json()))
@@ -79,12 +109,23 @@ def test_the_row_explains_itself(queued_ti, session):
     row = session.query(Log).filter_by(event=LAUNCH_FAILURE_EVENT).one()
     assert json.loads(row.extra) == {
         "action": "relaunch",
-        "rule": "rule",
+        "policy": "spot",
+        "rule": "drain",
         "explanation": "why",
+        "delay": 1.5,
+        "avoid_node": "prefer",
+        "due": "2026-11-21T12:00:01+00:00",
+        "launch": 1,
+        "reason": "Evicted",
+        "context": {
+            "category": "INFRASTRUCTURE",
+            "reason": "WORKER_TERMINATION",
+            "source": "EXECUTOR",
+            "metadata": {"node": "node-1", "exit_code": 137},
+        },
         "worker_name": "pod-a",
         "worker_uid": "a",
         "ti_id": str(ti.id),
-        "exit_code": 137,
     }
     assert (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number) == (
         ti.dag_id,
@@ -95,12 +136,19 @@ def test_the_row_explains_itself(queued_ti, session):
     )
 
 
-def test_details_cannot_change_what_the_row_is_about(queued_ti):
+def test_without_a_next_launch_nothing_is_due(queued_ti):
+    last = replace(entry(queued_ti(), "a", Action.COUNT), due=None)
+    assert LedgerEntry.from_json(last.to_json()) == last
+
+
+def test_the_last_entry_and_all_decisions(queued_ti, session):
     ti = queued_ti()
-    details = {"ti_id": "another", "worker_uid": "another", "action": "fail"}
-    disguised = LedgerEntry(str(ti.id), "a", "pod-a", Decision(Action.RELAUNCH, "rule", "why"), details)
-    read = LedgerEntry.from_json(disguised.to_json())
-    assert (read.ti_id, read.worker_uid, read.decision.action) == (str(ti.id), "a", Action.RELAUNCH)
+    assert history(ti, session).last is None
+    for uid, action in (("a", Action.RELAUNCH), ("b", Action.FAIL)):
+        record(ti.key, entry(ti, uid, action), session=session)
+        session.flush()
+    assert history(ti, session).last == entry(ti, "b", Action.FAIL)
+    assert history(ti, session).decisions == [decision(), decision(Action.FAIL)]
 
 
 def test_tries_count_apart(queued_ti, session):

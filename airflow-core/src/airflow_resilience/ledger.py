@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from airflow.models.log import Log
@@ -23,33 +24,40 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from airflow_resilience.policy import Action, Decision
+from airflow_resilience.context import ExecutionContext
+from airflow_resilience.decision import Action, Decision
 
 LAUNCH_FAILURE_EVENT = "pod launch failed"
 """``Log.event`` of a ledger row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One failed launch and what was decided about it."""
+    """One failed launch, why it failed, and what was decided about it."""
 
     ti_id: str
     """The task instance's UUID: a cleared task instance has another one and begins to count anew."""
     worker_uid: str
     """Identity of the worker that failed, never used twice (for Kubernetes: the pod's UID)."""
     worker_name: str
+    launch: int
+    """Which launch of its try the worker was, from 1."""
+    reason: str
+    """The platform's own word for the failure."""
+    context: ExecutionContext
     decision: Decision
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else explains the failure, JSON-serialisable."""
+    due: datetime | None = None
+    """When the next launch may be made, with a time zone; None if there is none to come."""
 
     def to_json(self) -> str:
         """Return the text that is stored in ``Log.extra``."""
         return json.dumps(
             {
-                **self.details,
-                "action": self.decision.action,
-                "rule": self.decision.rule,
-                "explanation": self.decision.explanation,
+                **self.decision.to_dict(),
+                "due": self.due.isoformat() if self.due else None,
+                "launch": self.launch,
+                "reason": self.reason,
+                "context": self.context.to_dict(),
                 "worker_name": self.worker_name,
                 "worker_uid": self.worker_uid,
                 "ti_id": self.ti_id,
@@ -62,15 +70,16 @@ class LedgerEntry:
         try:
             fields = json.loads(text or "")
             return cls(
-                ti_id=fields.pop("ti_id"),
-                worker_uid=fields.pop("worker_uid"),
-                worker_name=fields.pop("worker_name"),
-                decision=Decision(
-                    Action(fields.pop("action")), fields.pop("rule"), fields.pop("explanation")
-                ),
-                details=fields,
+                ti_id=str(fields["ti_id"]),
+                worker_uid=str(fields["worker_uid"]),
+                worker_name=str(fields["worker_name"]),
+                launch=int(fields["launch"]),
+                reason=str(fields["reason"]),
+                context=ExecutionContext.from_dict(fields["context"]),
+                decision=Decision.from_dict(fields),
+                due=datetime.fromisoformat(fields["due"]) if fields["due"] else None,
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError):
             return None
 
 
@@ -81,9 +90,19 @@ class LaunchHistory:
         self.entries: list[LedgerEntry] = []
 
     @property
+    def decisions(self) -> list[Decision]:
+        """What was decided about each of the failures."""
+        return [entry.decision for entry in self.entries]
+
+    @property
     def relaunches(self) -> int:
         """How many of the failures were answered with a relaunch."""
-        return sum(entry.decision.action is Action.RELAUNCH for entry in self.entries)
+        return sum(decision.action is Action.RELAUNCH for decision in self.decisions)
+
+    @property
+    def last(self) -> LedgerEntry | None:
+        """The latest failure."""
+        return self.entries[-1] if self.entries else None
 
     def of_worker(self, worker_uid: str) -> LedgerEntry | None:
         """Return the entry about that worker, if its failure has been decided before."""

@@ -21,9 +21,9 @@ from breeze.paths import PROVIDER, PROVIDER_PACKAGE, ROOT, relative
 PROVIDER_YAML = PROVIDER / "provider.yaml"
 GENERATED = PROVIDER_PACKAGE / "get_provider_info.py"
 
-#: What Airflow reads at run time. ``executors`` is left out on purpose: a provider that declares executors
-#: but no ``cli`` makes each call of the airflow command warn, and the executor is switched on by its path.
-_KEYS = ("package-name", "name", "description", "versions", "config")
+#: What Airflow reads at run time. ``executors`` and ``cli`` go together: a provider that declares executors
+#: but no ``cli`` makes each call of the airflow command warn.
+_KEYS = ("package-name", "name", "description", "versions", "executors", "cli", "config")
 
 _TEMPLATE = '''\
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.

@@ -41,7 +41,8 @@ def count_the_wait_from_the_request(patch):
 
 
 def count_twice(patch):
-    patch.setattr(LaunchHistory, "relaunches", property(lambda self: 2 * len(self.entries)))
+    decisions = LaunchHistory.decisions
+    patch.setattr(LaunchHistory, "decisions", property(lambda self: 2 * decisions.fget(self)))
 
 
 def report_undecided(patch):
@@ -66,10 +67,10 @@ def count_in_memory_only(patch):
     own = defaultdict(set)
     record = settlement.Settlement._record
 
-    def forgetful(self, item, history, session):
+    def forgetful(self, item, history, *args):
         history.entries = [entry for entry in history.entries if entry.worker_uid in own[id(self)]]
         own[id(self)].add(item.launch.ref.uid)
-        return record(self, item, history, session)
+        return record(self, item, history, *args)
 
     patch.setattr(settlement.Settlement, "_record", forgetful)
 

@@ -50,7 +50,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import P
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import RuntimeSettings
 from airflow_resilience import ledger
-from airflow_resilience.policy import Action, Decision
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import Action, Decision
 
 TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, 2)
@@ -72,6 +78,28 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------------------------------------------ seams
+
+
+FAILED_LAUNCH = ledger.LedgerEntry(
+    ti_id=TI_ID,
+    worker_uid="uid-1",
+    worker_name="sales-load-x7k2m9qa",
+    launch=1,
+    reason="Evicted",
+    context=ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_TERMINATION, ContextSource.EXECUTOR
+    ),
+    decision=Decision(
+        action=Action.RELAUNCH, policy="built-in", rule="launch-failure", explanation="launch 1 of 2"
+    ),
+)
+
+
+def failed(launches: int) -> ledger.LaunchHistory:
+    """Return the history of a try of which so many launches have failed."""
+    history = ledger.LaunchHistory()
+    history.entries = [FAILED_LAUNCH] * launches
+    return history
 
 
 def test_every_seam_is_there() -> None:
@@ -252,7 +280,7 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def test_pod_is_built_without_a_cluster(factory: PodFactory) -> None:
-    launch = factory.make_launch(waiting(), 3)
+    launch = factory.make_launch(waiting(), failed(2))
     assert launch.body is not None
     metadata, spec = launch.body["metadata"], launch.body["spec"]
     assert (
@@ -282,7 +310,7 @@ def test_pod_override_is_applied(factory: PodFactory) -> None:
             containers=[k8s.V1Container(name="base", image="airflow:override")], priority_class_name="high"
         )
     )
-    body = factory.make_launch(waiting(override), 1).body
+    body = factory.make_launch(waiting(override), failed(0)).body
     assert body is not None
     assert body["spec"]["containers"][0]["image"] == "airflow:override"
     assert body["spec"]["priorityClassName"] == "high"
@@ -291,7 +319,7 @@ def test_pod_override_is_applied(factory: PodFactory) -> None:
 def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on(factory: PodFactory) -> None:
     before = datetime.now(UTC).timestamp()
     job = waiting()
-    first, second = (factory.make_launch(job, number) for number in (1, 2))
+    first, second = (factory.make_launch(job, failed(number)) for number in (0, 1))
     assert first.name != second.name
     assert first.launch_id != second.launch_id
     for launch in (first, second):
@@ -327,18 +355,15 @@ def test_columns_of_task_instances_are_there() -> None:
 
 @pytest.mark.parametrize("dialect", [postgresql, mysql, sqlite])
 def test_id_of_a_task_instance_is_bound_as_its_column_wants_it(dialect: Any) -> None:
-    query = select(TaskInstance.id).where(TaskInstance.id.in_(task_instances._typed([TI_ID])))
+    query = select(TaskInstance.id).where(TaskInstance.id.in_(task_instances.typed_ids([TI_ID])))
     text = str(query.compile(dialect=dialect.dialect(), compile_kwargs={"literal_binds": True}))
     assert TI_ID.replace("-", "") in text.replace("-", "")
 
 
 def test_ledger_writes_and_reads_the_audit_log(session: Session) -> None:
-    entry = ledger.LedgerEntry(
-        TI_ID, "uid-1", "sales-load-x7k2m9qa", Decision(Action.RELAUNCH, "launch-failure", "launch 1 of 2")
-    )
-    ledger.record(KEY, entry, session=session)
+    ledger.record(KEY, FAILED_LAUNCH, session=session)
     session.flush()
-    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == [entry]
+    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == [FAILED_LAUNCH]
     session.add(Log(event=TaskInstanceState.RUNNING.value, task_instance=KEY))
     session.flush()
     assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == []

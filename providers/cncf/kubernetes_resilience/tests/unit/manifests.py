@@ -90,6 +90,9 @@ def disruption(reason: str | None, status: str = "True", message: str | None = N
     return condition("DisruptionTarget", status, reason, message)
 
 
+PLACED = condition("PodScheduled")
+NO_NODE = condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")
+
 # ------------------------------------------------------------------------------------------------------- pods
 
 
@@ -132,7 +135,7 @@ def pod(
         },
         "status": {
             "qosClass": "Burstable",
-            "conditions": [condition("PodScheduled", "True" if node else "False"), *conditions],
+            "conditions": [PLACED if node else NO_NODE, *conditions],
             **({"phase": phase} if phase else {}),
             **({"hostIP": "10.0.0.4", "podIP": "10.244.1.7", "startTime": CREATED} if node else {}),
             **({"initContainerStatuses": init} if init else {}),
@@ -270,6 +273,10 @@ def provider_failed(phase: str) -> Json:
 
 
 # --------------------------------------------------------------------------------------------- pods that hang
+
+
+def not_startable() -> Json:
+    return pod(containers=[base(waiting("RunContainerError", "the runtime does not answer"))])
 
 
 def image_pull_error(reason: str = "ErrImagePull", message: str | None = "manifest unknown") -> Json:

@@ -200,6 +200,66 @@ def test_container_has_failed_if_it_ended_without_exit_code_zero(state: m.Json, 
     assert worker.failed is failed
 
 
+NEVER_STARTED = m.terminated(128, "StartError", startedAt="1970-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "started"),
+    [
+        (m.CREATING, {}, False),
+        (m.running(), {}, True),
+        (m.COMPLETED, {}, True),
+        (NEVER_STARTED, {}, False),
+        ({"terminated": {"exitCode": 137, "startedAt": None}}, {}, False),
+        (m.waiting("CrashLoopBackOff"), m.terminated(1, "Error"), True),
+        (m.waiting("CrashLoopBackOff"), NEVER_STARTED, False),
+        (m.CREATING, None, False),
+    ],
+)
+def test_container_has_started_if_a_process_of_it_has_ever_run(
+    state: m.Json, last: Any, started: bool
+) -> None:
+    worker = read_pod(m.pod(containers=[m.base(state) | {"lastState": last}])).worker
+    assert worker is not None
+    assert worker.started is started
+
+
+def test_container_that_ended_says_when() -> None:
+    ended, runs = m.base(m.COMPLETED), m.status_of("statsd", m.running())
+    times = [item.finished_at for item in read_pod(m.pod(containers=[ended, runs])).containers]
+    assert times == [datetime(2026, 3, 1, 8, 0, 31, tzinfo=UTC), None]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "signal", "killed_by"),
+    [
+        *(
+            (0, None, None),
+            (1, None, None),
+            (128, None, None),
+            (129, None, 1),
+            (137, None, 9),
+            (143, None, 15),
+        ),
+        *(
+            (192, None, 64),
+            (193, None, None),
+            (255, None, None),
+            (255, 9, 9),
+            (137, 0, 9),
+            (None, None, None),
+        ),
+    ],
+)
+def test_signal_is_told_in_its_field_or_in_the_exit_code(
+    exit_code: int | None, signal: int | None, killed_by: int | None
+) -> None:
+    state = {"terminated": {"exitCode": exit_code, "signal": signal}}
+    worker = read_pod(m.pod("Failed", [m.base(state)])).worker
+    assert worker is not None
+    assert worker.killed_by == killed_by
+
+
 def test_container_without_a_name_is_kept_and_called_unknown() -> None:
     manifest = m.pod("Failed", [m.base(m.terminated(1, "Error")) | {"name": None}], init=[])
     assert containers(manifest) == [("unknown", ContainerType.SIDECAR, False)]
@@ -214,6 +274,14 @@ def test_container_without_a_name_is_kept_and_called_unknown() -> None:
 def test_condition_holds_with_status_true_only(status: Any, holds: bool) -> None:
     manifest = m.pod(conditions=(m.disruption("DeletionByTaintManager") | {"status": status},))
     assert (read_pod(manifest).condition("DisruptionTarget") is not None) is holds
+
+
+@pytest.mark.parametrize(
+    ("manifest", "unscheduled"),
+    [(m.unscheduled(), True), (m.starting(), False), (m.pod("Failed", node=None), False)],
+)
+def test_only_a_pending_pod_waits_for_the_scheduler(manifest: m.Json, unscheduled: bool) -> None:
+    assert (read_pod(manifest).unscheduled is not None) is unscheduled
 
 
 def test_condition_of_another_type_is_not_taken_for_it() -> None:

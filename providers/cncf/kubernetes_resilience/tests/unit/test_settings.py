@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ RETRIES = ("kubernetes_executor", "pod_launch_failure_retries")
 EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reasons")
 PUBLISH = ("kubernetes_executor", "task_publish_max_retries")
 CONCURRENCY = ("kubernetes_resilience", "api_concurrency")
+POLICIES = ("kubernetes_resilience", "retry_policy_file")
 INACTIVITY = ("kubernetes_resilience", "watch_inactivity_timeout")
 
 
@@ -32,6 +34,7 @@ def test_defaults_are_the_documented_ones() -> None:
         publish_retries=0,
         api_concurrency=32,
         watch_inactivity_timeout=150.0,
+        retry_policy_file=None,
     )
 
 
@@ -46,6 +49,9 @@ def test_defaults_are_the_documented_ones() -> None:
         (CONCURRENCY, "api_concurrency", "1", 1),
         (INACTIVITY, "watch_inactivity_timeout", "90", 90.0),
         (INACTIVITY, "watch_inactivity_timeout", "120.5", 120.5),
+        (POLICIES, "retry_policy_file", "  ", None),
+        (POLICIES, "retry_policy_file", " /etc/policies.yaml ", Path("/etc/policies.yaml")),
+        (POLICIES, "retry_policy_file", "~/policies.yaml", Path.home() / "policies.yaml"),
         (EXCLUDED, "excluded_container_reasons", "", frozenset()),
         (EXCLUDED, "excluded_container_reasons", "Error", frozenset({"Error"})),
         (EXCLUDED, "excluded_container_reasons", " Error,, OOMKilled ,", frozenset({"Error", "OOMKilled"})),

@@ -17,12 +17,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.verdict import (
     judge,
     runs_in_sibling,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     PodFailure,
     find_failure,
     find_overdue_deletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from . import manifests as m
 

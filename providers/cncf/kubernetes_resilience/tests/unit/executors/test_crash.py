@@ -19,9 +19,9 @@ def cannot_start(*, wait):
 @pytest.fixture
 def superseded(start, queued_ti):
     """Give an executor that has given a pod up which could still start, and the pod."""
-    harness = start(KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS="ErrImagePull")
+    harness = start(KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS="RunContainerError")
     pod = harness.launch(queued_ti())
-    harness.observe(pod, m.image_pull_error())
+    harness.observe(pod, m.not_startable())
     return harness, pod
 
 

@@ -92,7 +92,8 @@ def test_the_ledger_says_why(harness, queued_ti, like, reason, container, exit_c
     ti = queued_ti()
     harness.observe(harness.launch(ti), like)
     (entry,) = harness.ledger(ti)
-    assert (entry["reason"], entry.get("container"), entry.get("exit_code")) == (reason, container, exit_code)
+    known = entry["context"]["metadata"]
+    assert (entry["reason"], known.get("container"), known.get("exit_code")) == (reason, container, exit_code)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.publisher import (
+from airflow.providers.cncf.kubernetes_resilience.executors.pacing import (
     IMMEDIATE_RELAUNCHES,
     RELAUNCH_BACKOFF,
 )
@@ -42,7 +42,7 @@ def test_relaunches_are_limited(start, queued_ti, limit, launches):
     assert not harness.occupied(ti)
     assert harness.runtime.take("create") == []
     actions = [entry["action"] for entry in harness.ledger(ti)]
-    assert actions == ["relaunch"] * (launches - 1) + ["fail"]
+    assert actions == ["relaunch"] * (launches - 1) + ["count"]
 
 
 def test_relaunches_can_be_unlimited(start, queued_ti):
@@ -109,7 +109,7 @@ def test_the_workers_own_error_is_left_to_the_tasks_retries(harness, queued_ti, 
     assert (used, state) == (1, "failed")
     for part in ("Error", "worker container base", "exit code", "launch 1 of 2", "not relaunched"):
         assert part in info
-    assert [(entry["action"], entry["rule"]) for entry in harness.ledger(ti)] == [("fail", "excluded")]
+    assert [(entry["action"], entry["rule"]) for entry in harness.ledger(ti)] == [("count", "excluded")]
 
 
 NOT_BY_ITSELF = {

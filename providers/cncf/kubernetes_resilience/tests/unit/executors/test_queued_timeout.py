@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import publisher, task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors import pacing, task_instances
 from airflow_resilience.backoff import Backoff
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
@@ -19,7 +19,7 @@ from .harness import lock
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = {
     "SCHEDULER__TASK_QUEUED_TIMEOUT": "90",
-    "KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "ErrImagePull",
+    "KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "RunContainerError",
 }
 INTERVAL = 30
 
@@ -40,7 +40,7 @@ def waiting(start, queued_ti):
     harness = start(**CONFIG)
     ti = queued_ti()
     pod = harness.launch(ti)
-    harness.observe(pod, m.image_pull_error())
+    harness.observe(pod, m.not_startable())
     age(harness, ti)
     return harness, ti, pod
 
@@ -59,8 +59,8 @@ def test_while_a_relaunch_waits_for_the_old_pod(waiting):
 
 
 def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
-    monkeypatch.setattr(publisher, "IMMEDIATE_RELAUNCHES", 0)
-    monkeypatch.setattr(publisher, "RELAUNCH_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0))
+    monkeypatch.setattr(pacing, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(pacing, "RELAUNCH_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0))
     harness = start(**CONFIG)
     ti = queued_ti()
     harness.observe(harness.launch(ti), m.evicted())
@@ -149,7 +149,7 @@ def test_many_at_once(start, queued_ti):
     harness = start(**CONFIG)
     tis = queued_ti(mapped=3)
     for ti in tis:
-        harness.observe(harness.launch(ti), m.image_pull_error())
+        harness.observe(harness.launch(ti), m.not_startable())
         age(harness, ti)
     harness.wait(INTERVAL)
     assert all(is_fresh(harness, ti) for ti in tis)

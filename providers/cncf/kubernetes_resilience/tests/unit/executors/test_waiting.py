@@ -12,7 +12,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObserv
 from .. import manifests as m
 from .harness import lock
 
-REASONS = "ErrImagePull,CreateContainerConfigError"
+REASONS = "ErrImagePull,RunContainerError"
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def impatient(start):
 def given_up(impatient, queued_ti):
     ti = queued_ti()
     pod = impatient.launch(ti)
-    impatient.observe(pod, m.image_pull_error())
+    impatient.observe(pod, m.not_startable())
     return impatient, ti, pod
 
 
@@ -34,7 +34,7 @@ def test_it_is_deleted_and_its_replacement_waits(given_up):
     assert harness.runtime.take("create") == []
     assert harness.occupied(ti)
     (entry,) = harness.ledger(ti)
-    assert (entry["reason"], entry["container"]) == ("ErrImagePull", "base")
+    assert (entry["reason"], entry["context"]["metadata"]["container"]) == ("RunContainerError", "base")
 
 
 @pytest.mark.parametrize("end", ["deleted", "gone", "failed", "succeeded"])
@@ -113,7 +113,7 @@ def test_what_is_waited_for(impatient, queued_ti, like):
 def test_an_init_container_that_cannot_start_counts(impatient, queued_ti):
     ti = queued_ti()
     pod = impatient.launch(ti)
-    init = [m.status_of("git-sync", m.waiting("CreateContainerConfigError"))]
+    init = [m.status_of("git-sync", m.waiting("RunContainerError"))]
     impatient.observe(pod, m.pod(containers=[m.base(m.PREPARING)], init=init))
     assert impatient.runtime.take("delete") == [(pod.ref,)]
 

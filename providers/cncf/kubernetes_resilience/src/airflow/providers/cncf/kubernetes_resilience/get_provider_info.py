@@ -17,6 +17,10 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Kubernetes Resilience",
         "description": "A KubernetesExecutor that tells infrastructure failures from task failures and heals the former\nwithout costing the user a retry.\n",
         "versions": ["0.1.0"],
+        "executors": [
+            "airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor.KubernetesExecutor"
+        ],
+        "cli": ["airflow.providers.cncf.kubernetes_resilience.cli.definition.get_cli_commands"],
         "config": {
             "kubernetes_resilience": {
                 "description": "Options of the KubernetesExecutor of this provider. Everything in the section\n``kubernetes_executor``, among it ``pod_launch_failure_retries`` and\n``pod_launch_failure_excluded_container_reasons``, keeps its name, section and meaning.\n",
@@ -27,6 +31,13 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "integer",
                         "example": None,
                         "default": "32",
+                    },
+                    "retry_policy_file": {
+                        "description": "Path of a file with retry policies: rules that say, for each way in which a worker pod can fail,\nwhether it is launched again, how often, how soon and on which nodes. It may be a mounted ConfigMap:\nit is read again when it changes, and an invalid change is refused and leaves the policies that were\nin force. At start an invalid file stops the scheduler. Empty for the policy that is built in, which\ndoes what ``[kubernetes_executor] pod_launch_failure_retries`` and\n``pod_launch_failure_excluded_container_reasons`` say.\n",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "/opt/airflow/config/retry-policies.yaml",
+                        "default": "",
                     },
                     "watch_inactivity_timeout": {
                         "description": "Seconds without anything arriving on a watch, after which the connection is taken for dead and\npods are listed again. The API server is asked to end each watch some time before that, so a quiet\nconnection that is healthy is not given up. A value of less than 90 is refused: most of what it\nwould bring is reconnects.\n",

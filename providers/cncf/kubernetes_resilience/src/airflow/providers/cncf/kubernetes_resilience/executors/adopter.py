@@ -28,9 +28,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT, Retirement
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LedgerEntry
 
@@ -353,7 +353,6 @@ class Adopter:
             adopted_from=orphan.job_id,
         )
         if decided:
-            reason = str(decided.details.get("reason", "Unknown"))
-            launch.given_up = PodFailure(reason=reason, facts=pod, alive=not pod.is_terminal)
+            launch.given_up = PodFailure(reason=decided.reason, facts=pod, alive=not pod.is_terminal)
         self._registry.hold(launch)
         self._held(launch)

@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.task_instances impor
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import runs_in_sibling
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError, PodConflictError
 from airflow_resilience.backoff import Backoff
-from airflow_resilience.policy import UNLIMITED
+from airflow_resilience.decision import UNLIMITED
 
 log = logging.getLogger(__name__)
 

@@ -32,6 +32,7 @@ from airflow.providers.common.compat.sdk import Stats
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy.exc import SQLAlchemyError
 
+from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
@@ -42,6 +43,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
     WaitingLaunch,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
+from airflow.providers.cncf.kubernetes_resilience.executors.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
 from airflow.providers.cncf.kubernetes_resilience.executors.queued_timeout import QueuedTimeout
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
@@ -55,9 +57,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdi
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
-from airflow_resilience.policy import Action, LaunchFailurePolicy
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LedgerEntry
 
 if TYPE_CHECKING:
+    from airflow.cli.cli_config import GroupCommand
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -97,6 +101,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         :raises AirflowConfigException: if a configured value cannot be used
         """
         settings = read_settings(self.conf)
+        self._policies = RetryPolicies(settings, self._clock)
         self.log.info("Start Kubernetes executor (kubernetes_resilience)")
         self.scheduler_job_id = str(self.job_id)
         job_id = None if self.job_id is None else int(self.job_id)  # None: DAG.test
@@ -144,8 +149,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             conf.getfloat("scheduler", "task_queued_timeout"), job_id=job_id, clock=self._clock
         )
         self._settlement = Settlement(
-            policy=LaunchFailurePolicy(settings.launch_failure_retries),
-            excluded_container_reasons=settings.excluded_container_reasons,
+            policies=lambda: self._policies.current,
             job_id=job_id,
             queued_again=lambda key: key in self.queued_tasks,
             now=lambda: datetime.now(UTC),
@@ -162,7 +166,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             clock=self._clock,
         )
         self._unwanted = UnwantedLaunches(
-            registry=self._registry, retirement=self._retirement, release=self._release, clock=self._clock
+            registry=self._registry,
+            retirement=self._retirement,
+            release=self._release,
+            relaunching=self._publisher.relaunching,
+            call_off=self._call_off_relaunch,
+            clock=self._clock,
         )
         self._sweep = Sweep(
             runtime=self._runtime,
@@ -222,6 +231,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def sync(self) -> None:
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
+        self._policies.tick()
         self._commands.revive(self._registry)
         self._tidy_reported()
         self._take_jobs()
@@ -235,7 +245,9 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         try:
             self._settle()
             self._adopter.continue_(self.running)
-            self._queued_timeout.hold_off(self._publisher.relaunching() | self._adopter.handing_back())
+            self._queued_timeout.hold_off(
+                {*self._publisher.relaunching().values(), *self._adopter.handing_back()}
+            )
             self._creations.tick()
             self._publisher.publish_due()
             self._unwanted.tick()
@@ -268,36 +280,34 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._retire_ended(settled)
 
     def _act_on_launch_failure(self, settled: Settled) -> None:
-        decision, launch = settled.decision, settled.launch
-        if decision is None:
+        entry, launch = settled.entry, settled.launch
+        if entry is None:
             raise AssertionError("a launch failure is always decided")
-        reason = settled.failure.reason if settled.failure else "unknown"
-        Stats.incr(
-            "kubernetes_executor.pod_launch_failures", tags={"action": decision.action, "reason": reason}
-        )
-        if decision.action is Action.FAIL:
+        Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
+        if entry.decision.action is not Action.RELAUNCH:
             self._report(settled, "failed")
             self._retire_ended(settled)
             return
         self.log.warning(
-            "Relaunching %s without touching its retries: its process never started; %s; %s",
+            "Relaunching %s%s without touching its retries: its process never started; %s; %s",
             launch.key,
-            settled.failure or f"pod {launch.ref}",
-            decision.explanation,
+            f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
+            settled.failure,
+            entry.decision.explanation,
         )
         self._retirement.supersede(launch, settled.failure)
         self._registry.release(launch.key)
         if launch.job is None:
             self._adopter.hand_back(launch.key, launch.ti_id)
         else:
-            self._publisher.relaunch(launch, launch.job)
+            self._publisher.relaunch(launch, launch.job, entry)
 
     def _report(self, settled: Settled, state: str | None) -> None:
         key, info = settled.launch.key, None
         if settled.failure:
             info = f"The task's {settled.failure}"
-            if settled.decision:
-                info += f"; {settled.decision.explanation}"
+            if settled.entry:
+                info += f"; {settled.entry.decision.explanation}"
             # A pod may fail when all is said and done: that of a task which was marked as a success, say.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
             self.log.log(level, "%s ended as %s: %s", key, state, info)
@@ -329,6 +339,10 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self.running.discard(key)
         if self.event_buffer.get(key) == ("queued", self.scheduler_job_id):
             del self.event_buffer[key]
+
+    def _call_off_relaunch(self, key: TaskInstanceKey) -> None:
+        self._publisher.remove(key)
+        self._drop(key)
 
     def _call_off_creation(self, key: TaskInstanceKey) -> None:
         launch = self._registry.release(key)
@@ -370,6 +384,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             client=upstream.make_client(self.team_name),
         )
 
+    @staticmethod
+    def get_cli_commands() -> list[GroupCommand]:
+        """Return the official executor's commands and ours, for Airflow 3.1; later ones ask the providers."""
+        return [*UpstreamKubernetesExecutor.get_cli_commands(), *get_cli_commands()]
+
     # ------------------------------------------------------------------ small things
 
     def _namespaces(self) -> tuple[str | None, ...]:
@@ -379,6 +398,16 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _own_label(self) -> str:
         return self._make_safe_label_value(str(self.scheduler_job_id))
+
+
+def _tags(entry: LedgerEntry) -> dict[str, str]:
+    """Return what a failure is counted by; nothing that is different for each task."""
+    return {
+        "action": entry.decision.action,
+        "category": entry.context.category,
+        "reason": entry.context.reason,
+        "cause": entry.context.metadata["cause"],
+    }
 
 
 def _drain(queue: Any) -> list[Any]:

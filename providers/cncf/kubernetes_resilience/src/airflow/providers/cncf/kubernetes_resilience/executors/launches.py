@@ -16,8 +16,8 @@ from typing import Any
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
 
 Command = tuple[str, tuple[Any, ...]]
 """Something to be done by the Kubernetes thread: the name of a launcher's method, and its arguments."""
@@ -31,13 +31,10 @@ class WaitingLaunch:
     ti_id: str
     not_before: float = 0.0
     """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
+    is_relaunch: bool = False
+    """Whether there was a launch before, which has failed."""
     previous_name: str | None = None
-    """Name of the pod that it replaces; None for the first launch."""
-
-    @property
-    def is_relaunch(self) -> bool:
-        """Whether there was a launch before, which has failed."""
-        return self.previous_name is not None
+    """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
 
 
 @dataclass(slots=True, eq=False)

@@ -16,11 +16,13 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.node_avoidance import avoid
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
     LAUNCH_NUMBER_ANNOTATION,
     TASK_INSTANCE_ID_ANNOTATION,
 )
+from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
 
 class PodFactory(AirflowKubernetesScheduler):
@@ -41,15 +43,16 @@ class PodFactory(AirflowKubernetesScheduler):
         self.supports_task_instance_uuid = False
         self._jwt_generator = jwt_generator
 
-    def make_launch(self, waiting: WaitingLaunch, number: int) -> Launch:
+    def make_launch(self, waiting: WaitingLaunch, history: LaunchHistory) -> Launch:
         """
         Build the pod of a launch, its name included, without any API call.
 
         :param waiting: what to launch
-        :param number: 1 for the first launch of a try
+        :param history: the launches of this try that have failed
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
         """
+        number = history.relaunches + 1
         job = self._with_fresh_token(waiting.job)
         pod = self._build_pod_request(job)
         if number > 1 and pod.metadata.name in (waiting.previous_name, _pinned_name(job)):
@@ -68,7 +71,7 @@ class PodFactory(AirflowKubernetesScheduler):
             LAUNCH_NUMBER_ANNOTATION: str(number),
             TASK_INSTANCE_ID_ANNOTATION: waiting.ti_id,
         }
-        launch.body = PodGenerator.serialize_pod(pod)
+        launch.body = _elsewhere(PodGenerator.serialize_pod(pod), history.last)
         return launch
 
     def _with_fresh_token(self, job: KubernetesJob) -> KubernetesJob:
@@ -87,6 +90,13 @@ def rename(launch: Launch) -> None:
         raise AssertionError("a launch without identity has a manifest")
     launch.name, launch.is_renamed = add_unique_suffix(name=launch.name), True
     launch.body = {**launch.body, "metadata": {**launch.body["metadata"], "name": launch.name}}
+
+
+def _elsewhere(manifest: dict[str, Any], last: LedgerEntry | None) -> dict[str, Any]:
+    """Keep a pod away from the node on which the one before failed, if it was decided so."""
+    if last is None:
+        return manifest
+    return avoid(manifest, last.context.metadata.get("node"), last.decision.avoid_node)
 
 
 def _pinned_name(job: KubernetesJob) -> str | None:

@@ -10,7 +10,6 @@ through the executor's inbox.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -28,16 +27,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
 from airflow_resilience import ledger
-from airflow_resilience.backoff import Backoff
+from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
 log = logging.getLogger(__name__)
 
 BUILD_BUDGET = 0.2
 """Seconds that one turn of the scheduler's loop may spend on building pods; the rest waits for the next."""
-
-IMMEDIATE_RELAUNCHES = 3
-RELAUNCH_BACKOFF = Backoff(initial=2.0, maximum=60.0, jitter=0.5)
-"""Before each further relaunch: a pod that always fails at once is not to be launched in a busy loop."""
 
 
 class Publisher:
@@ -77,22 +72,25 @@ class Publisher:
         """Launch a task instance as soon as it may; what waited under the same key is replaced."""
         self._waiting[waiting.job.key] = waiting
 
-    def relaunch(self, launch: Launch, job: KubernetesJob) -> None:
-        """Launch a task instance again whose launch has failed, after a delay that grows with each."""
-        attempt = launch.number - IMMEDIATE_RELAUNCHES
-        delay = RELAUNCH_BACKOFF.delay(attempt, random.random) if attempt > 0 else 0.0
+    def relaunch(self, launch: Launch, job: KubernetesJob, entry: LedgerEntry) -> None:
+        """
+        Launch a task instance again when that is due.
+
+        :param entry: what was decided about the launch that has failed
+        """
         self.add(
             WaitingLaunch(
                 job=job,
                 ti_id=launch.ti_id,
-                not_before=self._clock() + delay,
+                not_before=self._clock() + _seconds_until(entry),
+                is_relaunch=True,
                 previous_name=launch.name,
             )
         )
 
-    def relaunching(self) -> set[str]:
-        """Return the UUIDs of the task instances whose relaunch waits."""
-        return {item.ti_id for item in self._waiting.values() if item.is_relaunch}
+    def relaunching(self) -> dict[TaskInstanceKey, str]:
+        """Return the task instances whose relaunch waits, with their UUIDs."""
+        return {key: item.ti_id for key, item in self._waiting.items() if item.is_relaunch}
 
     def remove(self, key: TaskInstanceKey) -> None:
         """Do not launch a task instance that still waits."""
@@ -121,18 +119,30 @@ class Publisher:
         began = self._clock()
         for item in due:
             key = item.job.key
+            if self._waits_on(item, histories[key]):
+                continue
             del self._waiting[key]
             if is_wanted(key, rows.get(item.ti_id), self._job_id):
-                self._publish(item, histories[key].relaunches + 1)
+                self._publish(item, histories[key])
             else:
                 self._drop(key)
             if self._clock() - began > BUILD_BUDGET:
                 break
 
-    def _publish(self, waiting: WaitingLaunch, number: int) -> None:
+    def _waits_on(self, item: WaitingLaunch, history: LaunchHistory) -> bool:
+        """Whether a launch that this scheduler takes for the first one is a relaunch, and not due yet."""
+        # The scheduler that has decided on it has died or handed it over; the ledger knows when it is due.
+        if item.is_relaunch or history.last is None:
+            return False
+        item.is_relaunch = True
+        seconds = _seconds_until(history.last)
+        item.not_before = self._clock() + seconds
+        return seconds > 0
+
+    def _publish(self, waiting: WaitingLaunch, history: LaunchHistory) -> None:
         key = waiting.job.key
         try:
-            launch = self._factory.make_launch(waiting, number)
+            launch = self._factory.make_launch(waiting, history)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", key)
             self._fail(key, f"Pod mutation hook failed: {error.__cause__!r}")
@@ -146,3 +156,7 @@ class Publisher:
         else:
             self._registry.hold(launch)
             self._creations.ask(launch)
+
+
+def _seconds_until(entry: LedgerEntry) -> float:
+    return max(0.0, (entry.due - datetime.now(UTC)).total_seconds()) if entry.due else 0.0

@@ -11,9 +11,9 @@ from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import DELETION_OVERDUE, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import DELETION_OVERDUE, PodFailure
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey

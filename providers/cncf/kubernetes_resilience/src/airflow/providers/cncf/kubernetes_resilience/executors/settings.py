@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow.exceptions import AirflowConfigException
@@ -34,6 +35,8 @@ class Settings:
     """``[kubernetes_resilience] api_concurrency``: changing requests under way at one time."""
     watch_inactivity_timeout: float
     """``[kubernetes_resilience] watch_inactivity_timeout``, seconds."""
+    retry_policy_file: Path | None
+    """``[kubernetes_resilience] retry_policy_file``; None for the policy that is built in."""
 
 
 def read_settings(conf: Any) -> Settings:
@@ -66,12 +69,18 @@ def read_settings(conf: Any) -> Settings:
             SHORTEST_WATCH_INACTIVITY,
             allowed=f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
         ),
+        retry_policy_file=_path(conf, "retry_policy_file"),
     )
 
 
 def _limit(conf: Any, key: str, *, fallback: str) -> int:
     allowed = "a whole number: 0 for none, -1 for no limit, or how many"
     return _number(int, conf, UPSTREAM_SECTION, key, -1, allowed=allowed, fallback=fallback)
+
+
+def _path(conf: Any, key: str) -> Path | None:
+    text = conf.get(OWN_SECTION, key, fallback="").strip()
+    return Path(text).expanduser() if text else None
 
 
 def _number(

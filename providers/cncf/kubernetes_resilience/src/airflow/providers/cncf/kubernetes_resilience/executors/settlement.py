@@ -9,9 +9,11 @@ here; what comes back has been committed.
 
 from __future__ import annotations
 
+import logging
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
@@ -19,16 +21,23 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.pacing import paced
 from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.task_profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Judgement, Verdict, judge
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
-    PodFailure,
-    find_silent_exit,
-    is_pre_execution_failure,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure, find_silent_exit
 from airflow_resilience import ledger
+from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
-from airflow_resilience.policy import Action, Decision, LaunchFailurePolicy
+from airflow_resilience.retry_policy.engine import decide
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.selection import TaskProfile, select
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +56,15 @@ class Settled:
     launch: Launch
     failure: PodFailure | None
     judgement: Judgement
-    decision: Decision | None = None
-    """The policy's decision; None unless the judgement is that of a launch failure."""
+    entry: LedgerEntry | None = None
+    """What was decided, and why; None unless the judgement is that of a launch failure."""
 
 
 class Settlement:
     """
     Settles ended launches.
 
-    :param policy: how often to relaunch
-    :param excluded_container_reasons: reasons of the worker container that are left to the task's retries
+    :param policies: tells the retry policies in force
     :param job_id: this scheduler's job
     :param queued_again: tells whether the executor holds a task instance's next phase already
     :param now: the time, with a time zone
@@ -65,14 +73,12 @@ class Settlement:
     def __init__(
         self,
         *,
-        policy: LaunchFailurePolicy,
-        excluded_container_reasons: frozenset[str],
+        policies: Callable[[], PolicySet],
         job_id: int | None,
         queued_again: Callable[[TaskInstanceKey], bool],
         now: Callable[[], datetime],
     ) -> None:
-        self._policy = policy
-        self._excluded = excluded_container_reasons
+        self._policies = policies
         self._job_id = job_id
         self._queued_again = queued_again
         self._now = now
@@ -118,34 +124,68 @@ class Settlement:
         histories = ledger.read_histories(
             {item.launch.key: item.launch.ti_id for item in held}, session=session
         )
-        decided = [self._record(item, histories[item.launch.key], session) for item in held]
-        self._requeue(decided, session)
+        profiles = read_profiles({item.launch.ti_id for item in held}, session=session)
+        decided = [
+            self._record(item, histories[item.launch.key], profiles[item.launch.ti_id], session)
+            for item in held
+        ]
+        self._write_rows(decided, session)
         return decided
 
     def _still_queued(self, row: TaskInstanceRow | None) -> bool:
         return row is not None and row.state == "queued" and row.queued_by_job_id == self._job_id
 
-    def _record(self, item: Settled, history: LaunchHistory, session: Session) -> Settled:
+    def _record(
+        self, item: Settled, history: LaunchHistory, profile: TaskProfile, session: Session
+    ) -> Settled:
         launch = item.launch
-        failure = item.failure
-        if failure is None and launch.facts:
-            failure = find_silent_exit(launch.facts)
-        uid, name = (launch.ref.uid, launch.ref.name) if launch.ref else (launch.launch_id, launch.name)
-        if entry := history.of_worker(uid):
-            return Settled(launch, failure, item.judgement, entry.decision)
-        decision = self._policy.decide(
-            pre_execution=is_pre_execution_failure("failed", "queued", failure, self._excluded),
-            relaunches=history.relaunches,
-        )
-        details = failure.details() if failure else {}
-        entry = LedgerEntry(launch.ti_id, uid, name, decision, {"launch": launch.number, **details})
-        ledger.record(launch.key, entry, session=session)
-        return Settled(launch, failure, item.judgement, decision)
+        failure = item.failure or find_silent_exit(_last_seen(launch))
+        uid = launch.ref.uid if launch.ref else launch.launch_id
+        entry = history.of_worker(uid)
+        if entry is None:
+            classified = classify(failure, launch_number=launch.number)
+            decision = self._ask_policies(failure, classified, history, profile)
+            relaunches = decision.action is Action.RELAUNCH
+            entry = LedgerEntry(
+                ti_id=launch.ti_id,
+                worker_uid=uid,
+                worker_name=launch.name,
+                launch=launch.number,
+                reason=failure.reason,
+                context=classified.context,
+                decision=decision,
+                due=self._now() + timedelta(seconds=decision.delay) if relaunches else None,
+            )
+            ledger.record(launch.key, entry, session=session)
+        return Settled(launch, failure, item.judgement, entry)
 
-    def _requeue(self, decided: Iterable[Settled], session: Session) -> None:
-        relaunched = [
-            item.launch for item in decided if item.decision and item.decision.action is Action.RELAUNCH
-        ]
-        task_instances.refresh_queued(
-            {launch.ti_id for launch in relaunched}, at=self._now(), session=session
-        )
+    def _ask_policies(
+        self, failure: PodFailure, classified: Classified, history: LaunchHistory, profile: TaskProfile
+    ) -> Decision:
+        policies = self._policies()
+        selection = select(policies, profile)
+        for name in selection.unknown:
+            log.warning(
+                "%s.%s asks for the retry policy %r, which %s does not have",
+                profile.dag_id,
+                profile.task_id,
+                name,
+                policies.origin,
+            )
+        evidence = make_evidence(failure, classified, Phase.LAUNCH)
+        decision = decide(evidence, selection, policies, history.decisions, random.random)
+        return paced(decision, history.relaunches, random.random)
+
+    def _write_rows(self, decided: Iterable[Settled], session: Session) -> None:
+        by_action: dict[Action, set[str]] = {action: set() for action in Action}
+        for item in decided:
+            if item.entry:
+                by_action[item.entry.decision.action].add(item.launch.ti_id)
+        task_instances.refresh_queued(by_action[Action.RELAUNCH], at=self._now(), session=session)
+        task_instances.forbid_retries(by_action[Action.FAIL], session=session)
+
+
+def _last_seen(launch: Launch) -> PodFacts:
+    if launch.facts is None:
+        raise AssertionError("a pod that has succeeded was seen")
+    return launch.facts

@@ -61,7 +61,7 @@ def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -
     if ti_ids:
         session.execute(
             update(TaskInstance)
-            .where(TaskInstance.id.in_(_typed(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
+            .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
             .values(queued_dttm=at)
             .execution_options(synchronize_session=False)
         )
@@ -88,7 +88,7 @@ def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, ses
         session.execute(
             update(TaskInstance)
             .where(
-                TaskInstance.id.in_(_typed(ti_ids)),
+                TaskInstance.id.in_(typed_ids(ti_ids)),
                 TaskInstance.state == TaskInstanceState.QUEUED,
                 TaskInstance.queued_by_job_id == job_id,
             )
@@ -98,6 +98,17 @@ def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, ses
                 queued_by_job_id=None,
                 scheduled_dttm=at,
             )
+            .execution_options(synchronize_session=False)
+        )
+
+
+def forbid_retries(ti_ids: Collection[str], *, session: Session) -> None:
+    """Take the retries that they have left from task instances which are to fail for good."""
+    if ti_ids:
+        session.execute(
+            update(TaskInstance)
+            .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
+            .values(max_tries=TaskInstance.try_number - 1)
             .execution_options(synchronize_session=False)
         )
 
@@ -116,7 +127,7 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
         ti.state,
         ti.queued_by_job_id,
         ti.hostname,
-    ).where(ti.id.in_(_typed(ti_ids)))
+    ).where(ti.id.in_(typed_ids(ti_ids)))
     if lock:
         query = with_row_locks(query, session=session, of=ti, skip_locked=True)
     rows = (
@@ -125,7 +136,8 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
     return {row.ti_id: row for row in rows}
 
 
-def _typed(ti_ids: Collection[str]) -> list[Any]:
+def typed_ids(ti_ids: Collection[str]) -> list[Any]:
+    """Return UUIDs as the column has them."""
     # The column is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
     # either be refused or keep the database from using the primary key.
     try:

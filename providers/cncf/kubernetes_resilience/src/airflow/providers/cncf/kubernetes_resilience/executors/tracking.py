@@ -16,13 +16,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodC
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Ended
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     PodFailure,
     find_failure,
     find_overdue_deletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,

@@ -97,6 +97,11 @@ SEAMS = (
         since=(3, 2),
     ),
     Seam("airflow.api_fastapi.auth.tokens:JWTGenerator", "generate", "the same, before 3.2", ("extras",)),
+    Seam("airflow.models.dag:DagTag", "name", "selects retry policies"),
+    Seam("airflow.models.serialized_dag:SerializedDagModel", "get", "shows a task's policies", ("dag_id",)),
+    Seam("airflow.cli.cli_config", "lazy_load_command", "keeps the airflow command quick", ("import_path",)),
+    Seam("airflow.cli.simple_table:AirflowConsole", "print_as_json", "prints as Airflow does", ("data",)),
+    Seam("airflow.utils.cli", "suppress_logs_and_warning", "keeps logs out of the output", ("f",)),
     Seam("airflow.utils.session", "create_session", "session apart from the scheduler's", ("scoped",)),
     Seam("airflow.utils.sqlalchemy", "with_row_locks", "row locks where the database has them", ("query",)),
 )

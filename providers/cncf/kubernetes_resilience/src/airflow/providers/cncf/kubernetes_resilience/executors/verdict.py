@@ -14,7 +14,7 @@ from enum import StrEnum
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
 
 _UNIQUE_SUFFIX_LENGTH = 9
 """A dash and eight random characters end the name of each worker pod."""

@@ -32,6 +32,11 @@ TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
 DEFAULT_GRACE_SECONDS = 30
 """What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
 
+_SIGNAL_BASE, _LAST_SIGNAL = 128, 64
+# Above 128 + 64 there is no signal any more: 255 is what a program means by -1.
+
+_EPOCH_YEAR = 1970
+
 
 class MalformedPodError(ValueError):
     """A manifest without name, namespace or UID."""
@@ -80,11 +85,27 @@ class ContainerFacts:
     signal: int | None = None
     before_worker: bool = False
     """Whether the worker container waits for this one (init containers and native sidecars)."""
+    started: bool = False
+    """Whether a process of it has ever run."""
+    finished_at: datetime | None = None
+    """When it ended, by the clock of its node; None if it has not, or nobody knows."""
 
     @property
     def failed(self) -> bool:
         """Whether the container ended, and not with exit code 0."""
         return self.state is ContainerState.TERMINATED and self.exit_code != 0
+
+    @property
+    def killed_by(self) -> int | None:
+        """
+        Number of the signal that ended the container; None if none did.
+
+        Most runtimes tell it in the exit code only, as shells do: 128 plus the number.
+        """
+        if self.signal:
+            return self.signal
+        code = self.exit_code or 0
+        return code - _SIGNAL_BASE if _SIGNAL_BASE < code <= _SIGNAL_BASE + _LAST_SIGNAL else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +148,15 @@ class PodFacts:
         """The container that runs the task, if its status is known."""
         return next((item for item in self.containers if item.type is ContainerType.WORKER), None)
 
-    def condition(self, type_: str) -> ConditionFacts | None:
-        """Return the condition of that type if its status is ``True``."""
+    @property
+    def unscheduled(self) -> ConditionFacts | None:
+        """The condition with which the scheduler says that it has no node for the pod, if it does."""
+        return self.condition("PodScheduled", status="False") if self.phase == "Pending" else None
+
+    def condition(self, type_: str, *, status: str = "True") -> ConditionFacts | None:
+        """Return the condition of that type if its status is the given one."""
         for condition in self.conditions:
-            if condition.type == type_ and condition.status == "True":
+            if condition.type == type_ and condition.status == status:
                 return condition
         return None
 
@@ -211,7 +237,17 @@ def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: 
         exit_code=_integer(detail.get("exitCode")),
         signal=_integer(detail.get("signal")),
         before_worker=before_worker,
+        started=_ever_started(states) or _ever_started(_mapping(item.get("lastState"))),
+        finished_at=_time(_mapping(states.get(ContainerState.TERMINATED)).get("finishedAt")),
     )
+
+
+def _ever_started(states: Mapping[str, Any]) -> bool:
+    if isinstance(states.get(ContainerState.RUNNING), Mapping):
+        return True
+    started_at = _time(_mapping(states.get(ContainerState.TERMINATED)).get("startedAt"))
+    # Of a container that could not be started the kubelet says nothing, or the first second of 1970.
+    return started_at is not None and started_at.year > _EPOCH_YEAR
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -1,45 +1,33 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Why a pod ended, for each way in which a worker pod dies, and whether that was before its task began."""
+"""Whether a pod has failed, how, and which of its containers decided that."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import (
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     MESSAGE_LIMIT,
     PodFailure,
+    cut,
     find_failure,
+    find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
-    is_pre_execution_failure,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
-from . import manifests as m
-
-GIVEN_UP = (
-    "CreateContainerConfigError",
-    "ErrImagePull",
-    "CreateContainerError",
-    "ImageInspectError",
-    "InvalidImageName",
-)
-"""Upstream's default of ``worker_pod_pending_fatal_container_state_reasons``."""
+from .. import manifests as m
+from .pod_fixtures import GIVEN_UP, read_fixture
 
 
 def failure_of(manifest: m.Json, *, gone: bool = False, given_up: Any = GIVEN_UP) -> PodFailure:
     failure = find_failure(read_pod(manifest), gone=gone, given_up_reasons=given_up)
     assert failure is not None
     return failure
-
-
-def is_infrastructure(failure: PodFailure | None, excluded: Any = ("Error",)) -> bool:
-    return is_pre_execution_failure("failed", "queued", failure, excluded)
 
 
 @dataclass(frozen=True)
@@ -53,22 +41,22 @@ class Fault:
     gone: bool = False
     deleted: bool = False
     alive: bool = False
-    infrastructure: bool = True
-    """Whether it is one with the default exclusion, ``Error``."""
+    by_itself: bool = False
+    """Whether the worker ended, and nobody outside of it had asked for that."""
 
 
 FAULTS = {
     # The worker container.
-    "runtime cannot start the container": Fault(m.start_error(), "StartError", exit_code=128),
-    "container is lost": Fault(m.status_unknown(), "ContainerStatusUnknown", exit_code=137),
-    "out of memory": Fault(m.out_of_memory(), "OOMKilled", exit_code=137),
-    "worker exits on its own": Fault(m.worker_error(), "Error", exit_code=1, infrastructure=False),
-    "killed, and nobody says by whom": Fault(
-        m.worker_error(137), "Error", exit_code=137, infrastructure=False
+    "runtime cannot start the container": Fault(m.start_error(), "StartError", exit_code=128, by_itself=True),
+    "container is lost": Fault(m.status_unknown(), "ContainerStatusUnknown", exit_code=137, by_itself=True),
+    "out of memory": Fault(m.out_of_memory(), "OOMKilled", exit_code=137, by_itself=True),
+    "worker exits on its own": Fault(m.worker_error(), "Error", exit_code=1, by_itself=True),
+    "killed, and nobody says by whom": Fault(m.worker_error(137), "Error", exit_code=137, by_itself=True),
+    "exit code without a reason": Fault(
+        m.pod("Failed", [m.base(m.terminated(3))]), "Failed", exit_code=3, by_itself=True
     ),
-    "exit code without a reason": Fault(m.pod("Failed", [m.base(m.terminated(3))]), "Failed", exit_code=3),
     "reason without an exit code": Fault(
-        m.pod("Failed", [m.base({"terminated": {"reason": "Error"}})]), "Error", infrastructure=False
+        m.pod("Failed", [m.base({"terminated": {"reason": "Error"}})]), "Error", by_itself=True
     ),
     # Other containers.
     "init container fails": Fault(m.init_error(), "Error", "git-sync", 1),
@@ -167,8 +155,8 @@ def test_fault_is_recognised(fault: Fault) -> None:
 
 
 @faults
-def test_fault_is_one_of_the_infrastructure_unless_the_worker_exits_on_its_own(fault: Fault) -> None:
-    assert is_infrastructure(failure_of(fault.manifest, gone=fault.gone)) is fault.infrastructure
+def test_worker_that_exits_by_itself_is_told_from_one_that_is_ended(fault: Fault) -> None:
+    assert failure_of(fault.manifest, gone=fault.gone).worker_exited_by_itself is fault.by_itself
 
 
 @faults
@@ -180,14 +168,6 @@ def test_fault_explains_itself_in_one_line(fault: Fault) -> None:
     assert fault.exit_code is None or f"exit code {fault.exit_code}" in line
     assert "None" not in line
     assert "\n" not in line
-
-
-@faults
-def test_details_of_a_fault_go_into_json_without_nulls(fault: Fault) -> None:
-    details = json.loads(json.dumps(failure_of(fault.manifest, gone=fault.gone).details()))
-    assert (details["pod"], details["reason"]) == (f"airflow/{m.NAME}", fault.reason)
-    assert (details.get("container"), details.get("exit_code")) == (fault.container, fault.exit_code)
-    assert None not in details.values()
 
 
 # ---------------------------------------------------------------------------------------------- not a failure
@@ -261,43 +241,49 @@ def test_container_that_kept_the_worker_from_starting_decides(
     assert (container.name if container else None) == decides
 
 
-@pytest.mark.parametrize(
-    ("worker", "decides", "infrastructure"),
-    [(m.PREPARING, "proxy", True), (OK, "proxy", True), (FAILS, "base", False)],
-)
-def test_native_sidecar_decides_after_the_worker(worker: m.Json, decides: str, infrastructure: bool) -> None:
+@pytest.mark.parametrize(("worker", "decides"), [(m.PREPARING, "proxy"), (OK, "proxy"), (FAILS, "base")])
+def test_native_sidecar_decides_after_the_worker(worker: m.Json, decides: str) -> None:
     # It is stopped after the worker has ended, and then often with a code of its own.
     init = [m.status_of("proxy", m.terminated(143, "Error"))]
     failure = failure_of(m.pod("Failed", [m.base(worker)], init=init, native_sidecars=("proxy",)))
     assert failure.container is not None
     assert failure.container.name == decides
-    assert is_infrastructure(failure) is infrastructure
 
 
-# ------------------------------------------------------------------------------------------------- exclusions
+LATER = [
+    # Of equals, the first that ended; without times, the first in the list.
+    (("statsd", "08:00:40"), ("shipper", "08:00:30"), "shipper"),
+    (("statsd", "08:00:30"), ("shipper", "08:00:30"), "statsd"),
+    (("statsd", None), ("shipper", "08:00:30"), "shipper"),
+    (("statsd", None), ("shipper", None), "statsd"),
+]
 
 
-@pytest.mark.parametrize(
-    ("manifest", "excluded", "infrastructure"),
-    [
-        (m.worker_error(), (), True),
-        (m.worker_error(), ("Error",), False),
-        (m.worker_error(), ("OOMKilled",), True),
-        (m.out_of_memory(), ("Error", "OOMKilled"), False),
-        (m.init_error(), ("Error",), True),
-        (m.sidecar_error(), ("Error",), True),
-        (m.start_error(), ("Error", "StartError"), False),
-        (m.disrupted("EvictionByEvictionAPI"), ("Error", "EvictionByEvictionAPI"), True),
-        (m.evicted_by_kubelet(), ("Error", "Evicted"), True),
-        (m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True), ("Error",), True),
-        (m.image_pull_error(), ("ErrImagePull",), True),
-        (m.pod("Failed", [m.base(m.terminated(1))]), ("Error", "Failed", ""), True),
-    ],
-)
-def test_exclusion_is_for_workers_that_exit_on_their_own(
-    manifest: m.Json, excluded: tuple[str, ...], infrastructure: bool
+@pytest.mark.parametrize(("first", "second", "decides"), LATER)
+def test_of_two_sidecars_the_one_that_ended_first_decides(
+    first: tuple[str, str | None], second: tuple[str, str | None], decides: str
 ) -> None:
-    assert is_infrastructure(failure_of(manifest), excluded) is infrastructure
+    statuses = [m.base(OK)]
+    for name, time in (first, second):
+        state = m.terminated(2, "Error")
+        state["terminated"]["finishedAt"] = f"2026-03-01T{time}Z" if time else None
+        statuses.append(m.status_of(name, state))
+    container = failure_of(m.pod("Failed", statuses)).container
+    assert container is not None
+    assert container.name == decides
+
+
+def test_ordinary_sidecar_decides_over_a_native_one_that_ended_before_it() -> None:
+    init = [m.status_of("proxy", m.terminated(143, "Error"))]
+    statsd = m.terminated(2, "Error")
+    statsd["terminated"]["finishedAt"] = "2026-03-01T09:00:00Z"
+    statuses = [m.base(OK), m.status_of("statsd", statsd)]
+    container = failure_of(m.pod("Failed", statuses, init=init, native_sidecars=("proxy",))).container
+    assert container is not None
+    assert container.name == "statsd"
+
+
+# ------------------------------------------------------------------------------------------ whose fault it is
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown", None])
@@ -305,35 +291,57 @@ def test_disruption_that_did_not_come_excuses_nothing(status: str | None) -> Non
     withdrawn = m.disruption("PreemptionByScheduler") | {"status": status}
     failure = failure_of(m.pod("Failed", [m.base(FAILS)], conditions=(withdrawn,)))
     assert (failure.reason, failure.disruption) == ("Error", None)
-    assert not is_infrastructure(failure)
+    assert failure.worker_exited_by_itself
 
 
 def test_removal_of_a_pod_that_was_over_already_excuses_nothing() -> None:
     # A clean-up job, or the garbage collector, comes later and is not why the worker exited.
     failure = failure_of(m.worker_error(), gone=True)
     assert not failure.deleted
-    assert not is_infrastructure(failure)
+    assert failure.worker_exited_by_itself
 
 
-@pytest.mark.parametrize(
-    ("state", "ti_state"),
-    [
-        ("failed", "running"),
-        ("failed", "success"),
-        ("failed", "deferred"),
-        ("failed", "scheduled"),
-        ("failed", None),
-        ("success", "queued"),
-        ("running", "queued"),
-        (None, "queued"),
-    ],
-)
-def test_only_a_failed_pod_of_a_queued_task_instance_counts(state: str | None, ti_state: str | None) -> None:
-    assert not is_pre_execution_failure(state, ti_state, failure_of(m.start_error()), ())
+def test_pod_that_is_given_up_on_while_it_is_deleted_and_drained_says_both() -> None:
+    waits = m.waiting("ErrImagePull", "manifest unknown")
+    drain = (m.disruption("EvictionByEvictionAPI"),)
+    failure = failure_of(m.pod(containers=[m.base(waits)], conditions=drain, deleted=True))
+    assert (failure.reason, failure.deleted, failure.disruption is None) == ("ErrImagePull", True, False)
 
 
-def test_failure_of_which_nothing_is_known_is_one_of_the_infrastructure() -> None:
-    assert is_infrastructure(None)
+# -------------------------------------------------------------------------------------------------- obstacles
+
+OBSTACLES = [
+    ("scheduling-gated", "SchedulingGated", None),
+    ("unschedulable-resources", "Unschedulable", None),
+    ("refused-by-virtual-kubelet", "ProviderFailed", None),
+    ("image-pull-back-off", "ImagePullBackOff", "base"),
+    ("image-pull-disk-full", "ErrImagePull", "sql-proxy"),
+    ("native-sidecar-crash-loop", "CrashLoopBackOff", "sql-proxy"),
+    ("init-container-running", "Pending", "git-sync"),
+    ("container-creating", "ContainerCreating", "base"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason", "container"), OBSTACLES)
+def test_obstacle_is_what_a_pending_pod_waits_for(name: str, reason: str, container: str | None) -> None:
+    failure = find_obstacle(read_fixture(name).facts)
+    assert failure is not None
+    assert (failure.reason, failure.alive) == (reason, True)
+    assert (failure.container.name if failure.container else None) == container
+
+
+def test_native_sidecar_that_runs_and_init_container_that_completed_are_no_obstacles() -> None:
+    init = [m.status_of("git-sync", OK), m.status_of("proxy", m.running())]
+    failure = find_obstacle(
+        read_pod(m.pod(containers=[m.base(m.CREATING)], init=init, native_sidecars=("proxy",)))
+    )
+    assert failure is not None
+    assert failure.container == failure.facts.worker
+
+
+@pytest.mark.parametrize("manifest", [m.alive(), m.succeeded(), m.worker_error()])
+def test_only_a_pending_pod_has_an_obstacle(manifest: m.Json) -> None:
+    assert find_obstacle(read_pod(manifest)) is None
 
 
 # ------------------------------------------------------------------------------------------- special failures
@@ -348,16 +356,21 @@ def test_overdue_deletion_keeps_the_disruption_and_the_pod_counts_as_alive() -> 
     )
     failure = find_overdue_deletion(read_pod(manifest))
     assert (failure.reason, failure.deleted, failure.alive) == ("DeletionOverdue", True, True)
-    assert is_infrastructure(failure)
+    assert not failure.worker_exited_by_itself
     assert "disruption DeletionByTaintManager" in str(failure)
 
 
 def test_worker_that_exits_well_without_having_started_its_task_failed() -> None:
     failure = find_silent_exit(read_pod(m.succeeded()))
     assert (failure.reason, failure.alive) == ("ExitedWithoutStarting", False)
-    assert is_infrastructure(failure)
+    assert failure.worker_exited_by_itself
     assert "container reason Completed, exit code 0" in str(failure)
-    assert not is_infrastructure(failure, excluded=("Completed",))
+
+
+def test_worker_that_was_told_to_go_before_its_task_began_did_not_exit_by_itself() -> None:
+    failure = find_silent_exit(read_fixture("drained-with-good-exit").facts)
+    assert (failure.deleted, failure.worker_exited_by_itself) == (True, False)
+    assert failure.disruption is not None
 
 
 # --------------------------------------------------------------------------------------------------- the line
@@ -409,31 +422,11 @@ def test_line_says_everything_once(manifest: m.Json, parts: list[str]) -> None:
     ],
 )
 def test_long_messages_are_cut(manifest: m.Json) -> None:
-    failure = failure_of(manifest)
-    assert "x" * MESSAGE_LIMIT + "…" in str(failure)
-    for text in (str(failure), *map(str, failure.details().values())):
-        assert text.count("x") < MESSAGE_LIMIT + 100
+    line = str(failure_of(manifest))
+    assert "x" * MESSAGE_LIMIT + "…" in line
+    assert line.count("x") < MESSAGE_LIMIT + 100
 
 
 def test_message_that_fits_is_not_cut() -> None:
     message = "x" * MESSAGE_LIMIT
-    failure = failure_of(m.pod("Failed", reason="Evicted", message=message))
-    assert failure.details()["pod_message"] == message
-
-
-def test_details_name_disruption_and_container() -> None:
-    details = failure_of(m.evicted_by_kubelet()).details()
-    assert details == {
-        "pod": f"airflow/{m.NAME}",
-        "node": "node-1",
-        "reason": "Evicted",
-        "phase": "Failed",
-        "pod_reason": "Evicted",
-        "pod_message": "The node was low on resource: ephemeral-storage.",
-        "condition": "DisruptionTarget",
-        "condition_reason": "TerminationByKubelet",
-        "container": "base",
-        "container_type": "worker",
-        "container_reason": "Error",
-        "exit_code": 137,
-    }
+    assert cut(message) == message

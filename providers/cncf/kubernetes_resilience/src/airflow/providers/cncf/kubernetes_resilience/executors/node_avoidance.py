@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Keeping a pod away from the node on which the one before it failed.
+
+Pure: a manifest goes in, another comes out.
+
+.. seealso:: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from airflow_resilience.decision import AvoidNode
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+HIGHEST_WEIGHT = 100
+"""Of a preference; the template's own ones may weigh less, and are weaker then."""
+
+
+def avoid(manifest: dict[str, Any], node: str | None, how: AvoidNode) -> dict[str, Any]:
+    """
+    Return a pod manifest whose node affinity also keeps the pod away from a node.
+
+    What the manifest says about affinity stays. Its required terms are alternatives, so that the requirement
+    goes into each of them.
+
+    :param manifest: a ``v1.Pod`` as it is sent to the API server; it is not changed
+    :param node: name of the node; None if the pod before never had one
+    """
+    if node is None or how is AvoidNode.NONE:
+        return manifest
+    manifest = copy.deepcopy(manifest)
+    affinity = _member(_member(manifest["spec"], "affinity"), "nodeAffinity")
+    elsewhere = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": [node]}
+    if how is AvoidNode.PREFER:
+        preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+        preferred.append({"weight": HIGHEST_WEIGHT, "preference": {"matchExpressions": [elsewhere]}})
+    else:
+        required = _member(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+        terms = required.setdefault("nodeSelectorTerms", [])
+        if not terms:
+            terms.append({})
+        for term in terms:
+            term.setdefault("matchExpressions", []).append(elsewhere)
+    return manifest
+
+
+def _member(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    member: dict[str, Any] = parent.setdefault(name, {})
+    return member
