@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands as Airflow calls them: how each begins and ends. What each does is imported when it is run."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+
+from airflow.cli.cli_config import lazy_load_command
+from airflow.exceptions import AirflowConfigException
+from airflow.utils.cli import suppress_logs_and_warning
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow_resilience.retry_policy.document import PolicyFileError
+
+NO_ANSWER = 2
+"""Exit code of a command that cannot say what it was asked for; argparse's for options it cannot use."""
+
+
+class CommandError(Exception):
+    """Something that the user has given or named cannot be used; the text says what, and why."""
+
+
+def _command(path: str) -> Callable[[Namespace], None]:
+    """
+    Make a command of a function of this package that returns its exit code.
+
+    What the user can put right is told in one sentence on stderr, without a traceback. Log lines, among them
+    those of importing half of Airflow, would stand among the results before Airflow 3.3; ``--verbose`` shows
+    them.
+    """
+    function = lazy_load_command(f"airflow.providers.cncf.kubernetes_resilience.cli.{path}")
+
+    def run(args: Namespace) -> None:
+        try:
+            code = function(args)
+        except (CommandError, PolicyFileError, AirflowConfigException) as error:
+            code = _refuse(str(error))
+        except SQLAlchemyError as error:
+            # Without the statement, which says nothing to whoever has forgotten to migrate.
+            cause = getattr(error, "orig", None) or error
+            code = _refuse(f"the metadata database does not answer as it should: {cause}")
+        if code:
+            raise SystemExit(code)
+
+    return suppress_logs_and_warning(run)
+
+
+lint = _command("policy_commands.lint")
+show = _command("policy_commands.show")
+explain = _command("explain_command.explain")
+history = _command("history_command.history")
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write(f"{text}\n")
+    return NO_ANSWER

@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What ``airflow kubernetes-resilience`` understands.
+
+Every call of ``airflow``, whatever it is about, imports this module: it imports nothing but Airflow's own
+description of commands, and each command imports what it needs when it is run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.cli.cli_config import (
+    ARG_DAG_ID,
+    ARG_OUTPUT,
+    ARG_TASK_ID,
+    ARG_VERBOSE,
+    ActionCommand,
+    Arg,
+    GroupCommand,
+    lazy_load_command,
+)
+
+_COMMANDS = "airflow.providers.cncf.kubernetes_resilience.cli.commands"
+
+_EXIT_CODES_OF_EXPLAIN = """\
+exit codes:
+  0  every pod is launched again ("relaunch")
+  1  the failure of a pod counts against the task ("count"), or fails it for good ("fail")
+  2  no answer: an option, a file or a manifest cannot be used, or something does not answer
+  3  a pod has not failed
+of several that apply: 2 before 1, 1 before 3
+"""
+
+_PHASES = """\
+how far the task had come: its instance was still queued (launch) or running (execution).
+Default: launch; but then a pod that has succeeded has not failed, while with --phase launch it
+ended without its worker having reported"""
+
+
+def _argument(*flags: str, **options: Any) -> Arg:
+    return Arg(flags, **options)  # type: ignore[no-untyped-call]
+
+
+_POLICY_COMMANDS = (
+    ActionCommand(
+        name="lint",
+        help="Check a policy file",
+        description="Check a policy file: a line for each mistake, with its place and what is allowed there.",
+        epilog="exit codes:\n  0  the file can be used\n  2  it cannot; the mistakes are on stderr\n",
+        func=lazy_load_command(f"{_COMMANDS}.lint"),
+        args=(_argument("file", help="the policy file"), ARG_VERBOSE),
+    ),
+    ActionCommand(
+        name="show",
+        help="Show the policies in force, or those of one task, and where they come from",
+        func=lazy_load_command(f"{_COMMANDS}.show"),
+        args=(
+            _argument("--dag", metavar="DAG_ID", help="with --task: what is in force for one task"),
+            _argument("--task", metavar="TASK_ID", help="with --dag: what is in force for one task"),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    ),
+)
+
+_COMMANDS_OF_GROUP = (
+    GroupCommand(name="policy", help="Check and show retry policies", subcommands=_POLICY_COMMANDS),
+    ActionCommand(
+        name="explain",
+        help="Explain what becomes of the task of a pod that failed, and why",
+        description=(
+            "Explain a pod: what is read from it, why it failed, which rule of which policy says what to\n"
+            "do, and why the rules before it do not. Nothing is changed by that."
+        ),
+        epilog=_EXIT_CODES_OF_EXPLAIN,
+        func=lazy_load_command(f"{_COMMANDS}.explain"),
+        args=(
+            _argument("name", nargs="?", help="name of a pod in the cluster; or -, like --file -"),
+            _argument("-n", "--namespace", help="namespace of the pod. Default: that of the executor's pods"),
+            _argument(
+                "-f",
+                "--file",
+                help="a manifest, or a list of them, as JSON or YAML; - for standard input:\n"
+                "kubectl get pod NAME -o json | airflow kubernetes-resilience explain -",
+            ),
+            _argument("--phase", choices=("launch", "execution"), help=_PHASES),
+            _argument("--policy", metavar="FILE", help="a policy file, instead of the configured one"),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    ),
+    ActionCommand(
+        name="history",
+        help="List the failed launches of a task: pods, nodes, reasons, decisions",
+        description="List the failed launches of a task as the ledger in Airflow's audit log has them.",
+        func=lazy_load_command(f"{_COMMANDS}.history"),
+        args=(
+            ARG_DAG_ID,
+            _argument("run_id", help="The id of the Dag run"),
+            ARG_TASK_ID,
+            _argument("--map-index", type=int, help="only this mapped task instance. Default: each"),
+            _argument(
+                "--try",
+                dest="try_number",
+                metavar="N",
+                type=int,
+                help="only this try. Default: each",
+            ),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    ),
+)
+
+
+def get_cli_commands() -> list[GroupCommand]:
+    """Give Airflow the commands of this provider."""
+    return [
+        GroupCommand(
+            name="kubernetes-resilience",
+            help="Tools to help with lost worker pods and retry policies",
+            subcommands=_COMMANDS_OF_GROUP,
+        )
+    ]

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled policies in the words of the policy file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.decision import UNLIMITED, Action
+from airflow_resilience.retry_policy.built_in import OwnExit
+from airflow_resilience.retry_policy.durations import format_duration
+from airflow_resilience.retry_policy.matchers import (
+    ContainerScope,
+    Matcher,
+    OnCategories,
+    OnContainer,
+    OnExitCodes,
+    OnPhases,
+    OnPodConditions,
+    OnReasons,
+    OnTerminationMessage,
+)
+from airflow_resilience.retry_policy.rule import Policy, Rule, Selector
+
+_ACTIONS = {Action.RELAUNCH: "Retry", Action.COUNT: "Count", Action.FAIL: "Fail"}
+
+
+def describe_policy(policy: Policy) -> dict[str, Any]:
+    """Return a policy as JSON has it."""
+    return {
+        "name": policy.name,
+        "retryLimit": policy.retry_limit,
+        "backoff": describe_backoff(policy.backoff),
+        "avoidNode": policy.avoid_node,
+        "defaultAction": policy.default_action and _ACTIONS[policy.default_action],
+        "rules": [describe_rule(rule) for rule in policy.rules],
+    }
+
+
+def describe_rule(rule: Rule) -> dict[str, Any]:
+    """Return a rule as JSON has it."""
+    return {
+        "name": rule.name,
+        "conditions": [describe_condition(matcher) for matcher in rule.matchers],
+        "action": _ACTIONS[rule.action],
+        "retryLimit": rule.retry_limit,
+        "backoff": describe_backoff(rule.backoff),
+        "avoidNode": rule.avoid_node,
+    }
+
+
+def describe_selector(selector: Selector) -> dict[str, Any]:
+    """Return a selector as JSON has it, without the fields that it does not state."""
+    stated = {
+        "queues": sorted(selector.queues),
+        "pools": sorted(selector.pools),
+        "dagIds": list(selector.dag_ids),
+        "dagTags": sorted(selector.dag_tags),
+    }
+    return {"policy": selector.policy} | {field: values for field, values in stated.items() if values}
+
+
+def describe_limit(limit: int | None) -> str | None:
+    """Return a limit in words; None if there is none of that kind."""
+    if limit is None:
+        return None
+    return "unlimited" if limit == UNLIMITED else str(limit)
+
+
+def describe_backoff(backoff: Backoff | None) -> str | None:
+    """Return the delays of a backoff in one line."""
+    if backoff is None:
+        return None
+    initial, maximum = format_duration(backoff.initial), format_duration(backoff.maximum)
+    growth = f" times {backoff.multiplier:g} up to {maximum}" if backoff.multiplier > 1 else ""
+    return f"{initial}{growth}, jitter {backoff.jitter:g}"
+
+
+def describe_condition(matcher: Matcher) -> str:
+    """Return a condition of a rule in one line."""
+    match matcher:
+        case OnPhases(phases):
+            return f"phases {_listed(phase.capitalize() for phase in phases)}"
+        case OnCategories(categories):
+            return f"onCategories {_listed(categories)}"
+        case OnContainer(name):
+            return f"containerName {name}"
+        case OnReasons():
+            return f"onReasons {_listed(matcher.reasons)}{_of(matcher.containers)}"
+        case OnExitCodes():
+            values = ", ".join(map(str, sorted(matcher.values)))
+            return f"onExitCodes {matcher.operator} {values}{_of(matcher.containers)}"
+        case OnPodConditions(patterns):
+            return f"onPodConditions {', '.join(map(str, patterns))}"
+        case OnTerminationMessage():
+            return f"onTerminationMessage {matcher.pattern.pattern!r}{_of(matcher.containers)}"
+        case OwnExit(reasons):
+            return f"the worker container ended on its own, reason {_listed(reasons) or 'none'}"
+        case _:
+            return str(matcher)
+
+
+def _of(scope: ContainerScope) -> str:
+    name = "" if scope.name is None else f" of {scope.name}"
+    return name if scope.include_init else f"{name}, without init containers"
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(sorted(values))

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Why a pod failed, what is decided about it, and how that comes about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
+from airflow.providers.cncf.kubernetes_resilience.cli.standing import Standing, State, examine
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import launch_number
+from airflow.providers.cncf.kubernetes_resilience.executors.pacing import paced
+from airflow.providers.cncf.kubernetes_resilience.pods.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
+from airflow_resilience.decision import Action, Decision
+from airflow_resilience.retry_policy.engine import Trace, decide, trace
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.selection import Selection, select
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is decided about a failure."""
+
+    classified: Classified
+    selection: Selection
+    trace: Trace
+    decision: Decision
+    """Its delay is the longest that jitter leaves of it."""
+    shortest_delay: float
+    """Seconds; the shortest that jitter leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One pod, explained."""
+
+    facts: PodFacts
+    phase: Phase
+    standing: Standing
+    circumstances: Circumstances
+    policies: PolicySet
+    answer: Answer | None
+    """None if there is nothing that the pod could be said to fail of."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 for a relaunch, 1 for any other decision, 3 for a pod that has not failed."""
+        if self.standing.state is not State.FAILED or self.answer is None:
+            return 3
+        return 0 if self.answer.decision.action is Action.RELAUNCH else 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {
+            "pod": _facts(self.facts),
+            "phase": self.phase,
+            "state": self.standing.state,
+            "policies": self.policies.origin,
+            "circumstances": self.circumstances.source,
+            **(_answer(self.answer) if self.answer else {}),
+        }
+
+
+def explain(
+    facts: PodFacts,
+    *,
+    phase: Phase | None,
+    given_up_reasons: Collection[str],
+    policies: PolicySet,
+    circumstances: Circumstances,
+) -> Explanation:
+    """
+    Explain a pod.
+
+    :param phase: how far the task had come; None if nobody says so, which is taken for the launch
+    :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
+    """
+    standing = examine(facts, given_up_reasons=given_up_reasons, still_queued=phase is Phase.LAUNCH)
+    phase = phase or Phase.LAUNCH
+    answer = _ask(standing.failure, phase, policies, circumstances) if standing.failure else None
+    return Explanation(
+        facts=facts,
+        phase=phase,
+        standing=standing,
+        circumstances=circumstances,
+        policies=policies,
+        answer=answer,
+    )
+
+
+def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: Circumstances) -> Answer:
+    number = launch_number(failure.facts)
+    classified = classify(failure, launch_number=number)
+    evidence = make_evidence(failure, classified, phase)
+    selection = select(policies, circumstances.profile)
+
+    earlier = circumstances.earlier
+    if earlier is None:
+        earlier = [decide(evidence, selection, policies, (), _no_jitter)] * (number - 1)
+    relaunches = sum(decision.action is Action.RELAUNCH for decision in earlier)
+    found = trace(evidence, selection, policies, earlier, _no_jitter)
+    soonest = decide(evidence, selection, policies, earlier, _most_jitter)
+    return Answer(
+        classified=classified,
+        selection=selection,
+        trace=found,
+        decision=paced(found.decision, relaunches, _no_jitter),
+        shortest_delay=paced(soonest, relaunches, _most_jitter).delay,
+    )
+
+
+def _no_jitter() -> float:
+    return 0.0
+
+
+def _most_jitter() -> float:
+    return 1.0
+
+
+def _facts(facts: PodFacts) -> dict[str, Any]:
+    return {
+        "namespace": facts.ref.namespace,
+        "name": facts.ref.name,
+        "uid": facts.ref.uid,
+        "launch": launch_number(facts),
+        "phase": facts.phase,
+        "reason": facts.reason,
+        "message": facts.message,
+        "node": facts.node,
+        "created": facts.created,
+        "deletion_timestamp": facts.deletion_timestamp,
+        "conditions": [asdict(condition) for condition in facts.conditions],
+        "containers": [asdict(container) for container in facts.containers],
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    cause, selection = answer.classified.cause, answer.selection
+    return {
+        "cause": {"row": cause.name, "why": cause.why, "url": cause.url},
+        "context": answer.classified.context.to_dict(),
+        "chain": [{"policy": policy.name, "why": why} for policy, why in selection.policies],
+        "unknown_policies": list(selection.unknown),
+        "steps": [asdict(step) for step in answer.trace.steps],
+        "decision": answer.decision.to_dict() | {"shortest_delay": answer.shortest_delay},
+    }

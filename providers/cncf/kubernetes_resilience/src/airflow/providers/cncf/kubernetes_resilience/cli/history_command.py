@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""``airflow kubernetes-resilience history``: what the ledger says about a task."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.retry_policy.durations import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLaunch:
+    """One row of the ledger, and what it says."""
+
+    row: Log
+    entry: LedgerEntry
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that the ledger says, for JSON."""
+        entry = self.entry
+        return {
+            "when": self.row.dttm,
+            "try_number": self.row.try_number,
+            "map_index": self.row.map_index,
+            "launch": entry.launch,
+            "pod": entry.worker_name,
+            "uid": entry.worker_uid,
+            "task_instance_id": entry.ti_id,
+            "reason": entry.reason,
+            "context": entry.context.to_dict(),
+            "decision": entry.decision.to_dict(),
+            "due": entry.due,
+        }
+
+    def to_row(self) -> dict[str, Any]:
+        """Return what people want to see of it."""
+        row, entry, decision = self.row, self.entry, self.entry.decision
+        return {
+            "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),
+            "map index": None if row.map_index == -1 else row.map_index,
+            "try": row.try_number,
+            "launch": entry.launch,
+            "pod": entry.worker_name,
+            "node": entry.context.metadata.get("node"),
+            "reason": entry.reason,
+            "category": entry.context.category.value,
+            "decision": decision.action.value,
+            "delay": format_duration(decision.delay),
+            "why": decision.explanation,
+        }
+
+
+def history(args: Namespace) -> int:
+    """List the failed launches of a task, oldest first."""
+    with create_session() as session:
+        rows = list(_read(args, session=session))
+        if not rows and not _exists(args, session=session):
+            raise CommandError(f"there is no task {args.task_id} in run {args.run_id} of Dag {args.dag_id}")
+    failed = [row for row in rows if row]
+    if unreadable := len(rows) - len(failed):
+        sys.stderr.write(f"rows of the ledger that are not of this version and are left out: {unreadable}\n")
+    print_rows([row.to_dict() for row in failed], [row.to_row() for row in failed], args.output)
+    return 0
+
+
+def _read(args: Namespace, *, session: Session) -> Iterator[FailedLaunch | None]:
+    query = select(Log).where(
+        Log.event == LAUNCH_FAILURE_EVENT,
+        Log.dag_id == args.dag_id,
+        Log.task_id == args.task_id,
+        Log.run_id == args.run_id,
+    )
+    if args.map_index is not None:
+        query = query.where(Log.map_index == args.map_index)
+    if args.try_number is not None:
+        query = query.where(Log.try_number == args.try_number)
+    for row in session.scalars(query.order_by(Log.id)):
+        entry = LedgerEntry.from_json(row.extra)
+        yield FailedLaunch(row, entry) if entry else None
+
+
+def _exists(args: Namespace, *, session: Session) -> bool:
+    ti = TaskInstance
+    query = select(ti.id).where(
+        ti.dag_id == args.dag_id, ti.run_id == args.run_id, ti.task_id == args.task_id
+    )
+    return session.scalar(query.limit(1)) is not None

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Policies, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from airflow.cli.simple_table import AirflowConsole
+
+from airflow.providers.cncf.kubernetes_resilience.cli.description import (
+    describe_limit,
+    describe_policy,
+    describe_selector,
+)
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import (
+    DefinedTask,
+    EffectivePolicies,
+    PolicyInForce,
+)
+from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
+from airflow_resilience.retry_policy.selection import POLICIES_KEY, RETRIES_KEY
+
+_OF_THE_POLICY = ("retryLimit", "backoff", "avoidNode", "defaultAction")
+
+
+def show_policies(console: AirflowConsole, effective: EffectivePolicies) -> None:
+    """Print the policies in the order in which they are asked."""
+    policies, task = effective.policies, effective.task
+    if task:
+        print_heading(console, f"Policies of task {task.profile.task_id} of Dag {task.profile.dag_id}")
+        print_names(console, _task(task, effective.unknown))
+    else:
+        print_heading(console, "Policies in force")
+    limit = describe_limit(policies.global_max_retries)
+    print_names(console, [("from", policies.origin), ("globalMaxRetries", limit)])
+    if not task:
+        print_table(console, [_selector(describe_selector(selector)) for selector in policies.selectors])
+    for item in effective.chain:
+        _show_policy(console, item)
+
+
+def _task(task: DefinedTask, unknown: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    profile = task.profile
+    yield "queue", profile.queue
+    yield "pool", profile.pool
+    yield "DAG tags", ", ".join(sorted(profile.dag_tags)) or None
+    yield POLICIES_KEY, ", ".join(profile.policies) or None
+    if profile.retries is not None:
+        yield RETRIES_KEY, f"{describe_limit(profile.retries)}, in place of the limit of a policy"
+    for name in unknown:
+        yield "ignored", f"{POLICIES_KEY}: there is no policy {name}"
+    for problem in task.problems:
+        yield "ignored", problem
+
+
+def _selector(described: dict[str, object]) -> dict[str, object]:
+    fields = (
+        f"{name}: {', '.join(values)}" for name, values in described.items() if isinstance(values, list)
+    )
+    return {"policy": described["policy"], "selected for": "; ".join(fields)}
+
+
+def _show_policy(console: AirflowConsole, item: PolicyInForce) -> None:
+    described = _in_words(describe_policy(item.policy))
+    print_heading(console, f"{item.policy.name}: {item.why} ({item.origin})")
+    print_names(console, ((name, described[name]) for name in _OF_THE_POLICY))
+    print_table(console, [_in_words(rule) for rule in described["rules"]])
+
+
+def _in_words(described: dict[str, Any]) -> dict[str, Any]:
+    conditions = "\n".join(described.get("conditions", ()))
+    return described | {"retryLimit": describe_limit(described["retryLimit"]), "conditions": conditions}

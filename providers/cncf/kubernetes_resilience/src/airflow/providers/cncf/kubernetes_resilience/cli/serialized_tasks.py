@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks as their Dags define them, of which no instance need exist yet."""
+
+from __future__ import annotations
+
+from airflow.models.dag import DagTag
+from airflow.models.serialized_dag import SerializedDagModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import DefinedTask
+from airflow_resilience.retry_policy.selection import TaskProfile, wishes
+
+
+def read_task(dag_id: str, task_id: str, *, session: Session) -> DefinedTask:
+    """
+    Read what policies are selected by from the latest version of a Dag.
+
+    Mapped tasks have one definition, in which each of their instances gets the same policies.
+
+    :raises CommandError: if there is no such Dag, or no such task in it
+    """
+    row = SerializedDagModel.get(dag_id, session=session)
+    if row is None:
+        raise CommandError(f"there is no Dag {dag_id} in the metadata database")
+    dag = row.dag
+    if not dag.has_task(task_id):
+        raise CommandError(f"Dag {dag_id} has no task {task_id}; it has {', '.join(sorted(dag.task_ids))}")
+    task = dag.get_task(task_id)
+    wished = wishes(task.executor_config)
+    profile = TaskProfile(
+        dag_id=dag_id,
+        task_id=task_id,
+        queue=task.queue,
+        pool=task.pool,
+        dag_tags=frozenset(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id))),
+        policies=wished.policies,
+        retries=wished.retries,
+    )
+    return DefinedTask(profile, wished.problems)

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a pod has failed, as the executor sees it; and if not, what it would fail of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+    PodFailure,
+    find_failure,
+    find_obstacle,
+    find_silent_exit,
+)
+
+
+class State(StrEnum):
+    """How far a pod has come."""
+
+    FAILED = "failed"
+    ENDING = "ending"
+    """Its deletion was asked for, and it is not over yet."""
+    WAITING = "waiting"
+    """It has not started, for a reason that may pass."""
+    ALIVE = "alive"
+    SUCCEEDED = "succeeded"
+
+
+_WHAT_HAPPENS = {
+    State.FAILED: "The pod has failed.",
+    State.ENDING: "The pod has not failed yet: it is being deleted. The executor waits for its end.",
+    State.WAITING: (
+        "The pod has not failed: it has not started yet, and the executor waits with it. It is given up with"
+        " the reasons in [kubernetes_executor] worker_pod_pending_fatal_container_state_reasons."
+    ),
+    State.ALIVE: "The pod has not failed.",
+    State.SUCCEEDED: "The pod has not failed: it has succeeded.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a pod has come to."""
+
+    state: State
+    failure: PodFailure | None
+    """How it failed; or, while it is ending or waiting, how it will have failed if nothing changes."""
+
+    @property
+    def text(self) -> str:
+        """The state in a sentence."""
+        return _WHAT_HAPPENS[self.state]
+
+
+def examine(facts: PodFacts, *, given_up_reasons: Collection[str], still_queued: bool) -> Standing:
+    """
+    Say whether a pod has failed.
+
+    :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
+    :param still_queued: whether the task instance is known to be queued still; a pod that has succeeded
+        without its worker having reported is a failure then
+    """
+    if failure := find_failure(facts, given_up_reasons=given_up_reasons):
+        return Standing(State.FAILED, failure)
+    if facts.phase == "Succeeded":
+        if still_queued:
+            return Standing(State.FAILED, find_silent_exit(facts))
+        return Standing(State.SUCCEEDED, None)
+    if facts.deletion_timestamp:
+        return Standing(State.ENDING, find_failure(facts, gone=True))
+    if obstacle := find_obstacle(facts):
+        return Standing(State.WAITING, obstacle)
+    return Standing(State.ALIVE, None)

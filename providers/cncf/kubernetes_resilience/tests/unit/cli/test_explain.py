@@ -1,0 +1,319 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+import yaml
+from sqlalchemy.exc import OperationalError
+
+from airflow.providers.cncf.kubernetes_resilience.cli import circumstances, pods
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow_resilience import ledger
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import Action, Decision
+from airflow_resilience.ledger import LedgerEntry
+
+from .. import manifests as m
+
+
+@pytest.fixture
+def explain(run, tmp_path):
+    """Give a function that explains manifests of a file."""
+
+    def command(*manifests, words=()):
+        file = tmp_path / "pods.yaml"
+        file.write_text(yaml.safe_dump_all(manifests))
+        return run("explain", "--file", file, *words)
+
+    return command
+
+
+@pytest.fixture
+def answer(explain):
+    """Give a function that explains one manifest as JSON."""
+
+    def command(manifest, *words):
+        code, out, err = explain(manifest, words=[*words, "-o", "json"])
+        assert err == ""
+        (explained,) = json.loads(out)
+        return code, explained
+
+    return command
+
+
+def annotated(manifest, **annotations):
+    manifest["metadata"]["annotations"] |= annotations
+    return manifest
+
+
+def launched(number, manifest):
+    return annotated(manifest, **{"airflow-resilience/launch-number": str(number)})
+
+
+# ---------------------------------------------------------------------------------- what is decided, and why
+
+
+def test_relaunch_is_told_with_everything_that_led_to_it(answer):
+    code, told = answer(m.disrupted("EvictionByEvictionAPI"))
+    assert code == 0
+    assert (told["state"], told["phase"], told["policies"]) == ("failed", "launch", "built-in")
+    assert told["pod"]["node"] == m.NODE
+    assert told["pod"]["containers"][0] | {"name": "base", "exit_code": 143} == told["pod"]["containers"][0]
+    assert {"type": "DisruptionTarget", "status": "True"}.items() <= told["pod"]["conditions"][1].items()
+    assert told["context"]["category"] == "INFRASTRUCTURE"
+    assert told["context"]["metadata"]["cause"] == told["cause"]["row"]
+    assert told["cause"]["url"].startswith("https://kubernetes.io/")
+    assert told["chain"] == [{"policy": "built-in", "why": "the default policy"}]
+    assert [(step["rule"], step["matched"]) for step in told["steps"]] == [
+        ("excluded", False),
+        ("disruption", True),
+        ("retryLimit", False),
+        ("globalMaxRetries", False),
+    ]
+    assert (told["decision"]["action"], told["decision"]["delay"]) == ("relaunch", 0.0)
+    assert told["decision"]["explanation"].startswith("launch 1 of 2")
+
+
+def test_failure_that_counts(answer):
+    code, told = answer(m.worker_error())
+    assert (code, told["decision"]["action"], told["decision"]["rule"]) == (1, "count", "excluded")
+
+
+def test_failure_that_fails_the_task(answer, policy_file):
+    manifest = m.pod("Failed", [m.base(m.terminated(1, "Error", "no space left on device"))])
+    code, told = answer(manifest, "--policy", policy_file)
+    assert (code, told["decision"]["action"], told["decision"]["rule"]) == (1, "fail", "disk")
+
+
+def test_delay_is_a_range_where_jitter_makes_it_one(answer, explain, policy_file):
+    _, told = answer(m.image_pull_error(), "--policy", policy_file)
+    assert (told["decision"]["shortest_delay"], told["decision"]["delay"]) == (8.0, 10.0)
+    assert "8s to 10s" in explain(m.image_pull_error(), words=["--policy", policy_file]).out
+
+
+def test_earlier_launches_are_taken_to_have_failed_in_the_same_way(answer, policy_file):
+    code, told = answer(launched(3, m.image_pull_error()), "--policy", policy_file)
+    assert (code, told["decision"]["delay"]) == (0, 40.0)
+    assert told["decision"]["explanation"].startswith("launch 3 of 4")
+    code, told = answer(launched(4, m.image_pull_error()), "--policy", policy_file)
+    assert (code, told["decision"]["action"]) == (1, "count")
+    assert "no relaunch is left" in told["decision"]["explanation"]
+
+
+def test_pod_says_of_which_dag_it_is(answer, policy_file):
+    manifest = annotated(m.evicted(), dag_id="gpu_training")
+    _, told = answer(manifest, "--policy", policy_file)
+    assert [link["policy"] for link in told["chain"]] == ["gpu", "standard"]
+    assert told["chain"][0]["why"] == "selected by DAG id gpu_*"
+    assert told["decision"]["delay"] == told["decision"]["shortest_delay"] == 60.0
+
+
+def test_configured_policies_and_reasons_are_used(answer, configured, monkeypatch):
+    _, told = answer(m.image_pull_error())
+    assert (told["policies"], told["decision"]["rule"]) == (str(configured), "registry")
+    monkeypatch.setenv(
+        "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS", "ImagePullBackOff"
+    )
+    assert answer(m.image_pull_error())[0] == 3
+    assert answer(m.image_pull_error("ImagePullBackOff"))[0] == 0
+
+
+def test_failure_of_a_running_task(answer, explain):
+    code, told = answer(m.evicted(), "--phase", "execution")
+    assert (code, told["phase"], told["decision"]["action"]) == (1, "execution", "count")
+    assert "not acted upon yet" in explain(m.evicted(), words=["--phase", "execution"]).out
+
+
+# --------------------------------------------------------------------------------- pods that have not failed
+
+
+def test_pod_that_is_well(explain, answer):
+    code, told = answer(m.alive())
+    assert (code, told["state"]) == (3, "alive")
+    assert "decision" not in told
+    code, out, _ = explain(m.alive())
+    assert (code, "The pod has not failed." in out) == (3, True)
+
+
+def test_pod_that_waits_is_explained_for_the_case_that_it_is_given_up(answer, explain):
+    manifest = m.image_pull_error("ImagePullBackOff")
+    code, told = answer(manifest)
+    assert (code, told["state"], told["decision"]["rule"]) == (3, "waiting", "unavailable")
+    out = explain(manifest).out
+    assert "the executor waits with it" in out
+    assert "Why it would fail" in out
+
+
+def test_pod_that_is_being_deleted(answer):
+    code, told = answer(m.pod("Running", [m.base(m.running())], deleted=True))
+    assert (code, told["state"], told["decision"]["action"]) == (3, "ending", "relaunch")
+
+
+def test_pod_that_succeeded_has_failed_only_if_its_task_is_known_to_be_queued(answer):
+    assert answer(m.succeeded())[0] == 3
+    code, told = answer(m.succeeded(), "--phase", "launch")
+    assert (code, told["state"]) == (0, "failed")
+
+
+# ------------------------------------------------------------------------------------ formats, and many pods
+
+
+def test_table_for_people(explain):
+    code, out, _ = explain(m.disrupted("PreemptionByScheduler"))
+    assert code == 0
+    for part in (
+        f"Pod airflow/{m.NAME}",
+        "DisruptionTarget=True, PreemptionByScheduler",
+        "Why it failed",
+        "INFRASTRUCTURE",
+        "policy built-in",
+        "relaunch: another pod for the same try",
+        "avoided, if there is another one",
+        "The manifest alone",
+    ):
+        assert part in out
+
+
+def test_pod_without_a_node_has_none_to_avoid(explain):
+    assert "avoided" not in explain(m.pod("Failed", node=None, reason="Evicted")).out
+
+
+def test_yaml_says_the_same_as_json(explain):
+    as_yaml = yaml.safe_load(explain(m.evicted(), words=["-o", "yaml"]).out)
+    assert as_yaml == explain(m.evicted(), words=["-o", "json"]).data
+
+
+def test_plain_has_a_line_for_each_value(explain):
+    lines = explain(m.evicted(), words=["-o", "plain"]).out.splitlines()
+    assert ["decision.action", "relaunch"] in [line.split() for line in lines]
+
+
+def test_message_is_shown_as_it_is(explain):
+    manifest = m.pod("Failed", [m.base(m.terminated(1, "Error", "[red]no[/red] such [file]"))])
+    assert "[red]no[/red] such [file]" in explain(manifest).out
+
+
+@pytest.mark.parametrize(
+    ("manifests", "code"),
+    [
+        ([m.evicted(), m.evicted()], 0),
+        ([m.evicted(), m.alive()], 3),
+        ([m.evicted(), m.alive(), m.worker_error()], 1),
+    ],
+)
+def test_each_of_many_pods_is_explained(explain, manifests, code):
+    outcome = explain(*manifests, words=["-o", "json"])
+    assert (outcome.code, len(outcome.data)) == (code, len(manifests))
+    assert explain(*manifests).out.count(f"Pod airflow/{m.NAME}") == len(manifests)
+
+
+def test_pipe(run, monkeypatch):
+    for words in (["-"], ["-f", "-"]):
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(m.evicted())))
+        assert run("explain", *words).code == 0
+
+
+@pytest.mark.parametrize("words", [[], ["pod", "-f", "pod.yaml"], ["-", "-f", "pod.yaml"]])
+def test_what_is_asked_about_has_to_be_named_once(run, words):
+    code, _, err = run("explain", *words)
+    assert code == 2
+    assert "name either a pod of the cluster or" in err
+
+
+def test_namespace_is_not_for_manifests(explain):
+    code, _, err = explain(m.evicted(), words=["-n", "airflow"])
+    assert code == 2
+    assert "--namespace is for a pod of the cluster" in err
+
+
+def test_policy_file_that_cannot_be_used(explain, policy_file):
+    policy_file.write_text("policies: []\n")
+    code, out, err = explain(m.evicted(), words=["--policy", policy_file])
+    assert (code, out) == (2, "")
+    assert f"{policy_file}:1: policies" in err
+
+
+# ------------------------------------------------------------------------------ the cluster and the database
+
+
+@pytest.fixture
+def lost_pod(queued_ti, session, monkeypatch):
+    """A task instance that asks for a policy, and the manifest of its third launch, in the cluster."""
+    ti = queued_ti("gpu_training")
+    ti.queue, ti.executor_config = "gpu", {"retry_policies": ["built-in"]}
+    session.commit()
+    manifest = launched(3, m.evicted())
+    annotated(
+        manifest,
+        dag_id=ti.dag_id,
+        task_id=ti.task_id,
+        run_id=ti.run_id,
+        try_number="1",
+        **{"airflow-resilience/task-instance-id": str(ti.id)},
+    )
+    monkeypatch.setattr(pods, "from_cluster", lambda name, namespace, kube_config: read_pod(manifest))
+    return ti, manifest
+
+
+def decided(session, ti, uid, rule):
+    context = ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_LOST, ContextSource.EXECUTOR
+    )
+    decision = Decision(action=Action.RELAUNCH, policy="standard", rule=rule, explanation="")
+    entry = LedgerEntry(
+        ti_id=str(ti.id),
+        worker_uid=uid,
+        worker_name=uid,
+        launch=1,
+        reason="Evicted",
+        context=context,
+        decision=decision,
+    )
+    ledger.record(ti.key, entry, session=session)
+    session.commit()
+
+
+def test_pod_of_the_cluster_is_explained_with_its_task_and_its_ledger(run, lost_pod, session, configured):
+    ti, manifest = lost_pod
+    decided(session, ti, "first", "registry")
+    decided(session, ti, manifest["metadata"]["uid"], "registry")  # this very pod
+    decided(session, ti, "later", "registry")
+    code, out, _ = run("explain", "lost", "-o", "json")
+    (told,) = json.loads(out)
+    assert code == 0
+    assert [link["policy"] for link in told["chain"]] == ["gpu", "built-in", "standard"]
+    assert told["decision"]["explanation"].startswith("launch 2 of 11")
+    assert "from the metadata database" in told["circumstances"]
+
+
+def test_task_instance_that_is_not_there_any_more(run, lost_pod, session):
+    session.delete(lost_pod[0])
+    session.commit()
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert "not in the metadata database any more" in told["circumstances"]
+    assert (
+        told["decision"]["explanation"].startswith("launch 3 of 2") or told["decision"]["action"] == "count"
+    )
+
+
+def test_database_that_does_not_answer(run, lost_pod, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OperationalError("SELECT", {}, Exception("no such table"))
+
+    monkeypatch.setattr(circumstances, "read_profiles", fail)
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert "The metadata database does not answer (OperationalError)" in told["circumstances"]
+
+
+def test_pod_of_another_executor(run, lost_pod):
+    del lost_pod[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert "does not say which task instance it is of" in told["circumstances"]
