@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from breeze.newsfragments import changelog_with_news
 from breeze.paths import BUILD, CORE, PROVIDER, ROOT
 from breeze.provider_info import load_provider_yaml
-from breeze.steps import console, run_program
+from breeze.steps import console, run_program, run_tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,8 @@ def build_site() -> int:
 
     The sources are brought together in one folder first, because Sphinx reads only one.
 
-    :returns: the exit code of Sphinx, which is not 0 if there was any warning.
+    :returns: the exit code of what writes pages from code, else that of Sphinx, which is not 0 if there was
+        any warning.
     """
     shutil.rmtree(_SOURCE, ignore_errors=True)
     shutil.rmtree(_SITE, ignore_errors=True)
@@ -36,7 +37,7 @@ def build_site() -> int:
     (provider_pages / "configurations-ref.md").write_text(render_configuration(load_provider_yaml()))
     (provider_pages / "changelog.rst").write_text(changelog_with_news(PROVIDER))
     (provider_pages / "changelog-core.rst").write_text(changelog_with_news(CORE))
-    exit_code = _run_sphinx(_SOURCE, _SITE)
+    exit_code = run_tool("breeze.policy_pages", _SOURCE) or _run_sphinx(_SOURCE, _SITE)
     if exit_code == 0:
         console.print("The site is in site/index.html")
     return exit_code

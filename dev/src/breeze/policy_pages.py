@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of the site that are made from the code that they are about.
+
+A program of its own, ``python -m breeze.policy_pages FOLDER``: what it imports loads Airflow, which reads its
+configuration from ``AIRFLOW_HOME``, and creates that, when it is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from airflow.cli.cli_config import ActionCommand, GroupCommand
+
+    from airflow.providers.cncf.kubernetes_resilience.pods.causes import Cause
+
+_HELP_WIDTH = 100
+
+_CAUSES_HEAD = """\
+# Causes of a failed pod
+
+How a failed pod is classified. The rows are gone through from top to bottom, and the first that applies is
+the cause. What took a pod away comes first, and what its containers ended with last: whoever takes a pod away
+makes its containers fail too.
+
+The name of the cause is the tag `cause` of the metric `kubernetes_executor.pod_launch_failures`; category and
+reason are what `onCategories` and `onReasons` of a [retry policy](policies.md) are compared with.
+
+| cause | category | reason | |
+|---|---|---|---|
+"""
+
+
+def write_pages(folder: Path) -> None:
+    """Write all pages.
+
+    :param folder: where the sources of the site are.
+    """
+    from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
+    from airflow.providers.cncf.kubernetes_resilience.pods.causes import TABLE
+    from airflow_resilience.retry_policy.reference import render_reference
+
+    (folder / "policy-reference.md").write_text(render_reference())
+    (folder / "causes.md").write_text(render_causes(TABLE))
+    (folder / "command-line.md").write_text(render_command_line(get_cli_commands()))
+
+
+def render_causes(table: Iterable[Cause]) -> str:
+    """Render the reference of the causes.
+
+    :param table: the rows, in order of precedence.
+    :returns: a page in Markdown.
+    """
+    return _CAUSES_HEAD + "".join(map(_render_cause, table))
+
+
+def _render_cause(cause: Cause) -> str:
+    why = f"{_cell(cause.why)} [more]({cause.url})"
+    return f"| `{cause.name}` | `{cause.category}` | `{cause.reason}` | {why} |\n"
+
+
+def render_command_line(commands: Iterable[GroupCommand | ActionCommand]) -> str:
+    """Render the reference of the commands that the provider adds to ``airflow``.
+
+    :returns: a page in Markdown.
+    """
+    return "# Command line\n" + "".join(
+        f"\n## {name}\n\n{command.help}\n\n```text\n{_usage(name, command)}```\n"
+        for name, command in _flat("airflow", commands)
+    )
+
+
+def _flat(
+    prefix: str, commands: Iterable[GroupCommand | ActionCommand]
+) -> Iterator[tuple[str, ActionCommand]]:
+    for command in commands:
+        name = f"{prefix} {command.name}"
+        if hasattr(command, "subcommands"):
+            yield from _flat(name, cast("GroupCommand", command).subcommands)
+        else:
+            yield name, command
+
+
+def _usage(name: str, command: ActionCommand) -> str:
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=command.description,
+        epilog=command.epilog,
+        # The width of whatever terminal this runs in is no matter of the page.
+        formatter_class=lambda prog: argparse.RawTextHelpFormatter(prog, width=_HELP_WIDTH),
+    )
+    for argument in command.args:
+        argument.add_to_parser(parser)
+    return parser.format_help()
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("``", "`")
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

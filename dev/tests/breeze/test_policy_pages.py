@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of the site that are made from the code."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from breeze.policy_pages import render_causes, render_command_line
+from breeze.steps import run_tool
+
+
+@dataclass
+class FakeArgument:
+    flags: tuple[str, ...]
+    options: dict[str, Any]
+
+    def add_to_parser(self, parser: ArgumentParser) -> None:
+        parser.add_argument(*self.flags, **self.options)
+
+
+@dataclass
+class FakeCommand:
+    name: str
+    args: tuple[FakeArgument, ...] = ()
+    help: str = "Do it"
+    description: str | None = None
+    epilog: str | None = None
+
+
+@dataclass
+class FakeGroup:
+    name: str
+    subcommands: list[Any] = field(default_factory=list)
+
+
+def test_causes_keep_their_order_and_stay_in_their_cells():
+    row = SimpleNamespace(
+        name="second", category="A", reason="B", why="In|out,\n  by ``word``.", url="https://example.com/x"
+    )
+    first = SimpleNamespace(**{**vars(row), "name": "first"})
+    *_, one, two = render_causes([first, row]).splitlines()
+    assert one.startswith("| `first` |")
+    assert two == "| `second` | `A` | `B` | In\\|out, by `word`. [more](https://example.com/x) |"
+
+
+def test_commands_of_groups_are_named_in_full():
+    page = render_command_line([FakeGroup("ours", [FakeGroup("policy", [FakeCommand("lint")])])])
+    assert "\n## airflow ours policy lint\n\nDo it\n\n```text\nusage: airflow ours policy lint [-h]" in page
+
+
+@pytest.mark.parametrize("columns", ["40", "400"])
+def test_the_help_is_as_wide_as_the_page(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    options = [FakeArgument((f"--option-{number}",), {"help": "x" * 60}) for number in range(9)]
+    command = FakeCommand(
+        "explain", tuple(options), description="What it does.", epilog="exit codes:\n  0  fine"
+    )
+    page = render_command_line([command])
+    assert 80 < max(map(len, page.splitlines())) <= 100
+    assert "What it does." in page
+    assert "exit codes:\n  0  fine\n```\n" in page
+
+
+def test_each_page_is_made_from_the_code_itself(tmp_path):
+    assert run_tool("breeze.policy_pages", tmp_path) == 0
+    pages = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(pages) == {"policy-reference.md", "causes.md", "command-line.md"}
+    assert all(page.startswith("# ") for page in pages.values())
+    assert "onExitCodes" in pages["policy-reference.md"]
+    assert "| `WORKER_TERMINATION` |" in pages["causes.md"]
+    assert "airflow kubernetes-resilience explain" in pages["command-line.md"]

@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages about retry policies show: files that can be used, and what is decided with them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from kubernetes import client
+
+from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.document import parse_policies
+from breeze import policy_examples
+from breeze.paths import ROOT
+
+POLICY_BLOCK = re.compile(r"^```yaml policy[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+BLOCKS = [
+    pytest.param(match[1], id=f"{path.name}:{path.read_text()[: match.start()].count(chr(10)) + 1}")
+    for path in sorted((ROOT / "docs").glob("polic*.md"))
+    for match in POLICY_BLOCK.finditer(path.read_text())
+]
+
+RELAUNCH, FAIL = Action.RELAUNCH, Action.FAIL
+NONE, PREFER, REQUIRE = AvoidNode.NONE, AvoidNode.PREFER, AvoidNode.REQUIRE
+
+DECISIONS = {
+    "drain": (RELAUNCH, "drains", "drain", PREFER, 0, 0),
+    "spot-reclaim": (RELAUNCH, "spot", "reclaimed", NONE, 2.5, 5),
+    "registry-outage": (RELAUNCH, "registry", "outage", NONE, 192, 240),
+    "git-sync-dns": (RELAUNCH, "git-sync", "dns", NONE, 12, 15),
+    "sidecar": (RELAUNCH, "sidecars", "database-proxy", PREFER, 8, 10),
+    "out-of-memory": (FAIL, "memory", "limit-too-low", NONE, 0, 0),
+    "bad-node": (RELAUNCH, "gpu", "broken-device", REQUIRE, 0, 0),
+}
+"""For each example of the page: action, policy, rule, node, shortest and longest delay in seconds."""
+
+
+def test_there_are_policies_on_each_page():
+    assert {block.id.partition(":")[0] for block in BLOCKS} == {
+        "policies.md",
+        "policy-examples.md",
+        "policy-mapping.md",
+    }
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_a_policy_of_a_page_can_be_used(text):
+    policies = parse_policies(text, "policy.yaml", built_in(1, {"Error"}))
+    assert policies.policies.keys() > {"built-in"}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        client.V1JobSpec,
+        client.V1PodFailurePolicyRule,
+        client.V1PodFailurePolicyOnExitCodesRequirement,
+        client.V1PodFailurePolicyOnPodConditionsPattern,
+    ],
+)
+def test_the_comparison_has_every_field_of_a_job(model):
+    page = (ROOT / "docs" / "policy-mapping.md").read_text()
+    assert [name for name in model.attribute_map.values() if not re.search(rf"\b{name}\b", page)] == []
+
+
+@pytest.fixture(scope="module")
+def page():
+    return policy_examples.PAGE.read_text()
+
+
+@pytest.fixture(scope="module")
+def explanations(page):
+    return policy_examples.explain_examples(page)
+
+
+def test_each_example_has_a_policy_a_pod_and_output(page, explanations):
+    names = set(DECISIONS)
+    assert set(explanations) == names
+    assert {path.stem for path in policy_examples.PODS.iterdir()} == names
+    assert set(re.findall(r"^```text explain (\S+)\n.", page, re.MULTILINE)) == names
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_an_example_decides_what_the_page_says(explanations, name):
+    answer = explanations[name].answer
+    decision = answer.decision
+    found = (decision.action, decision.policy, decision.rule, decision.avoid_node)
+    assert (*found, answer.shortest_delay, decision.delay) == pytest.approx(DECISIONS[name])
+
+
+def test_the_page_shows_what_the_command_prints(page):
+    assert page == policy_examples.with_current_output(page), "run: python -m breeze.policy_examples"
