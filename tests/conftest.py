@@ -23,15 +23,17 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     A deployment that runs.
 
     A module has its DAGs and their faults in a folder of its name, and says in ``DEPLOYMENT`` what its
-    configuration has in addition. No test relies on another one, but a test may leave behind another
-    scheduler than it found.
+    configuration has in addition: a mapping, or a function that makes one for the deployment's home. No test
+    relies on another one, but a test may leave behind another scheduler than it found.
     """
     folder = FOLDER / Path(request.module.__file__).stem.removeprefix("test_")
+    home = tmp_path_factory.mktemp("airflow")
+    deployment = getattr(request.module, "DEPLOYMENT", {})
     settings = StageSettings(
-        home=tmp_path_factory.mktemp("airflow"),
+        home=home,
         dags=folder,
         faults=folder / "faults.yaml",
-        env=getattr(request.module, "DEPLOYMENT", {}),
+        env=deployment(home) if callable(deployment) else deployment,
         control_plane=Path(BINARIES) if BINARIES else None,
         nodes=getattr(request.module, "NODES", 3),
     )

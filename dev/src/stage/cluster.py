@@ -67,6 +67,15 @@ class Cluster:
         """Delete a pod at once, as somebody would with ``kubectl delete --force``."""
         self._api.delete_namespaced_pod(name, NAMESPACE, grace_period_seconds=0)
 
+    def nodes(self) -> list[str]:
+        """Return the names of the nodes."""
+        return [node.metadata.name for node in self._api.list_node().items]
+
+    def cordon(self, *nodes: str, unschedulable: bool = True) -> None:
+        """Let no pod be placed on these nodes any more, or let it again."""
+        for node in nodes:
+            self._api.patch_node(node, {"spec": {"unschedulable": unschedulable}})
+
     def drain(self, dag_id: str) -> datetime:
         """
         Delete all pods of a DAG that have not started, with one request.

@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A file with retry policies, in a deployment that runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from cluster_lab.journal import JournalEvent
+from stage.evidence import Outcome, Run
+from stage.stage import Stage
+from stage.waiting import LONGEST_WAIT, holds_for, wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+DEFAULT = "defaultPolicy: lenient\n"
+WRITTEN = Path(__file__).parent / "dags" / "policies" / "policies.yaml"
+
+
+def policy_file(home: Path) -> Path:
+    """Return where the deployment's policies are; the test may change them."""
+    return home / "policies.yaml"
+
+
+def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py looks for
+    """Return the configuration, which names a file."""
+    shutil.copy(WRITTEN, policy_file(home))
+    return {
+        "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policy_file(home)),
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+        # A scheduler that has been killed is to be noticed soon.
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+    }
+
+
+def test_an_outage_of_the_registry_is_waited_out(stage: Stage) -> None:
+    run = stage.trigger("registry_outage")
+    run.wait_for_code("pulled")
+    run.release()
+    assert run.wait_for_end("pulled") == Outcome(state="success", pods=3, launch_failures=2)
+
+    rows = run.ledger("pulled")
+    assert [(row["policy"], row["rule"], row["delay"]) for row in rows] == [
+        ("patient", "registry", 3.0),
+        ("patient", "registry", 6.0),
+    ]
+    arrivals = [entry.time for entry in run.events("pulled", JournalEvent.BOUND)]
+    for row, arrival in zip(rows, arrivals[1:], strict=True):
+        assert arrival >= datetime.fromisoformat(row["due"])
+        assert row["context"]["reason"] == "IMAGE_UNAVAILABLE"
+
+    told = json.loads(airflow(stage, "history", "registry_outage", run.run_id, "pulled", "--output", "json"))
+    assert [(launch["launch"], launch["decision"]["rule"]) for launch in told] == [
+        (1, "registry"),
+        (2, "registry"),
+    ]
+    assert "patient" in airflow(stage, "policy", "show", "--dag", "registry_outage", "--task", "pulled")
+
+
+def test_a_bad_node_is_left_alone(stage: Stage) -> None:
+    first, *others = stage.cluster.nodes()
+    stage.cluster.cordon(*others)
+    run = stage.trigger("bad_node")
+    run.wait_for_ledger("placed", 1)
+    holds_for(5, "no node is good enough", lambda: len(run.pods("placed")) == 1)
+    stage.cluster.cordon(*others, unschedulable=False)
+    run.wait_for_code("placed")
+    run.release()
+    assert run.wait_for_end("placed") == Outcome(state="success", pods=2, launch_failures=1)
+    bad, good = [entry.node for entry in run.events("placed", JournalEvent.BOUND)]
+    assert bad == first
+    assert good in others
+
+
+def test_a_task_may_be_failed_for_good(stage: Stage) -> None:
+    run = stage.trigger("hopeless")
+    ended = run.wait_for_end("broken")
+    assert (ended.state, ended.try_number, ended.pods, ended.begun) == ("failed", 1, 1, 0)
+    (row,) = run.ledger("broken")
+    assert (row["action"], row["policy"], row["rule"]) == ("fail", "strict", "image-is-broken")
+
+
+def test_the_file_may_change_while_the_scheduler_runs(stage: Stage) -> None:
+    file = policy_file(stage.home)
+    file.write_text(WRITTEN.read_text().replace("action: Retry", "action: Explode"))
+    wait_for("the scheduler refuses it", lambda: "got 'Explode'" in stage.schedulers.log())
+    lenient = (
+        "  - {name: lenient, rules: [{name: evicted, onReasons: [Evicted], action: Retry, retryLimit: 2}]}\n"
+    )
+    with changed(stage, WRITTEN.read_text().replace("policies:\n", f"policies:\n{lenient}", 1) + DEFAULT):
+        run = stage.trigger("changing")
+        assert run.wait_for_end("lost") == Outcome(
+            state="failed", pods=3, begun=0, ended=0, launch_failures=3
+        )
+    assert [(row["rule"], row["action"]) for row in run.ledger("lost")] == [
+        ("evicted", "relaunch"),
+        ("evicted", "relaunch"),
+        ("evicted", "count"),
+    ]
+
+
+def test_a_relaunch_that_waits_survives_its_scheduler(stage: Stage) -> None:
+    with changed(stage, WRITTEN.read_text().replace("initialDelay: 3s", "initialDelay: 30s")):
+        run = stage.trigger("outlived")
+        run.wait_for_ledger("waits", 1)
+        stage.schedulers.replace()
+        run.wait_for_code("waits")
+        run.release()
+        assert run.wait_for_end("waits") == Outcome(state="success", pods=2, launch_failures=1)
+    (row,) = run.ledger("waits")
+    second = run.events("waits", JournalEvent.BOUND)[1]
+    assert second.time >= datetime.fromisoformat(row["due"])
+
+
+def test_a_pod_can_be_explained(stage: Stage) -> None:
+    run: Run = stage.trigger("hopeless")
+    run.wait_for_end("broken")
+    (pod,) = run.pods("broken")
+    done = command(stage, "explain", "--namespace", "default", pod, "--output", "json")
+    assert done.returncode == 1, done.stderr
+    (explained,) = json.loads(done.stdout)
+    assert explained["decision"]["rule"] == "image-is-broken"
+    assert "StartError" in done.stdout
+
+
+@contextmanager
+def changed(stage: Stage, text: str) -> Iterator[None]:
+    """Let the deployment have other policies for a while."""
+    _write(stage, text)
+    try:
+        yield
+    finally:
+        _write(stage, WRITTEN.read_text())
+
+
+def _write(stage: Stage, text: str) -> None:
+    def read() -> int:
+        return stage.schedulers.log().count("Retry policies were read again")
+
+    before = read()
+    policy_file(stage.home).write_text(text)
+    wait_for("the scheduler has read its policies again", lambda: read() > before)
+
+
+def airflow(stage: Stage, *arguments: str) -> str:
+    """Run a command of ours that succeeds, and return its output."""
+    done = command(stage, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def command(stage: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours."""
+    return subprocess.run(
+        [sys.executable, "-m", "airflow", "kubernetes-resilience", *arguments],
+        env=stage.deployment.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_WAIT,
+    )
