@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import ResourceExpiredError, error_from_status
+from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_EVENT, POD_LIST
 from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json, JsonTransport, RequestTimeout
 
 T = TypeVar("T")
@@ -107,7 +108,9 @@ class PodClient:
         items: list[T] = []
         page_query = query
         while True:
-            page = await self._transport.request("GET", *_collection(namespace), query=page_query)
+            page = await self._transport.request(
+                "GET", *_collection(namespace), query=page_query, decoder=POD_LIST
+            )
             items += [item for item in map(read, page.get("items") or ()) if item is not None]
             metadata = page.get("metadata") or {}
             if not (token := metadata.get("continue")):
@@ -142,7 +145,10 @@ class PodClient:
             "watch": "true",
         }
         stream = self._transport.stream(
-            *_collection(namespace), query=query, inactivity_timeout=inactivity_timeout
+            *_collection(namespace),
+            query=query,
+            inactivity_timeout=inactivity_timeout,
+            decoder=POD_EVENT,
         )
         async with aclosing(stream):
             async for line in stream:

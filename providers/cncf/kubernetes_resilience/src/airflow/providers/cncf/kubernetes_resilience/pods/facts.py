@@ -11,10 +11,11 @@ exception. Only a manifest without an identity is refused, because nothing can b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 WORKER_CONTAINER = "base"
@@ -28,6 +29,15 @@ LAUNCH_NUMBER_ANNOTATION = "airflow-resilience/launch-number"
 
 TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
 """The task instance's UUID."""
+
+LABELS = ("airflow-worker", "airflow_executor_done")
+"""The labels by which pods belong to a scheduler. Others do not concern the executor."""
+
+ANNOTATIONS = (
+    *("dag_id", "task_id", "run_id", "try_number", "map_index"),
+    *(LAUNCH_ID_ANNOTATION, LAUNCH_NUMBER_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION),
+)
+"""The annotations that say what a worker pod is. Others are not kept: thousands of pods are."""
 
 DEFAULT_GRACE_SECONDS = 30
 """What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
@@ -124,7 +134,9 @@ class PodFacts:
 
     ref: PodRef
     labels: Mapping[str, str]
+    """Those of :data:`LABELS` that it has."""
     annotations: Mapping[str, str]
+    """Those of :data:`ANNOTATIONS` that it has."""
     created: datetime | None = None
     deletion_timestamp: datetime | None = None
     """When the grace period of a requested deletion ends, by the API server's clock; None without one."""
@@ -179,8 +191,8 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
     deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
     return PodFacts(
         ref=PodRef(namespace=namespace, name=name, uid=uid),
-        labels=_texts(metadata.get("labels")),
-        annotations=_texts(metadata.get("annotations")),
+        labels=_texts(metadata.get("labels"), LABELS),
+        annotations=_texts(metadata.get("annotations"), ANNOTATIONS),
         created=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_text(spec.get("nodeName")),
@@ -196,12 +208,16 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
 def _conditions(value: Any) -> Iterator[ConditionFacts]:
     for item in _mappings(value):
         if type_ := _text(item.get("type")):
-            yield ConditionFacts(
-                type=type_,
-                status=_text(item.get("status")) or "Unknown",
-                reason=_text(item.get("reason")),
-                message=_text(item.get("message")),
+            yield _condition(
+                type_,
+                _text(item.get("status")) or "Unknown",
+                _text(item.get("reason")),
+                _text(item.get("message")),
             )
+
+
+# Nearly all pods have the same few: there is no need to make and to keep each of them anew.
+_condition = lru_cache(maxsize=1024)(ConditionFacts)
 
 
 def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[ContainerFacts]:
@@ -223,7 +239,7 @@ def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
 def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: bool) -> ContainerFacts:
     states = _mapping(item.get("state"))
     for state in (ContainerState.TERMINATED, ContainerState.RUNNING, ContainerState.WAITING):
-        if isinstance(states.get(state), Mapping):
+        if isinstance(states.get(state), dict):
             break
     else:
         state = ContainerState.UNKNOWN
@@ -243,23 +259,27 @@ def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: 
 
 
 def _ever_started(states: Mapping[str, Any]) -> bool:
-    if isinstance(states.get(ContainerState.RUNNING), Mapping):
+    if isinstance(states.get(ContainerState.RUNNING), dict):
         return True
     started_at = _time(_mapping(states.get(ContainerState.TERMINATED)).get("startedAt"))
     # Of a container that could not be started the kubelet says nothing, or the first second of 1970.
     return started_at is not None and started_at.year > _EPOCH_YEAR
 
 
+# A decoder's objects are dictionaries; to ask for any mapping at all takes several times as long.
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _texts(value: Any) -> Mapping[str, str]:
-    return {key: item for key, item in _mapping(value).items() if isinstance(item, str)}
+def _texts(value: Any, names: Iterable[str]) -> Mapping[str, str]:
+    found = _mapping(value)
+    return {name: text for name in names if isinstance(text := found.get(name), str)}
 
 
 def _text(value: Any) -> str | None:

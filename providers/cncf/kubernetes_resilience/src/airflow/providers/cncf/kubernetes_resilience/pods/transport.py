@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     KubernetesApiError,
     error_from_status,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.projection import EVERYTHING, Decoder, decode
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientTimeout
@@ -82,11 +83,13 @@ class JsonTransport:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        decoder: Decoder = EVERYTHING,
     ) -> Json:
         """
         Send a request and return the decoded answer.
 
         :param path: with ``{placeholders}`` for ``path_params``
+        :param decoder: what of the answer to decode
         :raises KubernetesApiError: if the answer is not a success or does not come
         """
         response = await self._send(
@@ -101,7 +104,7 @@ class JsonTransport:
         async with response:
             if not 200 <= response.status < 300:
                 raise await _refusal(response)
-            return _decode(await _read(response))
+            return _decode(await _read(response), decoder)
 
     async def stream(
         self,
@@ -110,10 +113,12 @@ class JsonTransport:
         *,
         query: Mapping[str, str],
         inactivity_timeout: float,
+        decoder: Decoder = EVERYTHING,
     ) -> AsyncGenerator[Json]:
         """
         Yield the objects of an answer that is one JSON object per line, until the server ends it.
 
+        :param decoder: what of each object to decode
         :param inactivity_timeout: seconds without a byte after which the stream counts as dead
         :raises KubernetesApiError: if it is refused, breaks off or is silent for too long
         """
@@ -124,7 +129,7 @@ class JsonTransport:
                 raise await _refusal(response)
             while chunk := await _read_some(response):
                 for line in lines.feed(chunk):
-                    yield _decode(line)
+                    yield _decode(line, decoder)
         if lines.incomplete:
             raise ConnectionFailedError("the stream ended within an event")
 
@@ -246,8 +251,8 @@ async def _refusal(response: ClientResponse) -> KubernetesApiError:
     return error_from_status(response.status, body, text=text, headers=response.headers)
 
 
-def _decode(data: bytes) -> Json:
+def _decode(data: bytes, decoder: Decoder) -> Json:
     try:
-        return msgspec.json.decode(data, type=Json)
+        return decode(data, decoder)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConnectionFailedError(f"unreadable answer: {error}") from error

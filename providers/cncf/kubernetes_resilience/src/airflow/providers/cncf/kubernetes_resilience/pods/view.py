@@ -7,11 +7,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LABELS, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
-
-WATCHED_LABELS = ("airflow-worker", "airflow_executor_done")
-"""The labels by which pods belong to a scheduler. Others do not concern the executor."""
 
 DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
 """Conditions that only repeat what the containers' states say, some seconds later. All others count, custom
@@ -57,7 +54,7 @@ def _signature(facts: PodFacts) -> Hashable:
         facts.reason,
         facts.node,
         facts.deletion_timestamp,
-        tuple(facts.labels.get(label) for label in WATCHED_LABELS),
+        tuple(facts.labels.get(label) for label in LABELS),
         tuple((item.name, item.state, item.reason, item.exit_code) for item in facts.containers),
         tuple(
             (item.type, item.status, item.reason)
