@@ -186,7 +186,7 @@ def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: 
     large = pod("large")
     large["metadata"]["annotations"]["filler"] = "x" * 200_000  # more than one read of the stream
     kubelet.create(large)
-    assert len(inbox.next().facts.annotations["filler"]) == 200_000
+    assert inbox.next().facts.ref.name == "large"
 
 
 def test_server_away_at_start(

@@ -68,6 +68,14 @@ if TYPE_CHECKING:
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""
 
+RECEIVE_BUDGET = 0.02
+SETTLE_BUDGET = 0.02
+"""Seconds that one turn of the scheduler's loop may spend on either; the rest waits for the next, since the
+loop has other things to do as well."""
+
+SETTLE_BATCH = 250
+"""Launches that are settled together, with one transaction."""
+
 
 class KubernetesExecutor(UpstreamKubernetesExecutor):
     """
@@ -235,15 +243,10 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._commands.revive(self._registry)
         self._tidy_reported()
         self._take_jobs()
-        for message in _drain(self._inbox):
-            try:
-                self._tracker.receive(message)
-            except Exception:
-                # What cannot be handled concerns one pod, not the scheduler.
-                self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
+        self._receive(until=self._clock() + RECEIVE_BUDGET)
         self._tracker.tick()
         try:
-            self._settle()
+            self._settle(until=self._clock() + SETTLE_BUDGET)
             self._adopter.continue_(self.running)
             self._queued_timeout.hold_off(
                 {*self._publisher.relaunching().values(), *self._adopter.handing_back()}
@@ -258,11 +261,25 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     # ------------------------------------------------------------------ what becomes of a launch
 
-    def _settle(self) -> None:
-        if ended := self._tracker.ended():
-            for settled in self._settlement.settle(ended):
+    def _receive(self, until: float) -> None:
+        for _ in range(self._inbox.qsize()):
+            message = self._inbox.get_nowait()  # nobody else takes any out
+            try:
+                self._tracker.receive(message)
+            except Exception:
+                # What cannot be handled concerns one pod, not the scheduler.
+                self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
+            if self._clock() > until:
+                return
+
+    def _settle(self, until: float) -> None:
+        ended = self._tracker.ended()
+        for first in range(0, len(ended), SETTLE_BATCH):
+            for settled in self._settlement.settle(ended[first : first + SETTLE_BATCH]):
                 self._tracker.settled(settled.launch)
                 self._act(settled)
+            if self._clock() > until:
+                return
 
     def _act(self, settled: Settled) -> None:
         """Turn a judgement into what is done about it. The one place where that happens."""

@@ -10,7 +10,7 @@ through the executor's inbox.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -25,7 +25,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
     LaunchRegistry,
     WaitingLaunch,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.model_configuration import (
+    shared_model_configuration,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
+from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
@@ -116,6 +120,15 @@ class Publisher:
             # The time that Airflow gives a pod to come up is the replacement's own.
             relaunches = {item.ti_id for item in due if item.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
+        with shared_model_configuration():
+            self._publish_all(due, rows, histories)
+
+    def _publish_all(
+        self,
+        due: Iterable[WaitingLaunch],
+        rows: Mapping[str, TaskInstanceRow],
+        histories: Mapping[TaskInstanceKey, LaunchHistory],
+    ) -> None:
         began = self._clock()
         for item in due:
             key = item.job.key

@@ -102,6 +102,8 @@ SEAMS = (
     Seam("airflow.cli.cli_config", "lazy_load_command", "keeps the airflow command quick", ("import_path",)),
     Seam("airflow.cli.simple_table:AirflowConsole", "print_as_json", "prints as Airflow does", ("data",)),
     Seam("airflow.utils.cli", "suppress_logs_and_warning", "keeps logs out of the output", ("f",)),
+    Seam("kubernetes.client:Configuration", "_default", "shared while pods are built"),
+    Seam("kubernetes.client:Configuration", "set_default", "the same", ("default",)),
     Seam("airflow.utils.session", "create_session", "session apart from the scheduler's", ("scoped",)),
     Seam("airflow.utils.sqlalchemy", "with_row_locks", "row locks where the database has them", ("query",)),
 )
