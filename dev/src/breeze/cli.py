@@ -49,6 +49,35 @@ def demo(
     raise typer.Exit(run(upstream=upstream, keep=keep, kubeconfig=kubeconfig))
 
 
+@app.command()
+def benchmark(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Which: by default all, see the contributor's guide."),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="How often each executor is measured.")] = 5,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="How many pods, instead of the benchmark's own number.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write every sample to this file.", dir_okay=False)
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A quick look: few pods, on the embedded API server.")
+    ] = False,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="With 100, 1,000 and 10,000 pods, and how each cost grows.")
+    ] = False,
+) -> None:
+    """Measure our executor beside the official one, on the same control plane; nothing is a timed test."""
+    from benchmarks.cli import Options, run
+    from breeze.control_plane import control_plane_binaries, control_plane_possible
+
+    options = Options(names=tuple(names or ()), runs=runs, size=size, quick=quick, scale=scale)
+    binaries = control_plane_binaries() if not quick and control_plane_possible() else None
+    raise typer.Exit(run(options, binaries, json_file))
+
+
 @app.command("static-checks")
 def static_checks(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended mechanically.")] = False,

@@ -16,6 +16,7 @@ from breeze.steps import Step, console, run_program, run_steps, run_tool
 _TYPED_PACKAGES = (
     "airflow_resilience",
     "airflow.providers.cncf.kubernetes_resilience",
+    "benchmarks",
     "breeze",
     "cluster_lab",
     "demo",

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+``python -m benchmarks.driver JOB_ID``: an executor in a process with nothing of a scheduler but its loop.
+
+It has in memory what a scheduler has. Commands are lines of JSON on standard input; each is answered by one
+line on what was standard output. Airflow's own output goes where standard error goes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Sequence
+from io import FileIO
+from typing import Any, TextIO
+
+from airflow.executors.executor_loader import ExecutorLoader
+from airflow.executors.workloads import ExecuteTask
+from airflow.jobs.scheduler_job_runner import SchedulerJobRunner  # noqa: F401 - its memory is the scheduler's
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from sqlalchemy import select as sql_select
+from sqlalchemy.orm import lazyload, load_only
+
+from benchmarks.held import Held, held_by
+
+FINAL = frozenset({"success", "failed"})
+
+
+class Driver:
+    """
+    Turns the loop of one executor.
+
+    :param job_id: of the scheduler that it belongs to
+    :param commands: where the next command comes from; a loop ends when there is one
+    """
+
+    def __init__(self, job_id: int, commands: FileIO) -> None:
+        self._commands = commands
+        # With the default executor's alias it is the observed one of this candidate.
+        self._executor: Any = ExecutorLoader.get_default_executor()
+        self._executor.job_id = job_id
+        self._held: Held = held_by(self._executor)
+        # Airflow reads its list of metrics with the first one, which takes as long as thousands of events.
+        self._executor._emit_metrics(0, 0, 0)  # type: ignore[no-untyped-call]
+
+    def hold(self, pods: Sequence[Sequence[str]]) -> None:
+        """
+        Make pods that exist the current launches of the task instances, as if the executor had made them.
+
+        :param pods: name and UID of each, in the order of the map indices. Before the executor can have seen
+            them end.
+        """
+        with create_session(scoped=False) as session:
+            for ti, (name, uid) in zip(_task_instances(session), pods, strict=True):
+                self._held.hold(self._workload(ti), name, uid)
+
+    def start(self) -> float:
+        """Start the executor and return how long that took, in seconds."""
+        began = time.time()
+        self._executor.start()
+        return time.time() - began
+
+    def run(self, pause: float, results: int | None = None, timeout: float = 900.0) -> dict[str, Any]:
+        """
+        Turn the loop until so many results have been read, or the next command comes.
+
+        :param pause: seconds between two turns
+        """
+        began, first, found, last = time.time(), len(self._executor.turns), 0, 0.0
+        while not self._is_told() and time.time() - began < timeout:
+            self._executor.heartbeat()
+            if new := self._read_results():
+                found, last = found + new, time.time()
+            if results is not None and found >= results:
+                break
+            time.sleep(pause)
+        turns = [end - begin for begin, end in self._executor.turns[first:]]
+        return {"results": found, "seconds": (last or time.time()) - began, "turns": turns}
+
+    def trim(self) -> None:
+        """Give the memory back that is free."""
+        gc.collect()
+        # https://man7.org/linux/man-pages/man3/malloc_trim.3.html
+        ctypes.CDLL(None).malloc_trim(0)
+
+    def adopt(self) -> dict[str, Any]:
+        """Adopt all task instances, as the scheduler does; say how long it took until all were held."""
+        began = time.time()
+        with create_session(scoped=False) as session:
+            orphans = session.scalars(_orphans()).all()
+            lost = self._executor.try_adopt_task_instances(orphans)
+        call = time.time() - began
+        while self._held.count() < len(orphans) - len(lost) and not self._is_told():
+            self._executor.heartbeat()
+            time.sleep(0.05)
+        return {"seconds": time.time() - began, "call": call, "lost": len(lost), "held": self._held.count()}
+
+    def messages(self) -> int:
+        """Return how many messages about pods have reached the loop so far; -1 if that cannot be seen."""
+        return self._held.messages()
+
+    def stop(self) -> None:
+        """Stop the executor."""
+        self._executor.end()
+
+    def _read_results(self) -> int:
+        events = self._executor.get_event_buffer().values()
+        return sum(str(state) in FINAL for state, _ in events)
+
+    def _is_told(self) -> bool:
+        return bool(select.select([self._commands], [], [], 0)[0])
+
+    def _workload(self, ti: TaskInstance) -> ExecuteTask:
+        return ExecuteTask.make(ti, generator=self._executor.jwt_generator)
+
+
+def _task_instances(session: Any) -> Sequence[TaskInstance]:
+    found: Sequence[TaskInstance] = session.scalars(
+        sql_select(TaskInstance).order_by(TaskInstance.map_index)
+    ).all()
+    return found
+
+
+def _orphans() -> Any:
+    # What the scheduler asks for in adopt_or_reset_orphaned_tasks().
+    return (
+        sql_select(TaskInstance)
+        .options(lazyload(TaskInstance.dag_run))
+        .options(load_only(TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id))
+        .with_for_update(of=TaskInstance, skip_locked=True)
+    )
+
+
+def _serve(driver: Driver, commands: FileIO, answers: TextIO) -> None:
+    while line := commands.readline():
+        command = json.loads(line)
+        name = command.pop("command")
+        answer = getattr(driver, name)(**command)
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Answer commands until there are no more."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    # Not buffered: what was read ahead would not be seen by select().
+    commands = FileIO(0)
+    _serve(Driver(int(sys.argv[1]), commands), commands, answers)
+
+
+if __name__ == "__main__":
+    main()
