@@ -13,7 +13,7 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerState
 from airflow.providers.cncf.kubernetes_resilience.pods.informer import Informer
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 
@@ -35,7 +35,7 @@ def gone(observation: PodObservation) -> bool:
 
 def test_life_of_a_pod(runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod) -> None:
     ref = kubelet.create(pod("a"))
-    first = inbox.next()
+    first = inbox.of(PodObservation)
     assert (first.facts.ref, first.facts.phase, first.gone) == (ref, "Pending", False)
 
     kubelet.bind("a", "node-1")
@@ -46,7 +46,7 @@ def test_life_of_a_pod(runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod
     assert running.facts.worker.state is ContainerState.RUNNING
 
     kubelet.delete("a", grace=30)
-    assert inbox.next().facts.deletion_timestamp is not None
+    assert inbox.of(PodObservation).facts.deletion_timestamp is not None
     kubelet.delete("a")
     assert inbox.observation("a", gone).facts.ref == ref
 
@@ -58,21 +58,41 @@ def test_only_what_matters_and_only_ours(
     other["metadata"]["labels"] = {"airflow-worker": "2"}
     kubelet.create(other)
     kubelet.create(pod("a"))
-    assert inbox.next().facts.ref.name == "a"
+    assert inbox.of(PodObservation).facts.ref.name == "a"
     kubelet.status("a", message="still pulling", podIP="10.0.0.1")
     kubelet.status("a", phase="Running")
-    assert inbox.next().facts.phase == "Running"
+    assert inbox.of(PodObservation).facts.phase == "Running"
 
 
 def test_label_transitions(runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod) -> None:
     kubelet.create(pod("a"))
-    inbox.next()
+    inbox.of(PodObservation)
     kubelet.labels("a", airflow_executor_done="True")
-    assert inbox.next().gone
+    assert inbox.of(PodObservation).gone
     kubelet.labels("a", airflow_executor_done="False")
-    assert not inbox.next().gone
+    assert not inbox.of(PodObservation).gone
     kubelet.labels("a", **{"airflow-worker": "2"})
-    assert inbox.next().gone
+    assert inbox.of(PodObservation).gone
+
+
+def test_what_has_left_the_view_before_its_end_is_asked_for_at_once(
+    runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod
+) -> None:
+    for name in ("relabelled", "deleted", "done"):
+        kubelet.create(pod(name))
+    kubelet.labels("relabelled", **{"airflow-worker": "2"})
+    assert inbox.of(PodConfirmed).facts.labels["airflow-worker"] == "2"
+    kubelet.delete("deleted")
+    confirmed = inbox.of(PodConfirmed)
+    assert (confirmed.ref.name, confirmed.facts) == ("deleted", None)
+    # Nobody has to ask about a pod that had ended before.
+    kubelet.status("done", phase="Succeeded")
+    kubelet.delete("done")
+    inbox.observation("done", lambda observation: observation.gone)
+    kubelet.create(pod("last"))
+    inbox.observation("last")
+    kubelet.delete("last")
+    assert inbox.of(PodConfirmed).ref.name == "last"
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -99,7 +119,8 @@ def test_cut_watch_emits_only_the_difference(
     with caplog.at_level(logging.INFO):
         server.faults.clear()
         seen = {
-            (item.facts.ref.name, item.facts.phase, item.gone) for item in (inbox.next() for _ in range(3))
+            (item.facts.ref.name, item.facts.phase, item.gone)
+            for item in (inbox.of(PodObservation) for _ in range(3))
         }
         assert seen == {
             ("changes", "Failed", False),
@@ -107,7 +128,7 @@ def test_cut_watch_emits_only_the_difference(
             ("new", "Pending", False),
         }
         kubelet.status("same", phase="Running")
-        assert inbox.next().facts.phase == "Running"
+        assert inbox.of(PodObservation).facts.phase == "Running"
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) <= 2  # the cut, and the 503 that followed; not one per attempt
 
@@ -116,11 +137,11 @@ def test_compaction_under_a_live_watch(
     runtime: KubernetesRuntime, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
     kubelet.create(pod("a"))
-    inbox.next()
+    inbox.of(PodObservation)
     server.faults.fail(410, when=is_watch)
     server.faults.cut_watches()
     kubelet.status("a", phase="Running")
-    assert inbox.next().facts.phase == "Running"
+    assert inbox.of(PodObservation).facts.phase == "Running"
 
 
 def test_silent_watch_is_noticed(
@@ -131,7 +152,7 @@ def test_silent_watch_is_noticed(
     eventually(lambda: server.faults.open_watches() == 1)
     server.faults.freeze_watches()
     kubelet.create(pod("a"))
-    assert inbox.next().facts.ref.name == "a"
+    assert inbox.of(PodObservation).facts.ref.name == "a"
 
 
 def test_bookmarks_keep_a_quiet_watch_alive(
@@ -159,9 +180,9 @@ def test_refused_lists_and_watches_are_tried_again(
     runtime = make_runtime()
     runtime.start()
     assert not runtime.wait_synced(0)
-    assert inbox.next().facts.ref.name == "a"
+    assert inbox.of(PodObservation).facts.ref.name == "a"
     kubelet.status("a", phase="Running")
-    assert inbox.next().facts.phase == "Running"
+    assert inbox.of(PodObservation).facts.phase == "Running"
 
 
 def test_long_lists_come_in_pages(
@@ -173,10 +194,10 @@ def test_long_lists_come_in_pages(
     # The second page's snapshot has been compacted away.
     server.faults.fail(410, when=lambda info: "continue" in info.query, reason="Expired")
     make_runtime().start()
-    names = [inbox.next().facts.ref.name for _ in range(8)]
+    names = [inbox.of(PodObservation).facts.ref.name for _ in range(8)]
     assert sorted(names) == [f"pod-{number}" for number in range(8)]
     kubelet.status("pod-0", phase="Running")
-    assert inbox.next().facts.phase == "Running"
+    assert inbox.of(PodObservation).facts.phase == "Running"
 
 
 def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: Any, pod: Pod) -> None:
@@ -186,7 +207,7 @@ def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: 
     large = pod("large")
     large["metadata"]["annotations"]["filler"] = "x" * 200_000  # more than one read of the stream
     kubelet.create(large)
-    assert inbox.next().facts.ref.name == "large"
+    assert inbox.of(PodObservation).facts.ref.name == "large"
 
 
 def test_server_away_at_start(
@@ -195,7 +216,7 @@ def test_server_away_at_start(
     ref = kubelet.create(pod("a"))
     server.faults.lose_reply(times=3, when=is_list)
     make_runtime().start()
-    assert inbox.next().facts.ref == ref
+    assert inbox.of(PodObservation).facts.ref == ref
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -232,6 +253,8 @@ def test_whatever_happens_the_picture_ends_up_right(
     def complete() -> bool:
         while not inbox.empty():
             seen = inbox.next()
+            if not isinstance(seen, PodObservation):
+                continue
             if seen.gone:
                 picture.pop(seen.facts.ref.uid)
             else:

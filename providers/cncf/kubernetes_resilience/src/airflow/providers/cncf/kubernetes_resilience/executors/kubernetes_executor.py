@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""
 
-RECEIVE_BUDGET = 0.02
-SETTLE_BUDGET = 0.02
+RECEIVE_BUDGET = 0.1
+SETTLE_BUDGET = 0.2
 """Seconds that one turn of the scheduler's loop may spend on either; the rest waits for the next, since the
 loop has other things to do as well."""
 

@@ -35,8 +35,11 @@ from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
 log = logging.getLogger(__name__)
 
-BUILD_BUDGET = 0.2
-"""Seconds that one turn of the scheduler's loop may spend on building pods; the rest waits for the next."""
+BUILD_BUDGET = 0.5
+"""
+Seconds that one turn of the scheduler's loop may spend on building pods; the rest waits for the next, which
+may come only after the second that an idle scheduler sleeps. Enough for some 200 pods.
+"""
 
 
 class Publisher:

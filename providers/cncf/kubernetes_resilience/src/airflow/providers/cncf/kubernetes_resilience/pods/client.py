@@ -15,6 +15,14 @@ from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json, Js
 
 T = TypeVar("T")
 
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""
+Asks for an object's metadata, which is all that is of interest in the answer to a change. A server that does
+not know the form sends the whole object.
+
+.. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
+"""
+
 PAGE_SIZE = 500
 """Pods per page of a list: what ``kubectl`` uses."""
 
@@ -159,12 +167,14 @@ class PodClient:
         return await self._transport.request("GET", _POD, {"namespace": namespace, "name": name})
 
     async def create_pod(self, namespace: str, body: Json) -> Json:
-        """Create a pod and return it as stored."""
-        return await self._transport.request("POST", _PODS, {"namespace": namespace}, body=body)
+        """Create a pod and return its metadata as stored."""
+        return await self._transport.request(
+            "POST", _PODS, {"namespace": namespace}, body=body, accept=METADATA
+        )
 
     async def patch_pod(self, namespace: str, name: str, body: Json) -> Json:
         """
-        Apply a JSON merge patch.
+        Apply a JSON merge patch and return the pod's metadata.
 
         .. seealso:: https://www.rfc-editor.org/rfc/rfc7386
         """
@@ -174,6 +184,7 @@ class PodClient:
             {"namespace": namespace, "name": name},
             body=body,
             content_type="application/merge-patch+json",
+            accept=METADATA,
         )
 
     async def delete_pod(
@@ -190,13 +201,13 @@ class PodClient:
 
         :param grace_seconds: overrides ``options`` and the pod's own grace period
         :param options: more fields of ``v1.DeleteOptions``; see :func:`delete_options`
-        :return: the pod as it was left, or a ``Status``
+        :return: the pod's metadata as it was left, or a ``Status``
         """
         body = {"kind": "DeleteOptions", "apiVersion": "v1", **(options or {}), "preconditions": {"uid": uid}}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         return await self._transport.request(
-            "DELETE", _POD, {"namespace": namespace, "name": name}, body=body
+            "DELETE", _POD, {"namespace": namespace, "name": name}, body=body, accept=METADATA
         )
 
 

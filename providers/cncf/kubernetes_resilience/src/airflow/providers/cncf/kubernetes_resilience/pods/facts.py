@@ -190,13 +190,13 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
     grace = DEFAULT_GRACE_SECONDS if grace is None else grace
     deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
     return PodFacts(
-        ref=PodRef(namespace=namespace, name=name, uid=uid),
+        ref=PodRef(namespace=_shared(namespace), name=name, uid=uid),
         labels=_texts(metadata.get("labels"), LABELS),
         annotations=_texts(metadata.get("annotations"), ANNOTATIONS),
         created=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
-        node=_text(spec.get("nodeName")),
-        phase=_text(status.get("phase")),
+        node=_word(spec.get("nodeName")),
+        phase=_word(status.get("phase")),
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),
         deletion_grace_seconds=grace if deletion_grace is None else deletion_grace,
@@ -245,10 +245,10 @@ def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: 
         state = ContainerState.UNKNOWN
     detail = _mapping(states.get(state))
     return ContainerFacts(
-        name=_text(item.get("name")) or "unknown",
+        name=_word(item.get("name")) or "unknown",
         type=type_,
         state=state,
-        reason=_text(detail.get("reason")),
+        reason=_word(detail.get("reason")),
         message=_text(detail.get("message")),
         exit_code=_integer(detail.get("exitCode")),
         signal=_integer(detail.get("signal")),
@@ -279,11 +279,21 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
 
 def _texts(value: Any, names: Iterable[str]) -> Mapping[str, str]:
     found = _mapping(value)
-    return {name: text for name in names if isinstance(text := found.get(name), str)}
+    return {name: _shared(text) for name in names if isinstance(text := found.get(name), str)}
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+@lru_cache(maxsize=4096)
+def _shared(text: str) -> str:
+    """Return the text that was there first, for words that are the same in very many pods."""
+    return text
+
+
+def _word(value: Any) -> str | None:
+    return _shared(value) if isinstance(value, str) and value else None
 
 
 def _integer(value: Any) -> int | None:

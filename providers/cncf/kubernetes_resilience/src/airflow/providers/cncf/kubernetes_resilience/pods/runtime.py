@@ -23,7 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.calls import Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient, delete_options
 from airflow.providers.cncf.kubernetes_resilience.pods.informer import INACTIVITY_TIMEOUT, Informer
 from airflow.providers.cncf.kubernetes_resilience.pods.launcher import Launcher
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
 from airflow.providers.cncf.kubernetes_resilience.pods.session import CommandFunction, Session
 from airflow.providers.cncf.kubernetes_resilience.pods.transport import RequestTimeout
 
@@ -205,6 +205,14 @@ class KubernetesRuntime:
         # One pool for all would let a burst of creates keep the watches waiting for a connection, and more
         # namespaces than the pool has connections would never be watched at all.
         settings = self._settings
+
+        def observed(observation: PodObservation) -> None:
+            self._emit(observation)
+            if observation.gone and not observation.facts.is_terminal:
+                # The scheduler's thread will want to know whether it was deleted or only relabelled. Its
+                # loop may take a second to ask, and another one to see the answer.
+                session.spawn(launcher.confirm, observation.facts.ref)
+
         launcher = Launcher(
             await self._client(stack),
             emit=self._emit,
@@ -217,12 +225,13 @@ class KubernetesRuntime:
                 await self._client(stack),
                 namespace=namespace,
                 label_selector=settings.label_selector,
-                emit=self._emit,
+                emit=observed,
                 inactivity_timeout=settings.inactivity_timeout,
             )
             for namespace in settings.namespaces
         ]
-        return Session(launcher, informers)
+        session = Session(launcher, informers)
+        return session
 
     async def _client(self, stack: AsyncExitStack) -> PodClient:
         client = await self._connect()

@@ -83,12 +83,14 @@ class JsonTransport:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         decoder: Decoder = EVERYTHING,
     ) -> Json:
         """
         Send a request and return the decoded answer.
 
         :param path: with ``{placeholders}`` for ``path_params``
+        :param accept: form of the answer
         :param decoder: what of the answer to decode
         :raises KubernetesApiError: if the answer is not a success or does not come
         """
@@ -99,6 +101,7 @@ class JsonTransport:
             query=query,
             body=body,
             content_type=content_type,
+            accept=accept,
             limit=self._limit,
         )
         async with response:
@@ -143,6 +146,7 @@ class JsonTransport:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> ClientResponse:
         def call() -> Awaitable[ClientResponse]:
             answer: Awaitable[ClientResponse] = self._api.call_api(
@@ -150,7 +154,13 @@ class JsonTransport:
                 method,
                 path_params=dict(path_params),
                 query_params=list((query or {}).items()),
-                header_params={"Accept": "application/json", "Content-Type": content_type},
+                header_params={
+                    "Accept": accept,
+                    # To compress a list takes the API server longer than to send it, within a cluster; its
+                    # own controllers and scheduler do not let it either.
+                    "Accept-Encoding": "identity",
+                    "Content-Type": content_type,
+                },
                 body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,

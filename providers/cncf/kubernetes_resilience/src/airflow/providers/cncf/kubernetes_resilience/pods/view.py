@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LABELS, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
@@ -15,31 +14,27 @@ DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodR
 ones too, because a policy may name them."""
 
 
-class _Known(NamedTuple):
-    signature: Hashable
-    facts: PodFacts
-
-
 class PodView:
     """The pods of one watched namespace by UID: a name may be used again, a UID is not."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, _Known] = {}
+        self._pods: dict[str, PodFacts] = {}
 
     def replace(self, pods: Iterable[PodFacts]) -> list[PodObservation]:
         """Take over a complete list and return what is new, different or missing in it."""
         present = {facts.ref.uid: facts for facts in pods}
-        gone = [known.facts for uid, known in self._pods.items() if uid not in present]
+        gone = [known for uid, known in self._pods.items() if uid not in present]
         observations = [self.remove(facts) for facts in gone]
         changed = (self.update(facts) for facts in present.values())
         return observations + [observation for observation in changed if observation is not None]
 
     def update(self, facts: PodFacts) -> PodObservation | None:
         """Take over one reading; None if nothing that matters changed."""
-        signature = _signature(facts)
         known = self._pods.get(facts.ref.uid)
-        self._pods[facts.ref.uid] = _Known(signature, facts)
-        return None if known is not None and known.signature == signature else PodObservation(facts)
+        self._pods[facts.ref.uid] = facts
+        # Made anew from what is known: to keep it for each pod would take more than the time is worth.
+        is_same = known is not None and _signature(known) == _signature(facts)
+        return None if is_same else PodObservation(facts)
 
     def remove(self, facts: PodFacts) -> PodObservation:
         """Forget a pod."""
