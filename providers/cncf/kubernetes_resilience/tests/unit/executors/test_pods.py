@@ -8,6 +8,7 @@ import pytest
 import yaml
 from kubernetes.client import models as k8s
 
+from airflow.providers.cncf.kubernetes_resilience.executors.publisher import BUILD_BUDGET
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import PodConflictError
 
 from .. import manifests as m
@@ -164,7 +165,7 @@ def test_an_override_that_cannot_be_merged(harness, make, monkeypatch):
 
 def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
     def slow_clock():
-        harness.clock.advance(0.09)
+        harness.clock.advance(0.45 * BUILD_BUDGET)
         return harness.clock.now
 
     harness.executor._publisher._clock = slow_clock

@@ -35,10 +35,11 @@ from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
 log = logging.getLogger(__name__)
 
-BUILD_BUDGET = 0.5
+BUILD_BUDGET = 2.0
 """
-Seconds that one turn of the scheduler's loop may spend on building pods; the rest waits for the next, which
-may come only after the second that an idle scheduler sleeps. Enough for some 200 pods.
+Seconds that a turn of the scheduler's loop may spend on building pods; what is left after some 500 of them
+waits for the next turn. In between an idle scheduler sleeps for a second: cut into small pieces, a burst of
+launches takes several times as long.
 """
 
 
