@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from queue import Empty, Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -262,8 +262,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     # ------------------------------------------------------------------ what becomes of a launch
 
     def _receive(self, until: float) -> None:
-        for _ in range(self._inbox.qsize()):
-            message = self._inbox.get_nowait()  # nobody else takes any out
+        for message in _drain(self._inbox):
             try:
                 self._tracker.receive(message)
             except Exception:
@@ -427,12 +426,10 @@ def _tags(entry: LedgerEntry) -> dict[str, str]:
     }
 
 
-def _drain(queue: Any) -> list[Any]:
-    """Take everything out of a queue that is there now; what arrives meanwhile waits for the next turn."""
-    items = []
+def _drain(queue: Any) -> Iterator[Any]:
+    """Take out of a queue, one by one, what is there now; what arrives meanwhile waits for the next turn."""
     for _ in range(queue.qsize()):
         try:
-            items.append(queue.get_nowait())
+            yield queue.get_nowait()
         except Empty:
-            break
-    return items
+            return

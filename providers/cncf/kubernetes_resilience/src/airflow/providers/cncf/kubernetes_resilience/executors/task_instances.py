@@ -8,7 +8,7 @@ Whether a worker has started is written there and nowhere else: ``queued`` means
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -58,13 +58,7 @@ def read_restarting(keys: Collection[TaskInstanceKey], *, session: Session) -> s
 
 def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
     """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
-    if ti_ids:
-        session.execute(
-            update(TaskInstance)
-            .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
-            .values(queued_dttm=at)
-            .execution_options(synchronize_session=False)
-        )
+    _update_queued(ti_ids, {"queued_dttm": at}, session)
 
 
 def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
@@ -104,11 +98,15 @@ def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, ses
 
 def forbid_retries(ti_ids: Collection[str], *, session: Session) -> None:
     """Take the retries that they have left from task instances which are to fail for good."""
+    _update_queued(ti_ids, {"max_tries": TaskInstance.try_number - 1}, session)
+
+
+def _update_queued(ti_ids: Collection[str], values: Mapping[str, Any], session: Session) -> None:
     if ti_ids:
         session.execute(
             update(TaskInstance)
             .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
-            .values(max_tries=TaskInstance.try_number - 1)
+            .values(**values)
             .execution_options(synchronize_session=False)
         )
 
