@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     ContainerType,
     MalformedPodError,
     PodRef,
+    Texts,
     read_pod,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_EVENT, decode
@@ -45,6 +46,17 @@ def containers(manifest: m.Json) -> list[tuple[str, ContainerType, bool]]:
 
 
 # ---------------------------------------------------------------------------------------------------- the pod
+
+
+def test_texts_are_a_mapping() -> None:
+    texts = Texts((("dag_id", "sales"), ("task_id", "load")))
+    assert texts == {"dag_id": "sales", "task_id": "load"}
+    assert (len(texts), list(texts), repr(texts)) == (2, ["dag_id", "task_id"], repr(dict(texts)))
+    assert texts["task_id"] == texts.get("task_id") == "load"
+    assert texts.get("run_id", "none") == "none"
+    assert "run_id" not in texts
+    with pytest.raises(KeyError, match="run_id"):
+        texts["run_id"]
 
 
 def test_pod_that_was_evicted_by_the_api_is_read_completely() -> None:

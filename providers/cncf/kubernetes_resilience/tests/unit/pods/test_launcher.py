@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -246,6 +247,38 @@ class TestDelete:
         with pytest.raises(KubernetesApiError, match="BadRequest"):
             await created.launcher.delete(REF)
         assert created.emitted == []
+
+
+class TestHousekeeping:
+    @pytest.fixture
+    def held(self, cluster: Any) -> asyncio.Event:
+        """Hold every call until it is set."""
+        event = asyncio.Event()
+        cluster.entered = event.wait
+        return event
+
+    @pytest.mark.parametrize("name", ["mark_done", "clean_up"])
+    async def test_takes_a_part_of_what_may_be_done_at_once(
+        self, cluster: Any, time: Any, held: asyncio.Event, name: str
+    ) -> None:
+        bench = Bench(cluster, time, concurrency=16)
+        refs = [PodRef("airflow", f"worker-{number}", "uid") for number in range(20)]
+        housekeeping = [asyncio.create_task(getattr(bench.launcher, name)(ref)) for ref in refs]
+        await asyncio.sleep(0)
+        creations = [asyncio.create_task(bench.launcher.create(f"launch-{n}", body())) for n in range(20)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        operations = Counter(cluster.calls)
+        assert operations.pop("create") == 14
+        assert list(operations.values()) == [2]
+        held.set()
+        await asyncio.gather(*housekeeping, *creations)
+
+    async def test_a_pod_that_has_ended_is_deleted(self, created: Bench, cluster: Any) -> None:
+        cluster.fail["delete"] = [DROPPED]
+        await created.launcher.clean_up(REF)
+        assert cluster.calls.count("delete") == 2
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
 
 
 class TestLookFor:

@@ -30,6 +30,10 @@ WARN_AT_ATTEMPT = 3
 _PERHAPS_LATER = frozenset({401, 403})
 # Credentials are rotated and permissions are corrected; a pod that has to go still has to go then.
 
+HOUSEKEEPING_SHARE = 8
+"""Of so many requests at once, one may be housekeeping: to label a pod that has ended can wait, to create the
+one that replaces it cannot."""
+
 REFUSALS = 10
 """Attempts at a change that is not permitted: some five minutes. For ever would be one more command for each
 pod that ends, under permissions that lack a verb."""
@@ -44,17 +48,22 @@ class Calls:
 
     def __init__(self, concurrency: int, *, backoff: Backoff = RETRY, timing: Timing = REAL) -> None:
         self._slots = asyncio.Semaphore(concurrency)
+        self._housekeeping = asyncio.Semaphore(max(1, concurrency // HOUSEKEEPING_SHARE))
         self._backoff = backoff
         self._timing = timing
         self._paused_until = 0.0
 
-    async def once(self, request: Request[T], *, patient: bool = False) -> T:
+    async def once(self, request: Request[T], *, patient: bool = False, is_housekeeping: bool = False) -> T:
         """
         Carry out a request.
 
         :param patient: wait first for as long as the API server has asked for fewer requests
+        :param is_housekeeping: leave most of what may be done at once to other requests
         :raises KubernetesApiError: if it fails
         """
+        if is_housekeeping:
+            async with self._housekeeping:
+                return await self.once(request, patient=patient)
         while True:
             while patient and (pause := self._paused_until - self._timing.clock()) > 0:
                 await self._timing.sleep(pause)
@@ -68,7 +77,13 @@ class Calls:
                     raise
 
     async def until_answered(
-        self, what: str, request: Request[T], *, attempts: int | None = None, stubborn: bool = False
+        self,
+        what: str,
+        request: Request[T],
+        *,
+        attempts: int | None = None,
+        stubborn: bool = False,
+        is_housekeeping: bool = False,
     ) -> T:
         """
         Carry out a request again and again until the API server gives an answer that stands.
@@ -76,11 +91,12 @@ class Calls:
         :param what: for the log
         :param attempts: how often; None for as long as it takes
         :param stubborn: take nothing for an answer but success and "there is no such pod"
+        :param is_housekeeping: see :meth:`once`
         :raises KubernetesApiError: with an answer that another attempt would not change, or the last one
         """
         for attempt in count(1):
             try:
-                return await self.once(request)
+                return await self.once(request, is_housekeeping=is_housekeeping)
             except KubernetesApiError as error:
                 if attempt == attempts or not _may_change(error, attempt, stubborn=stubborn):
                     raise

@@ -11,7 +11,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import ResourceExpiredError, error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_EVENT, POD_LIST
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json, JsonTransport, RequestTimeout
+from airflow.providers.cncf.kubernetes_resilience.pods.transport import (
+    Json,
+    JsonTransport,
+    RequestTimeout,
+    fix_proxy,
+)
 
 T = TypeVar("T")
 
@@ -71,6 +76,7 @@ class PodClient:
                 api = await kube_client._get_executor_async_kube_client(team_name=team_name)
             else:
                 api = await kube_client.get_async_kube_client()
+            fix_proxy(api.api_client)
             return api.api_client
 
         return cls(JsonTransport(await make(), request_timeout, renew=make))

@@ -88,7 +88,9 @@ class Launcher:
         else:
             self._emit(PodCreated(launch_id, ref))
 
-    async def delete(self, ref: PodRef, *, grace_seconds: int | None = None) -> None:
+    async def delete(
+        self, ref: PodRef, *, grace_seconds: int | None = None, is_housekeeping: bool = False
+    ) -> None:
         """
         Delete a pod, however long the API is away; emits :class:`PodDeleted` if it is then gone for certain.
 
@@ -96,6 +98,7 @@ class Launcher:
         will be seen by the informer.
 
         :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
+        :param is_housekeeping: whether nobody waits for it
         """
         what = f"Deleting pod {ref}"
 
@@ -109,7 +112,7 @@ class Launcher:
                     options=self._delete_options,
                 )
 
-        left = await self._change(what, ref, request)
+        left = await self._change(what, ref, request, is_housekeeping=is_housekeeping)
         if left is None or _is_removed(left):
             self._emit(PodDeleted(ref))
         else:
@@ -132,9 +135,13 @@ class Launcher:
         if _launch_id(pod) == launch_id:
             self._emit(PodCreated(launch_id, _ref(pod)))
 
+    async def clean_up(self, ref: PodRef) -> None:
+        """Delete a pod that has ended; as :meth:`delete`, but after what somebody waits for."""
+        await self.delete(ref, is_housekeeping=True)
+
     async def mark_done(self, ref: PodRef) -> None:
-        """Take a pod out of the executor's selection, however long the API is away."""
-        await self._label(ref, {"airflow_executor_done": "True"})
+        """Take a pod that has ended out of the executor's selection, however long the API is away."""
+        await self._label(ref, {"airflow_executor_done": "True"}, is_housekeeping=True)
 
     async def adopt(self, ref: PodRef, worker_label: str) -> bool:
         """
@@ -195,7 +202,7 @@ class Launcher:
         except PodNotFoundError:
             raise error from None
 
-    async def _label(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
+    async def _label(self, ref: PodRef, labels: Mapping[str, str], *, is_housekeeping: bool = False) -> bool:
         # The UID in the patch is its precondition: no other pod of that name can be meant.
         body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}}
 
@@ -203,13 +210,18 @@ class Launcher:
             with measured("pod_patching", self._team_name):
                 return await self._client.patch_pod(ref.namespace, ref.name, body)
 
-        return await self._change(f"Labelling pod {ref}", ref, request) is not None
+        what = f"Labelling pod {ref}"
+        return await self._change(what, ref, request, is_housekeeping=is_housekeeping) is not None
 
-    async def _change(self, what: str, ref: PodRef, request: Callable[[], Any]) -> Json | None:
+    async def _change(
+        self, what: str, ref: PodRef, request: Callable[[], Any], *, is_housekeeping: bool
+    ) -> Json | None:
         """Carry out a request with a UID as its precondition; None if no pod with that UID exists."""
         for attempt in count(1):
             try:
-                answer: Json = await self._calls.until_answered(what, request)
+                answer: Json = await self._calls.until_answered(
+                    what, request, is_housekeeping=is_housekeeping
+                )
                 return answer
             except PodNotFoundError:
                 return None

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
@@ -194,6 +196,25 @@ class JsonTransport:
                 if former is not None:
                     await former.close()
             return self._api is not used
+
+
+def fix_proxy(api_client: Any) -> None:
+    """
+    Look up once by which proxy the API server is reached, and in no ``.netrc`` who we are there.
+
+    aiohttp would look up both for each request, in another thread. Beside a thread that computes, as the
+    scheduler's does, that is twice the interpreter's switch interval for each request.
+
+    :param api_client: a ``kubernetes_asyncio.client.ApiClient``
+
+    .. seealso:: https://docs.aiohttp.org/en/stable/client_advanced.html#proxy-support
+    """
+    rest = api_client.rest_client
+    if rest.pool_manager.trust_env:
+        address = urlsplit(api_client.configuration.host)
+        if not (rest.proxy or proxy_bypass(address.hostname or "")):
+            rest.proxy = getproxies().get(address.scheme)
+        rest.pool_manager._trust_env = False
 
 
 class LineSplitter:
