@@ -18,7 +18,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import _Pod
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, Recipe
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from benchmarks.pods import NAMESPACE
 
@@ -74,7 +74,7 @@ class HeldByOurs:
             namespace=NAMESPACE,
             name=name,
             number=1,
-            job=job,
+            recipe=Recipe.of(job),
             ref=ref,
             # Its pod was seen to run: one that has not started is looked for in the database.
             facts=PodFacts(ref, {}, {}, phase="Running"),

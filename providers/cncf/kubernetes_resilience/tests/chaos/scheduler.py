@@ -59,6 +59,9 @@ class Launcher:
         else:
             self._tell(PodDeleted(ref))
 
+    async def clean_up(self, ref: PodRef) -> None:
+        await self.delete(ref)
+
     async def look_for(self, namespace: str, name: str, launch_id: str) -> None:
         if pod := self._world.pod_launched_as(launch_id):
             self._tell(PodCreated(launch_id, pod.facts().ref))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import logging
 import multiprocessing
 import socket
 import threading
@@ -25,10 +26,14 @@ from typing import Any
 import pytest
 from airflow.configuration import conf
 from airflow.executors import executor_loader, workloads
+from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
+from airflow.providers.cncf.kubernetes.executors import kubernetes_executor_utils
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.providers_manager import ProvidersManager
 from airflow.utils.state import TaskInstanceState
 from airflow.version import version as airflow_version
@@ -39,8 +44,10 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 import airflow
+from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import (
     kubernetes_executor,
+    pod_factory,
     task_instances,
     upstream,
 )
@@ -218,6 +225,18 @@ def test_workload_becomes_a_job() -> None:
     assert not executor.pod_launch_attempts, "upstream's own record would grow with every task"
 
 
+def test_event_that_is_left_over_keeps_the_scheduler_awake() -> None:
+    executor = KubernetesExecutor()
+    executor.running.add(KEY)
+    executor._stay_awake()
+    # Nothing is asked of the database for it: there is none.
+    handled = SchedulerJobRunner.process_executor_events(
+        executor=executor, job_id=7, scheduler_dag_bag=None, session=None
+    )
+    assert handled == 1
+    assert executor.event_buffer == {}
+
+
 # ------------------------------------------------------------------------------------------------------- pods
 
 
@@ -314,6 +333,46 @@ def test_pod_override_is_applied(factory: PodFactory) -> None:
     assert body is not None
     assert body["spec"]["containers"][0]["image"] == "airflow:override"
     assert body["spec"]["priorityClassName"] == "high"
+
+
+def test_pod_is_the_official_executors_pod(
+    factory: PodFactory, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (pod_factory, kubernetes_executor_utils):
+        monkeypatch.setattr(module, "create_unique_id", lambda *_args: "sales-load-x7k2m9qa")
+    item = waiting()
+    monkeypatch.setattr(upstream, "make_token", lambda *_args: item.job.command[0].token)
+    hooked: list[k8s.V1Pod] = []
+    monkeypatch.setattr(settings, "pod_mutation_hook", hooked.append)
+    official = object.__new__(kubernetes_executor_utils.AirflowKubernetesScheduler)
+    vars(official).update(
+        log=logging.getLogger(__name__),
+        kube_config=KubernetesExecutor().kube_config,
+        namespace="workers",
+        scheduler_job_id="7",
+        supports_task_instance_uuid=False,
+    )
+    body = factory.make_launch(item, failed(0)).body
+    expected = PodGenerator.serialize_pod(official._build_pod_request(item.job))
+    assert body is not None
+    ours = {name for name in body["metadata"]["annotations"] if name.startswith("airflow-resilience/")}
+    for name in ours:
+        del body["metadata"]["annotations"][name]
+    assert body == expected
+    assert len(ours) == 3
+    assert len(hooked) == 2, "the hook has seen both pods"
+
+
+def test_hook_that_fails_is_told_from_other_errors(
+    factory: PodFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_pod: k8s.V1Pod) -> None:
+        raise LookupError("no such node pool")
+
+    monkeypatch.setattr(settings, "pod_mutation_hook", fail)
+    with pytest.raises(PodMutationHookException) as caught:
+        factory.make_launch(waiting(), failed(0))
+    assert isinstance(caught.value.__cause__, LookupError)
 
 
 def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on(factory: PodFactory) -> None:

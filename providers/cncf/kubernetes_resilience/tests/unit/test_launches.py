@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
-import pytest
-from airflow.models.taskinstancekey import TaskInstanceKey
+import uuid
+from dataclasses import replace
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
+import pytest
+from airflow.executors.workloads import ExecuteTask
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from kubernetes.client import V1Pod
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry, Recipe
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
@@ -28,6 +34,51 @@ def pod(uid: str, of: Launch | None = None) -> PodFacts:
 @pytest.fixture
 def registry() -> LaunchRegistry:
     return LaunchRegistry()
+
+
+def test_recipe_is_the_job_without_its_token() -> None:
+    ti = {
+        **KEY._asdict(),
+        "id": str(uuid.uuid4()),
+        "dag_version_id": str(uuid.uuid4()),
+        "pool_slots": 2,
+        "queue": "large",
+        "priority_weight": 7,
+        "context_carrier": {"traceparent": "00-1-2-00"},
+    }
+    workload = ExecuteTask.model_validate(
+        {
+            "token": "made when the task was queued",
+            "ti": ti,
+            "dag_rel_path": "sales.py",
+            "bundle_info": {"name": "dags", "version": "4"},
+            "log_path": "sales/load.log",
+        }
+    )
+    override = V1Pod()
+    job = KubernetesJob(KEY, [workload], override, "template.yaml", "airflow:7")
+    restored = Recipe.of(job).job(KEY)
+    assert restored.command[0].model_copy(update={"token": workload.token}) == workload
+    assert restored._replace(command=None) == job._replace(command=None)
+    assert workload.token == "made when the task was queued", "the job is left as it was"
+
+
+def test_launch_is_pending_until_its_pod_is_seen_to_start(registry: LaunchRegistry) -> None:
+    created, adopted = launch(), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
+    registry.hold(created)
+    registry.hold(adopted)
+    assert registry.pending() == [adopted], "what does not exist yet is not pending"
+    registry.bind(created, PodRef("airflow", "load", "uid-1"))
+    assert set(map(id, registry.pending())) == {id(created), id(adopted)}
+    for phase, pending in ((None, 2), ("Pending", 2), ("Running", 1), ("Running", 1)):
+        created.facts = replace(pod("uid-1"), phase=phase)
+        assert len(registry.pending()) == pending
+    created.facts = None
+    registry.bind(created, PodRef("airflow", "load", "uid-3"))
+    assert len(registry.pending()) == 2, "another pod of it has come to light"
+    registry.release(KEY)
+    registry.release(OTHER)
+    assert registry.pending() == []
 
 
 def test_pod_of_an_adopted_launch_is_found_by_its_uid(registry: LaunchRegistry) -> None:

@@ -134,6 +134,9 @@ class FakeLauncher:
     async def delete(self, ref):
         self._cluster.pods.pop(ref.uid, None)
 
+    async def clean_up(self, ref):
+        await self.delete(ref)
+
     async def look_for(self, namespace, name, launch_id): ...
 
     async def mark_done(self, ref):

@@ -20,6 +20,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from airflow.providers.cncf.kubernetes_resilience.executors.retirement import QUIET_SECONDS
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -213,6 +214,11 @@ class Harness:
         rows = self.session.scalars(select(Log).where(Log.event == "pod launch failed").order_by(Log.id))
         key = (ti.dag_id, ti.task_id, ti.map_index)
         return [json.loads(row.extra) for row in rows if (row.dag_id, row.task_id, row.map_index) == key]
+
+    def quiet(self) -> None:
+        """Let it be quiet for long enough that pods which have ended are tidied up."""
+        self.clock.advance(QUIET_SECONDS)
+        self.executor.sync()
 
     def events(self) -> dict[Any, tuple[Any, Any]]:
         """Take what the executor reported, without the reports that something was queued."""

@@ -43,6 +43,7 @@ def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, queued
     assert heir.adopt(ti) == []
     heir.executor.sync()
     assert second.labels["airflow-worker"] == own_label(heir)
+    heir.quiet()
     assert heir.runtime.take("mark_done") == [(first.ref,)]
     heir.send(PodObservation(first.facts()))
     assert (heir.events(), heir.occupied(ti)) == ({}, True)
@@ -55,7 +56,8 @@ def test_a_retired_launch_is_deleted_if_that_is_configured(harness, queued_ti, s
     harness.created()
     heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
     heir.adopt(ti)
-    assert heir.runtime.take("delete") == [(first.ref,)]
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(first.ref,)]
 
 
 def test_an_older_launch_that_could_still_start_is_deleted(harness, queued_ti, successor):
@@ -101,6 +103,7 @@ def test_a_failed_launch_that_is_adopted_is_scheduled_again_in_the_same_try(harn
     assert (entry["worker_uid"], entry["action"]) == (pod.ref.uid, "relaunch")
     assert not heir.occupied(ti)
     assert heir.events() == {}
+    heir.quiet()
     assert heir.runtime.take("mark_done") == [(pod.ref,)]
 
 

@@ -76,6 +76,7 @@ def test_a_thread_that_does_not_come_back_does_not_stop_the_scheduler(harness, q
         harness.observe(pod, m.evicted())
     harness.executor.sync()
     assert harness.created().launch_number == 2
+    harness.quiet()
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 

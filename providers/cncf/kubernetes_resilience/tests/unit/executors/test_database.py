@@ -134,7 +134,7 @@ def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(harness, que
     ti = queued_ti()
     pod, key = harness.launch(ti), ti.key
     publish = harness.executor._publisher.publish_due
-    harness.executor._publisher.publish_due = lambda: None
+    harness.executor._publisher.publish_due = lambda: False
     harness.observe(pod, m.evicted())
     harness.executor._publisher.publish_due = publish
     harness.set_state(ti, values.pop("state", "queued"), **values)

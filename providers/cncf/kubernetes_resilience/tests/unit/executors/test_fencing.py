@@ -132,9 +132,11 @@ def test_a_stray_pod_that_has_ended_is_tidied_and_nothing_else(harness, queued_t
     pod = harness.launch(ti)
     stray = Pod(pod.manifest)
     harness.observe(stray, m.worker_error())
+    harness.quiet()
     assert harness.runtime.take("mark_done") == [(stray.ref,)]
     harness.observe(stray, m.succeeded())
-    assert harness.runtime.take("delete") == [(stray.ref,)]
+    harness.quiet()
+    assert harness.runtime.take("clean_up") == [(stray.ref,)]
     assert (harness.ledger(ti), harness.events(), harness.occupied(ti)) == ([], {}, True)
 
 

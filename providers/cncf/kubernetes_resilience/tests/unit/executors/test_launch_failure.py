@@ -65,6 +65,7 @@ def test_it_is_relaunched(harness, queued_ti, like):
     assert (entry["action"], entry["launch"]) == ("relaunch", 1)
     row = harness.row(ti)
     assert (row.state, row.try_number, row.max_tries) == ("queued", 1, 0)
+    harness.quiet()
     assert harness.runtime.take("mark_done") == [(first.ref,)]
     assert harness.runtime.take("delete") == []
 
@@ -98,7 +99,7 @@ def test_the_ledger_says_why(harness, queued_ti, like, reason, container, exit_c
 
 @pytest.mark.parametrize(
     ("delete", "on_failure", "command"),
-    [("True", "False", "mark_done"), ("True", "True", "delete"), ("False", "True", "mark_done")],
+    [("True", "False", "mark_done"), ("True", "True", "clean_up"), ("False", "True", "mark_done")],
 )
 def test_the_dead_pod_is_kept_or_deleted_as_configured(start, queued_ti, delete, on_failure, command):
     harness = start(
@@ -108,6 +109,7 @@ def test_the_dead_pod_is_kept_or_deleted_as_configured(start, queued_ti, delete,
     first = harness.launch(queued_ti())
     harness.observe(first, m.start_error())
     harness.created()
+    harness.quiet()
     assert [(function.__name__, args) for function, args in harness.runtime.commands[-1:]] == [
         (command, (first.ref,))
     ]

@@ -156,6 +156,6 @@ def test_a_succeeded_pod_is_deleted_after_its_end_was_reported(harness, queued_t
     harness.begin(ti, pod)
     harness.set_state(ti, "success")
     harness.observe(pod, m.succeeded())
-    assert harness.runtime.take("delete") == []
-    harness.executor.sync()
-    assert harness.runtime.take("delete") == [(pod.ref,)]
+    assert harness.runtime.take("clean_up") == []
+    harness.quiet()
+    assert harness.runtime.take("clean_up") == [(pod.ref,)]

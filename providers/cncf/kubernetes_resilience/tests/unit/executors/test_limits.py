@@ -79,7 +79,7 @@ def test_the_dead_pod_is_tidied_after_its_end_was_reported(start, queued_ti):
     pod = harness.launch(queued_ti())
     harness.observe(pod, m.start_error())
     assert harness.runtime.take("mark_done") == []  # its successor would need it if this scheduler died now
-    harness.executor.sync()
+    harness.quiet()
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 

@@ -118,7 +118,7 @@ def test_a_task_instance_that_was_deleted(harness, queued_ti, session):
     harness.observe(pod, m.start_error())
     assert (harness.events(), harness.runtime.take("create")) == ({}, [])
     assert key not in harness.executor.running
-    harness.executor.sync()
+    harness.quiet()
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 

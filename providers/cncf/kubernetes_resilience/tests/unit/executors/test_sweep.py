@@ -31,7 +31,8 @@ def sweep(heir) -> None:
     heir.executor.sync()
     heir.runtime.carry_out("Sweep")
     heir.executor.sync()
-    for (ref,) in heir.runtime.take("delete"):
+    heir.quiet()
+    for (ref,) in [*heir.runtime.take("clean_up"), *heir.runtime.take("delete")]:
         del heir.cluster.pods[ref.uid]
     for (ref,) in heir.runtime.take("mark_done"):
         heir.cluster.pods[ref.uid].labels["airflow_executor_done"] = "True"

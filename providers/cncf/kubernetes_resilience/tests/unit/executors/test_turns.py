@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, publisher, retirement
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 
 from .cluster import Pod
@@ -35,7 +35,9 @@ def turns_until_all_is_reported(harness):
     reported = {}
     for turns in range(1, 2 * TASKS):
         harness.executor.sync()
-        reported |= harness.events()
+        events = harness.executor.get_event_buffer()
+        assert events, "the scheduler would sleep now"
+        reported |= {key: event for key, event in events.items() if event[0] == "success"}
         if len(reported) == TASKS:
             return turns
     raise AssertionError(f"only {len(reported)} of {TASKS} were reported")
@@ -70,3 +72,81 @@ def test_launches_that_take_long_to_settle_wait_for_the_next_turn(ended, monkeyp
 def test_a_turn_that_can_do_nothing_in_time_still_does_something(ended, monkeypatch):
     passing(ended, monkeypatch, 2 * kubernetes_executor.RECEIVE_BUDGET)
     assert turns_until_all_is_reported(ended) == TASKS
+
+
+def test_the_scheduler_does_not_sleep_while_pods_are_to_be_built(start, queued_ti, monkeypatch):
+    harness = start()
+    monkeypatch.setattr(publisher, "PUBLISH_BATCH", 3)
+    tis = queued_ti(mapped=TASKS)
+    for ti in tis:
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    created, awake = [len(harness.runtime.take("create"))], [len(harness.executor.get_event_buffer())]
+    while created[-1]:
+        harness.executor.sync()
+        created.append(len(harness.runtime.take("create")))
+        awake.append(len(harness.executor.get_event_buffer()))
+    assert created == [3, 3, 1, 0]
+    assert awake == [TASKS, 1, 0, 0], "each task is reported once, and one again for as long as more is to do"
+
+
+def test_the_scheduler_does_not_sleep_while_messages_wait(ended, monkeypatch):
+    inbox = ended.executor._inbox
+    ends = [inbox.get() for _ in range(TASKS)]
+    for _ in range(TASKS):
+        inbox.put(PodObservation(Pod({"metadata": {"name": "another", "namespace": "airflow"}}).facts()))
+    for message in ends:
+        inbox.put(message)
+    ended.executor.get_event_buffer()
+    # Each turn looks at one message, and none of the first ones is the end of a task's pod.
+    passing(ended, monkeypatch, 2 * kubernetes_executor.RECEIVE_BUDGET)
+    for _ in range(TASKS):
+        ended.executor.sync()
+        assert list(ended.executor.get_event_buffer().values()) == [("scheduled", None)]
+
+
+def test_reports_are_not_lost_to_keep_the_scheduler_awake(ended):
+    reports = dict(ended.executor.event_buffer)
+    assert len(reports) == TASKS
+    ended.executor._stay_awake()
+    assert ended.executor.event_buffer == reports
+    dropped, _ = reports.popitem()
+    del ended.executor.event_buffer[dropped]
+    ended.executor._stay_awake()
+    assert ended.executor.event_buffer == {**reports, dropped: ("scheduled", None)}
+
+
+# ------------------------------------------------------------------------------------- pods that have ended
+
+
+def pass_without_quiet(harness, seconds):
+    """Let time pass in which a message about another pod arrives with each turn."""
+    stray = Pod({"metadata": {"name": "another", "namespace": "airflow"}})
+    step = 0.8 * retirement.QUIET_SECONDS
+    for _ in range(int(seconds / step)):
+        harness.clock.advance(step)
+        harness.send(PodObservation(stray.facts()))
+
+
+def test_pods_that_have_ended_can_wait(ended):
+    ended.send()
+    pass_without_quiet(ended, retirement.TIDY_TIMEOUT - retirement.QUIET_SECONDS)
+    assert ended.runtime.take("clean_up") == []
+    ended.quiet()
+    assert len(ended.runtime.take("clean_up")) == TASKS
+
+
+def test_pods_that_have_ended_do_not_wait_for_ever(ended):
+    ended.send()
+    pass_without_quiet(ended, 2 * retirement.TIDY_TIMEOUT)
+    assert len(ended.runtime.take("clean_up")) == TASKS
+
+
+def test_not_too_many_pods_are_tidied_up_in_one_turn(ended, monkeypatch):
+    monkeypatch.setattr(retirement, "TIDY_BATCH", 3)
+    ended.send()
+    tidied = []
+    for _ in range(4):
+        ended.quiet()
+        tidied.append(len(ended.runtime.take("clean_up")))
+    assert tidied == [3, 3, 1, 0]

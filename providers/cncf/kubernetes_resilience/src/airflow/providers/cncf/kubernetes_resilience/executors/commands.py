@@ -36,6 +36,10 @@ class PodCommands:
         """Delete a pod, and no other of its name."""
         self.send(("delete", (ref,)))
 
+    def clean_up(self, ref: PodRef) -> None:
+        """Delete a pod that has ended."""
+        self.send(("clean_up", (ref,)))
+
     def mark_done(self, ref: PodRef) -> None:
         """Take a pod that is kept out of the executor's sight."""
         self.send(("mark_done", (ref,)))

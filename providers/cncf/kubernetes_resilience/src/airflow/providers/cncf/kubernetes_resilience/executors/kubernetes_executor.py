@@ -54,7 +54,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import rea
 from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
 from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import UnwantedLaunches
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdict
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
 from airflow_resilience.decision import Action
@@ -73,8 +72,11 @@ SETTLE_BUDGET = 0.2
 """Seconds that one turn of the scheduler's loop may spend on either; the rest waits for the next, since the
 loop has other things to do as well."""
 
-SETTLE_BATCH = 250
-"""Launches that are settled together, with one transaction."""
+SETTLE_BATCH = 100
+"""
+Launches that are settled together, with one transaction. Those that are to be launched again are, before the
+next are settled: the API server creates pods while this thread waits for the database.
+"""
 
 
 class KubernetesExecutor(UpstreamKubernetesExecutor):
@@ -98,7 +100,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._registry = LaunchRegistry()
         self._runtime: KubernetesRuntime | None = None
-        self._reported: list[tuple[PodRef, bool]] = []
+        self._last_message = 0.0
 
     # ------------------------------------------------------------------ life
 
@@ -114,7 +116,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self.scheduler_job_id = str(self.job_id)
         job_id = None if self.job_id is None else int(self.job_id)  # None: DAG.test
         self.task_queue = Queue()
-        self.kube_scheduler = PodFactory(self.kube_config, self.scheduler_job_id, self.jwt_generator)
         namespaces = self._namespaces()
         self._runtime = KubernetesRuntime(
             RuntimeSettings(
@@ -145,7 +146,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             clock=self._clock,
         )
         self._publisher = Publisher(
-            factory=self.kube_scheduler,
+            factory=PodFactory(self.kube_config, self.scheduler_job_id, self.jwt_generator),
             registry=self._registry,
             creations=self._creations,
             fail=self.fail,
@@ -241,44 +242,64 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
         self._policies.tick()
         self._commands.revive(self._registry)
-        self._tidy_reported()
+        self._retirement.tick(self._last_message)
         self._take_jobs()
-        self._receive(until=self._clock() + RECEIVE_BUDGET)
+        has_more = self._receive(until=self._clock() + RECEIVE_BUDGET)
         self._tracker.tick()
         try:
-            self._settle(until=self._clock() + SETTLE_BUDGET)
+            has_more |= self._settle(until=self._clock() + SETTLE_BUDGET)
             self._adopter.continue_(self.running)
             self._queued_timeout.hold_off(
                 {*self._publisher.relaunching().values(), *self._adopter.handing_back()}
             )
             self._creations.tick()
-            self._publisher.publish_due()
+            has_more |= self._publisher.publish_due()
             self._unwanted.tick()
             self._sweep.tick()
         except SQLAlchemyError:
             # Nothing is lost: what could not be settled or published is still there for the next turn.
             self.log.exception("The metadata database did not answer; trying again in the next loop")
+        if has_more:
+            self._stay_awake()
+
+    def _stay_awake(self) -> None:
+        """
+        Have the scheduler turn to the executor again at once.
+
+        It sleeps for ``[scheduler] scheduler_idle_sleep_time`` after a turn in which nothing was queued, and
+        which has left no event over. One with a state that it does nothing about is left over.
+        """
+        for key in self.running:
+            if key not in self.event_buffer:
+                self.event_buffer[key] = (TaskInstanceState.SCHEDULED, None)
+                return
 
     # ------------------------------------------------------------------ what becomes of a launch
 
-    def _receive(self, until: float) -> None:
+    def _receive(self, until: float) -> bool:
+        """Take in what has arrived; return whether the time has run out."""
         for message in _drain(self._inbox):
+            self._last_message = self._clock()
             try:
                 self._tracker.receive(message)
             except Exception:
                 # What cannot be handled concerns one pod, not the scheduler.
                 self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
-            if self._clock() > until:
-                return
+            if self._last_message > until:
+                return True
+        return False
 
-    def _settle(self, until: float) -> None:
-        ended = self._tracker.ended()
+    def _settle(self, until: float) -> bool:
+        """Settle what has ended, and launch again what is to be; return whether the time has run out."""
+        ended, has_more = self._tracker.ended(), False
         for first in range(0, len(ended), SETTLE_BATCH):
             for settled in self._settlement.settle(ended[first : first + SETTLE_BATCH]):
                 self._tracker.settled(settled.launch)
                 self._act(settled)
+            has_more = self._publisher.publish_due()
             if self._clock() > until:
-                return
+                return True
+        return has_more
 
     def _act(self, settled: Settled) -> None:
         """Turn a judgement into what is done about it. The one place where that happens."""
@@ -313,10 +334,10 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         )
         self._retirement.supersede(launch, settled.failure)
         self._registry.release(launch.key)
-        if launch.job is None:
+        if launch.recipe is None:
             self._adopter.hand_back(launch.key, launch.ti_id)
         else:
-            self._publisher.relaunch(launch, launch.job, entry)
+            self._publisher.relaunch(launch, launch.recipe.job(launch.key), entry)
 
     def _report(self, settled: Settled, state: str | None) -> None:
         key, info = settled.launch.key, None
@@ -332,19 +353,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self.change_state(key, TaskInstanceState(state), info, remove_running=False)
 
     def _retire_ended(self, settled: Settled) -> None:
-        """Clean up after a pod in the next turn, when the scheduler has read what was reported of it."""
         failure, ref = settled.failure, settled.launch.ref
         if failure and failure.alive:
             self._retirement.supersede(settled.launch, failure)
         elif ref:
-            self._reported.append((ref, failure is not None))
-
-    def _tidy_reported(self) -> None:
-        # One turn late on purpose: a scheduler that is killed before it has read a report leaves a pod
-        # behind that its successor still sees.
-        for ref, failed in self._reported:
-            self._retirement.tidy(ref, failed=failed)
-        self._reported.clear()
+            self._retirement.tidy(ref, failed=failure is not None)
 
     def _release(self, launch: Launch) -> None:
         self._registry.release(launch.key)

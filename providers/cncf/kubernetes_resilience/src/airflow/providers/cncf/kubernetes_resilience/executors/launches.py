@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow.executors.workloads import ExecuteTask
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from kubernetes.client import V1Pod
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
@@ -37,6 +39,38 @@ class WaitingLaunch:
     """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """
+    A job as it is kept for the case that it has to be launched again: most never are.
+
+    The workload is kept as the JSON that a worker is given of it, without what it says by default. That takes
+    an eighth of the memory.
+    """
+
+    workload: bytes
+    override: V1Pod | None
+    template: str | None
+    image: str | None
+
+    @classmethod
+    def of(cls, job: KubernetesJob) -> Recipe:
+        """Write down a job. Its token is left out: each launch is given another one."""
+        workload: Any = job.command[0]  # the type hint is of Airflow 2
+        workload = workload.model_copy(update={"token": ""})
+        return cls(
+            workload.model_dump_json(exclude_defaults=True).encode(),
+            job.kube_executor_config,
+            job.pod_template_file,
+            job.kube_image,
+        )
+
+    def job(self, key: TaskInstanceKey) -> KubernetesJob:
+        """Return the job of a task instance, to be launched again."""
+        command: Any = [ExecuteTask.model_validate_json(self.workload)]
+        return KubernetesJob(key, command, self.override, self.template, self.image)
+
+
 @dataclass(slots=True, eq=False)
 class Launch:
     """One pod created for one try of a task instance."""
@@ -47,7 +81,7 @@ class Launch:
     name: str
     number: int
     """1 for the first launch of a try; one more for each relaunch."""
-    job: KubernetesJob | None = None
+    recipe: Recipe | None = None
     """What to launch again; None for an adopted pod."""
     launch_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     ref: PodRef | None = None
@@ -94,6 +128,7 @@ class LaunchRegistry:
         self._current: dict[TaskInstanceKey, Launch] = {}
         self._by_uid: dict[str, Launch] = {}
         self._by_launch_id: dict[str, Launch] = {}
+        self._starting: dict[str, Launch] = {}
         self._leaving: dict[TaskInstanceKey, set[str]] = {}
         self._departures: dict[str, Departure] = {}
 
@@ -115,7 +150,7 @@ class LaunchRegistry:
         """Make this the current launch; one that was there before is not known any more."""
         self.release(launch.key)
         self._current[launch.key] = launch
-        self._by_launch_id[launch.launch_id] = launch
+        self._by_launch_id[launch.launch_id] = self._starting[launch.launch_id] = launch
         if launch.ref:
             self._by_uid[launch.ref.uid] = launch
 
@@ -124,6 +159,7 @@ class LaunchRegistry:
         launch = self._current.pop(key, None)
         if launch:
             self._by_launch_id.pop(launch.launch_id, None)
+            self._starting.pop(launch.launch_id, None)
             if launch.ref:
                 self._by_uid.pop(launch.ref.uid, None)
         return launch
@@ -156,7 +192,15 @@ class LaunchRegistry:
         if launch.ref:
             self._by_uid.pop(launch.ref.uid, None)
         launch.ref, launch.body = ref, None
-        self._by_uid[ref.uid] = launch
+        self._by_uid[ref.uid] = self._starting[launch.launch_id] = launch
+
+    def pending(self) -> list[Launch]:
+        """Return the current launches whose pods exist and have not been seen to start."""
+        # Each launch is let go of once, when it has started: most are, and stay, for hours.
+        for launch in list(self._starting.values()):
+            if launch.facts and launch.facts.phase not in (None, "Pending"):
+                del self._starting[launch.launch_id]
+        return [launch for launch in self._starting.values() if launch.ref]
 
     def leave(
         self, key: TaskInstanceKey, token: str, deadline: float, command: Command | None = None

@@ -4,18 +4,26 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from airflow.exceptions import AirflowConfigException
 from airflow.executors.workloads import ExecuteTask
+from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_utils import AirflowKubernetesScheduler
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
-from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import add_unique_suffix
-from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
-from airflow.utils.log.logging_mixin import LoggingMixin
+from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
+    add_unique_suffix,
+    annotations_for_logging_task_metadata,
+    create_unique_id,
+)
+from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
+from kubernetes.client import ApiClient, V1Pod
 
+from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, Recipe, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.moulds import Pattern, PodMoulds, Task
 from airflow.providers.cncf.kubernetes_resilience.executors.node_avoidance import avoid
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
@@ -24,10 +32,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 )
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
+log = logging.getLogger(__name__)
 
-class PodFactory(AirflowKubernetesScheduler):
+
+class PodFactory:
     """
-    Upstream's pod construction without the processes that its constructor starts.
+    Builds what launches ask for.
 
     :param kube_config: configuration of the executor
     :param scheduler_job_id: this scheduler's job, by which its pods are labelled
@@ -35,13 +45,10 @@ class PodFactory(AirflowKubernetesScheduler):
     """
 
     def __init__(self, kube_config: KubeConfig, scheduler_job_id: str, jwt_generator: Any) -> None:
-        # Not super().__init__(): it starts a manager process and one watcher process for each namespace.
-        LoggingMixin.__init__(self)  # type: ignore[no-untyped-call]
-        self.kube_config = kube_config
-        self.namespace = kube_config.kube_namespace
-        self.scheduler_job_id = scheduler_job_id
-        self.supports_task_instance_uuid = False
+        self._kube_config = kube_config
         self._jwt_generator = jwt_generator
+        self._moulds = PodMoulds(str(kube_config.kube_namespace), scheduler_job_id)
+        self._serializer = ApiClient()
 
     def make_launch(self, waiting: WaitingLaunch, history: LaunchHistory) -> Launch:
         """
@@ -51,11 +58,12 @@ class PodFactory(AirflowKubernetesScheduler):
         :param history: the launches of this try that have failed
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
+        :raises OSError: if the template cannot be read
+        :raises AirflowConfigException: if there is none
         """
         number = history.relaunches + 1
-        job = self._with_fresh_token(waiting.job)
-        pod = self._build_pod_request(job)
-        if number > 1 and pod.metadata.name in (waiting.previous_name, _pinned_name(job)):
+        pod = self._build(waiting.job)
+        if number > 1 and pod.metadata.name in (waiting.previous_name, _pinned_name(waiting.job)):
             # Of the pods that it replaces one has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
         launch = Launch(
@@ -64,24 +72,53 @@ class PodFactory(AirflowKubernetesScheduler):
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
             number=number,
-            job=waiting.job,
+            recipe=Recipe.of(waiting.job),
         )
         pod.metadata.annotations |= {
             LAUNCH_ID_ANNOTATION: launch.launch_id,
             LAUNCH_NUMBER_ANNOTATION: str(number),
             TASK_INSTANCE_ID_ANNOTATION: waiting.ti_id,
         }
-        launch.body = _elsewhere(PodGenerator.serialize_pod(pod), history.last)
+        launch.body = _elsewhere(self._serializer.sanitize_for_serialization(pod), history.last)
         return launch
 
-    def _with_fresh_token(self, job: KubernetesJob) -> KubernetesJob:
+    def _build(self, job: KubernetesJob) -> V1Pod:
+        workload = self._with_fresh_token(job)
+        key = workload.ti.key
+        pod = self._moulds.make(
+            Pattern(
+                template=self._template(job),
+                image=job.kube_image or self._kube_config.kube_image,
+                override=job.kube_executor_config,
+            ),
+            Task(key, create_unique_id(key.dag_id, key.task_id), workload_to_command_args(workload)),
+        )
+        try:
+            settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise PodMutationHookException from error
+        log.info(
+            "Creating pod %s for %s with annotations %s",
+            pod.metadata.name,
+            job.key,
+            annotations_for_logging_task_metadata(pod.metadata.annotations),  # type: ignore[no-untyped-call]
+        )
+        return pod
+
+    def _template(self, job: KubernetesJob) -> str:
+        template = job.pod_template_file or self._kube_config.pod_template_file
+        if not template:
+            raise AirflowConfigException("[kubernetes_executor] pod_template_file is not set")
+        return template
+
+    def _with_fresh_token(self, job: KubernetesJob) -> ExecuteTask:
         # A token is valid for [scheduler] task_queued_timeout from when it was made. The first one is made
         # when the task is queued, and would have expired by the time that a late relaunch starts.
         workload = job.command[0]
         if not isinstance(workload, ExecuteTask):
             raise TypeError(f"cannot launch a workload of type {type(workload).__name__}")
         token = upstream.make_token(str(workload.ti.id), self._jwt_generator)
-        return job._replace(command=[workload.model_copy(update={"token": token})])
+        return workload.model_copy(update={"token": token})
 
 
 def rename(launch: Launch) -> None:

@@ -25,9 +25,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
     LaunchRegistry,
     WaitingLaunch,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.model_configuration import (
-    shared_model_configuration,
-)
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
 from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
 from airflow_resilience import ledger
@@ -35,12 +32,12 @@ from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
 log = logging.getLogger(__name__)
 
-BUILD_BUDGET = 2.0
-"""
-Seconds that a turn of the scheduler's loop may spend on building pods; what is left after some 500 of them
-waits for the next turn. In between an idle scheduler sleeps for a second: cut into small pieces, a burst of
-launches takes several times as long.
-"""
+
+BUILD_BUDGET = 0.2
+"""Seconds that a turn of the scheduler's loop may spend on building pods, some 400 of them."""
+
+PUBLISH_BATCH = 500
+"""Launches that are read from the database at once. More than are built in a turn would be read in vain."""
 
 
 class Publisher:
@@ -104,10 +101,11 @@ class Publisher:
         """Do not launch a task instance that still waits."""
         self._waiting.pop(key, None)
 
-    def publish_due(self) -> None:
+    def publish_due(self) -> bool:
         """
-        Ask for the creation of every pod whose time has come.
+        Ask for the creation of the pods whose time has come, as many as may be done at once.
 
+        :return: whether some are left to the next call
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; everything waits on then
         """
         now = self._clock()
@@ -117,22 +115,23 @@ class Publisher:
             if item.not_before <= now and self._registry.is_clear(key, now)
         ]
         if not due:
-            return
+            return False
+        is_more, due = len(due) > PUBLISH_BATCH, due[:PUBLISH_BATCH]
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({item.ti_id for item in due}, session=session)
             histories = ledger.read_histories({item.job.key: item.ti_id for item in due}, session=session)
             # The time that Airflow gives a pod to come up is the replacement's own.
             relaunches = {item.ti_id for item in due if item.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
-        with shared_model_configuration():
-            self._publish_all(due, rows, histories)
+        return self._publish_all(due, rows, histories) or is_more
 
     def _publish_all(
         self,
         due: Iterable[WaitingLaunch],
         rows: Mapping[str, TaskInstanceRow],
         histories: Mapping[TaskInstanceKey, LaunchHistory],
-    ) -> None:
+    ) -> bool:
+        """Build pods; return whether the time has run out."""
         began = self._clock()
         for item in due:
             key = item.job.key
@@ -144,7 +143,8 @@ class Publisher:
             else:
                 self._drop(key)
             if self._clock() - began > BUILD_BUDGET:
-                break
+                return True
+        return False
 
     def _waits_on(self, item: WaitingLaunch, history: LaunchHistory) -> bool:
         """Whether a launch that this scheduler takes for the first one is a relaunch, and not due yet."""

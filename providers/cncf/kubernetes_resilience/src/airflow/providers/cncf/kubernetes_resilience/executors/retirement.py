@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
@@ -37,6 +38,16 @@ call up (:data:`..pods.transport.DEFAULT_REQUEST_TIMEOUT`), and another one unti
 """
 
 
+QUIET_SECONDS = 0.5
+"""Seconds without a message about a pod after which pods that have ended are tidied up."""
+
+TIDY_TIMEOUT = 5.0
+"""Seconds after which they are in any case."""
+
+TIDY_BATCH = 500
+"""As many of them in one turn of the scheduler's loop."""
+
+
 class Retirement:
     """
     Takes superseded and finished pods out of the executor's world.
@@ -45,7 +56,8 @@ class Retirement:
     waits until it is gone, or until the grace period is over that begins when the API server accepts the
     deletion, or for :data:`DELETION_TIMEOUT`. A pod that has ended is deleted or kept, as
     ``delete_worker_pods`` and ``delete_worker_pods_on_failure`` say; a kept one is labelled so that neither
-    this executor nor another sees it again.
+    this executor nor another sees it again. That is done when there is nothing better to do: it cannot start
+    any more, and the API server has other pods to create and to tell about.
 
     :param clock: monotonic time, seconds
     """
@@ -62,12 +74,34 @@ class Retirement:
         self._registry = registry
         self._config = kube_config
         self._clock = clock
+        self._untidied: dict[PodRef, tuple[float, bool]] = {}
 
     def tidy(self, ref: PodRef, *, failed: bool) -> None:
-        """Delete or keep a pod that has ended, as configured."""
+        """
+        Delete or keep a pod that has ended, as configured, in a later turn of the scheduler's loop.
+
+        A scheduler that is killed before it has read what was reported of a pod then leaves one behind that
+        its successor still sees.
+        """
+        self._untidied.setdefault(ref, (self._clock() + TIDY_TIMEOUT, failed))
+
+    def tick(self, last_message: float) -> None:
+        """
+        Tidy up after the pods that have ended before this turn, if it is quiet or they have waited for long.
+
+        :param last_message: when there was one, on the executor's monotonic clock (seconds)
+        """
+        now = self._clock()
+        is_quiet = now - last_message >= QUIET_SECONDS
+        for ref, (deadline, failed) in list(islice(self._untidied.items(), TIDY_BATCH)):
+            if is_quiet or deadline <= now:
+                del self._untidied[ref]
+                self._tidy(ref, failed=failed)
+
+    def _tidy(self, ref: PodRef, *, failed: bool) -> None:
         deletes = self._config.delete_worker_pods_on_failure if failed else True
         if self._config.delete_worker_pods and deletes:
-            self._commands.delete(ref)
+            self._commands.clean_up(ref)
         else:
             self._commands.mark_done(ref)
 

@@ -129,7 +129,7 @@ class LaunchTracker:
             self._unseen.pop(launch.launch_id, None)
         if self._has_ended(launch):
             return
-        launch.facts = facts
+        launch.facts, launch.ref = facts, facts.ref  # the same, and one of them is enough to keep
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
             # apart, so ask.

@@ -85,7 +85,7 @@ class UnwantedLaunches:
         """
         if self._clock() < self._next_look:
             return
-        pending = [launch for launch in self._registry if _is_pending(launch)]
+        pending = self._registry.pending()
         waiting = self._relaunching()
         if pending or waiting:
             with create_session(scoped=False) as session:
@@ -107,7 +107,3 @@ class UnwantedLaunches:
         log.info("%s was cleared, marked or deleted; pod %s has not started and goes", launch.key, launch.ref)
         self._release(launch)
         self._retirement.revoke(launch)
-
-
-def _is_pending(launch: Launch) -> bool:
-    return launch.ref is not None and (launch.facts is None or launch.facts.phase in (None, "Pending"))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _AIRFLOW_VERSION = tuple(map(int, airflow_version.split(".")[:2]))
 _PROVIDER = "airflow.providers.cncf.kubernetes"
 _EXECUTOR = f"{_PROVIDER}.executors.kubernetes_executor:KubernetesExecutor"
-_SCHEDULER = f"{_PROVIDER}.executors.kubernetes_executor_utils:AirflowKubernetesScheduler"
 _KUBE_CONFIG = f"{_PROVIDER}.kube_config:KubeConfig"
 
 
@@ -57,7 +56,38 @@ SEAMS = (
     ),
     Seam(_EXECUTOR, "_make_safe_label_value", "writes the label of the scheduler's pods", ("input_value",)),
     Seam(_EXECUTOR, "_get_pod_namespace", "says where a task's pods are", ("ti",)),
-    Seam(_SCHEDULER, "_build_pod_request", "builds a worker pod without an API call", ("next_job",)),
+    Seam(
+        f"{_PROVIDER}.pod_generator:PodGenerator",
+        "construct_pod",
+        "merges template, configuration and override",
+        (
+            *("namespace", "scheduler_job_id", "pod_id", "dag_id", "task_id", "run_id", "try_number"),
+            *("map_index", "date", "kube_image", "args", "pod_override_object", "base_worker_pod"),
+        ),
+    ),
+    Seam(
+        f"{_PROVIDER}.pod_generator:PodGenerator", "deserialize_model_file", "reads a pod template", ("path",)
+    ),
+    Seam(
+        f"{_PROVIDER}.pod_generator:PodGenerator",
+        "build_labels_for_k8s_executor_pod",
+        "labels worker pods",
+        ("dag_id", "task_id", "run_id", "try_number", "map_index", "airflow_worker"),
+    ),
+    Seam(
+        f"{_PROVIDER}.pod_generator",
+        "workload_to_command_args",
+        "makes the worker container's arguments",
+        ("workload",),
+    ),
+    Seam(f"{_PROVIDER}.kubernetes_helper_functions", "create_unique_id", "names pods", ("dag_id", "task_id")),
+    Seam(
+        f"{_PROVIDER}.kubernetes_helper_functions",
+        "annotations_for_logging_task_metadata",
+        "leaves annotations out of the log where the deployment wants that",
+        ("annotation_set",),
+    ),
+    Seam("airflow.settings", "pod_mutation_hook", "applied to each worker pod", ("pod",)),
     Seam(
         f"{_PROVIDER}.executors.kubernetes_executor_types:KubernetesJob",
         "_fields",
@@ -66,7 +96,6 @@ SEAMS = (
     Seam(
         f"{_PROVIDER}.executors.kubernetes_executor_types", "POD_EXECUTOR_DONE_KEY", "label of pods done with"
     ),
-    Seam(f"{_PROVIDER}.pod_generator:PodGenerator", "serialize_pod", "pod to JSON", ("pod",)),
     Seam(
         f"{_PROVIDER}.pod_generator:PodGenerator",
         "build_selector_for_k8s_executor_pod",
@@ -88,6 +117,11 @@ SEAMS = (
         "reports to the scheduler",
         ("key", "state", "info"),
     ),
+    Seam(
+        "airflow.jobs.scheduler_job_runner:SchedulerJobRunner",
+        "process_executor_events",
+        "counts the events that it leaves over",
+    ),
     Seam("airflow.executors.base_executor:BaseExecutor", "jwt_generator", "signs workload tokens"),
     Seam(
         "airflow.executors.workloads:ExecuteTask",
@@ -102,8 +136,6 @@ SEAMS = (
     Seam("airflow.cli.cli_config", "lazy_load_command", "keeps the airflow command quick", ("import_path",)),
     Seam("airflow.cli.simple_table:AirflowConsole", "print_as_json", "prints as Airflow does", ("data",)),
     Seam("airflow.utils.cli", "suppress_logs_and_warning", "keeps logs out of the output", ("f",)),
-    Seam("kubernetes.client:Configuration", "_default", "shared while pods are built"),
-    Seam("kubernetes.client:Configuration", "set_default", "the same", ("default",)),
     Seam("airflow.utils.session", "create_session", "session apart from the scheduler's", ("scoped",)),
     Seam("airflow.utils.sqlalchemy", "with_row_locks", "row locks where the database has them", ("query",)),
 )
