@@ -16,7 +16,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import FileIO
 from typing import Any, TextIO
 
@@ -60,6 +60,7 @@ class Driver:
         with create_session(scoped=False) as session:
             for ti, (name, uid) in zip(_task_instances(session), pods, strict=True):
                 self._held.hold(self._workload(ti), name, uid)
+                session.expunge(ti)
 
     def start(self) -> float:
         """Start the executor and return how long that took, in seconds."""
@@ -121,10 +122,11 @@ class Driver:
         return ExecuteTask.make(ti, generator=self._executor.jwt_generator)
 
 
-def _task_instances(session: Any) -> Sequence[TaskInstance]:
-    found: Sequence[TaskInstance] = session.scalars(
-        sql_select(TaskInstance).order_by(TaskInstance.map_index)
-    ).all()
+def _task_instances(session: Any) -> Iterable[TaskInstance]:
+    # A few at a time: all at once leave so many holes in the memory that nothing else can be seen in it.
+    found: Iterable[TaskInstance] = session.scalars(
+        sql_select(TaskInstance).order_by(TaskInstance.map_index).execution_options(yield_per=50)
+    )
     return found
 
 

@@ -9,10 +9,11 @@ them, and the clock starts when it turns to the executor with the first.
 
 from __future__ import annotations
 
+import random
 from statistics import median
 
 from benchmarks.candidates import Candidate
-from benchmarks.lab import Lab, Round
+from benchmarks.lab import Lab, Round, pause
 from benchmarks.observer import Observer
 from benchmarks.pods import never_started
 from benchmarks.scheduler_process import SchedulerProcess
@@ -43,6 +44,8 @@ def measure_drain(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]
         with round_.scheduler() as scheduler:
             launch_all(round_, scheduler, observer)
             scheduler.wait_until_idle()
+            # At any point of the loop.
+            pause(random.random())
             with round_.costs(values):
                 round_.cluster.report([pod.name for pod in observer.alive()], never_started())
                 _wait_for_pods(observer, 2 * size, size)
