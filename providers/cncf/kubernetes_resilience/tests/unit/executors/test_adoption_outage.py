@@ -158,6 +158,7 @@ def test_it_is_labelled_if_it_has_failed(revoked):
     heir, _, pod = revoked
     pod.become(m.start_error())
     try_again(heir)
+    heir.quiet()
     assert (heir.runtime.take("delete"), heir.runtime.take("mark_done")) == ([], [(pod.ref,)])
 
 

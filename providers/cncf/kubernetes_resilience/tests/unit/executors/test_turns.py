@@ -9,6 +9,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, publisher, retirement
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 
+from .. import manifests as m
 from .cluster import Pod
 
 TASKS = 7
@@ -150,3 +151,16 @@ def test_not_too_many_pods_are_tidied_up_in_one_turn(ended, monkeypatch):
         ended.quiet()
         tidied.append(len(ended.runtime.take("clean_up")))
     assert tidied == [3, 3, 1, 0]
+
+
+def test_pods_whose_end_was_read_are_tidied_up_in_the_end(ended, queued_ti):
+    ended.send()
+    ended.clock.advance(0.1)
+    ended.send()
+    last = ended.launch(ti := queued_ti(dag_id="another"))
+    ended.set_state(ti, "success")
+    ended.observe(last, m.succeeded())
+    ended.executor.end()
+    tidied = [ref for function, (ref, *_) in ended.runtime.commands if function.__name__ == "clean_up"]
+    assert len(tidied) == TASKS
+    assert last.ref not in tidied, "nobody has read of it, and it has to be seen by the next scheduler"

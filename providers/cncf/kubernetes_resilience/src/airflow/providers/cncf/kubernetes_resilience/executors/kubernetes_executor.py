@@ -100,7 +100,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._registry = LaunchRegistry()
         self._runtime: KubernetesRuntime | None = None
-        self._last_message = 0.0
+        self._turn_began = self._last_message = 0.0
 
     # ------------------------------------------------------------------ life
 
@@ -214,6 +214,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if self._runtime is None:
             return
         self.log.info("Shutting down Kubernetes executor")
+        self._retirement.finish(self._turn_began)
         self._runtime.stop(STOP_TIMEOUT)
         self._runtime = None
         self.task_queue = None
@@ -242,6 +243,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
         self._policies.tick()
         self._commands.revive(self._registry)
+        self._turn_began = self._clock()
         self._retirement.tick(self._last_message)
         self._take_jobs()
         has_more = self._receive(until=self._clock() + RECEIVE_BUDGET)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,7 @@ class Retirement:
         A scheduler that is killed before it has read what was reported of a pod then leaves one behind that
         its successor still sees.
         """
-        self._untidied.setdefault(ref, (self._clock() + TIDY_TIMEOUT, failed))
+        self._untidied.setdefault(ref, (self._clock(), failed))
 
     def tick(self, last_message: float) -> None:
         """
@@ -93,8 +93,19 @@ class Retirement:
         """
         now = self._clock()
         is_quiet = now - last_message >= QUIET_SECONDS
-        for ref, (deadline, failed) in list(islice(self._untidied.items(), TIDY_BATCH)):
-            if is_quiet or deadline <= now:
+        self._tidy_up(now if is_quiet else now - TIDY_TIMEOUT, islice(self._untidied.items(), TIDY_BATCH))
+
+    def finish(self, turn_began: float) -> None:
+        """
+        Tidy up after all pods whose end the scheduler has read.
+
+        :param turn_began: when the last turn did, on the executor's monotonic clock (seconds)
+        """
+        self._tidy_up(turn_began, self._untidied.items())
+
+    def _tidy_up(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool]]]) -> None:
+        for ref, (ended, failed) in list(pods):
+            if ended < until:
                 del self._untidied[ref]
                 self._tidy(ref, failed=failed)
 
