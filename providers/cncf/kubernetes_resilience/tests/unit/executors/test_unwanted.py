@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors import task_instances, unwanted
 from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import CHECK_INTERVAL
 
 from .. import manifests as m
@@ -96,3 +96,54 @@ def test_a_pod_that_runs_is_left(harness, pending, session):
 def test_nothing_is_asked_of_the_database_when_nothing_is_pending(harness, monkeypatch):
     monkeypatch.setattr(task_instances, "read_rows", None)
     harness.wait(CHECK_INTERVAL)
+
+
+@pytest.fixture
+def many(start, queued_ti, monkeypatch):
+    """Give an executor whose task instances are all marked, and that looks at two of them in a turn."""
+    monkeypatch.setattr(unwanted, "CHECK_BATCH", 2)
+    harness = start()
+    tis = queued_ti(mapped=5)
+    pods = [harness.launch(ti) for ti in tis]
+    for ti in tis:
+        harness.set_state(ti, "success")
+    return harness, pods
+
+
+def test_many_are_looked_at_over_several_turns(many):
+    harness, pods = many
+    harness.clock.advance(CHECK_INTERVAL)
+    deleted = []
+    for _ in range(4):
+        harness.executor.sync()
+        deleted.append([ref for (ref,) in harness.runtime.take("delete")])
+    assert [len(refs) for refs in deleted] == [2, 2, 1, 0]
+    assert {ref for refs in deleted for ref in refs} == {pod.ref for pod in pods}
+
+
+def test_what_has_started_meanwhile_is_left_to_its_end(many):
+    harness, pods = many
+    harness.clock.advance(CHECK_INTERVAL)
+    harness.executor.sync()
+    first = {ref for (ref,) in harness.runtime.take("delete")}
+    rest = [pod for pod in pods if pod.ref not in first]
+    harness.observe(rest[0], m.succeeded())
+    for _ in range(3):
+        harness.executor.sync()
+    assert {ref for (ref,) in harness.runtime.take("delete")} == {pod.ref for pod in rest[1:]}
+
+
+def test_waiting_relaunches_are_looked_at_over_several_turns(many, start, queued_ti):
+    harness, _ = many
+    tis = queued_ti("another", mapped=5)
+    for ti in tis:
+        harness.executor.running.add(ti.key)
+    looked = []
+    harness.executor._unwanted._relaunching = lambda: {ti.key: str(ti.id) for ti in tis}
+    harness.executor._unwanted._call_off = looked.append
+    for ti in tis:
+        harness.set_state(ti, "failed")
+    harness.clock.advance(CHECK_INTERVAL)
+    for _ in range(6):
+        harness.executor.sync()
+    assert sorted(looked) == sorted(ti.key for ti in tis)

@@ -107,6 +107,11 @@ class Launch:
     may_exist: bool = False
     """Whether a call to create the pod is under way or has had no clear answer."""
 
+    @property
+    def has_started(self) -> bool:
+        """Whether its pod has been seen in another phase than Pending."""
+        return self.facts is not None and self.facts.phase not in (None, "Pending")
+
 
 @dataclass(slots=True)
 class Departure:
@@ -198,7 +203,7 @@ class LaunchRegistry:
         """Return the current launches whose pods exist and have not been seen to start."""
         # Each launch is let go of once, when it has started: most are, and stay, for hours.
         for launch in list(self._starting.values()):
-            if launch.facts and launch.facts.phase not in (None, "Pending"):
+            if launch.has_started:
                 del self._starting[launch.launch_id]
         return [launch for launch in self._starting.values() if launch.ref]
 

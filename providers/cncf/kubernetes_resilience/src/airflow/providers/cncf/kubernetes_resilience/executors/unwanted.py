@@ -11,7 +11,7 @@ in the cluster, until it starts, which may be never.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
@@ -25,7 +25,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.task_instances impor
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 10.0
-"""Seconds between two looks, each of which is one query."""
+"""Seconds between two looks."""
+
+CHECK_BATCH = 500
+"""Launches that are looked at in one turn of the scheduler's loop, with one query; the others in the next."""
 
 _OVER = frozenset(
     {
@@ -76,32 +79,48 @@ class UnwantedLaunches:
         self._call_off = call_off
         self._clock = clock
         self._next_look = 0.0
+        self._pending: list[Launch] = []
+        self._waiting: list[tuple[TaskInstanceKey, str]] = []
 
     def tick(self) -> None:
         """
         Look for such launches, if it is time to.
 
-        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is tried again then
         """
-        if self._clock() < self._next_look:
-            return
-        pending = self._registry.pending()
-        waiting = self._relaunching()
-        if pending or waiting:
-            with create_session(scoped=False) as session:
-                ti_ids = {*waiting.values(), *(launch.ti_id for launch in pending)}
-                rows = task_instances.read_rows(ti_ids, session=session)
-                gone = {launch.key for launch in pending if launch.ti_id not in rows}
-                restarting = task_instances.read_restarting(gone, session=session)
-            for launch in pending:
-                # What restarts did start, and the end of its pod is waited for.
-                if is_over(rows.get(launch.ti_id), launch.key.try_number) and launch.key not in restarting:
-                    self._retire(launch)
-            for key, ti_id in waiting.items():
-                if is_over(rows.get(ti_id), key.try_number):
-                    log.info("%s was cleared, marked or deleted; it is not launched again", key)
-                    self._call_off(key)
-        self._next_look = self._clock() + CHECK_INTERVAL
+        if not (self._pending or self._waiting):
+            if self._clock() < self._next_look:
+                return
+            self._next_look = self._clock() + CHECK_INTERVAL
+            self._pending, self._waiting = self._registry.pending(), list(self._relaunching().items())
+        if self._pending:
+            self._look_at_pending(self._pending[:CHECK_BATCH])
+            del self._pending[:CHECK_BATCH]
+        elif self._waiting:
+            self._look_at_waiting(dict(self._waiting[:CHECK_BATCH]))
+            del self._waiting[:CHECK_BATCH]
+
+    def _look_at_pending(self, pending: Sequence[Launch]) -> None:
+        pending = [
+            launch for launch in pending if self._registry.is_current(launch) and not launch.has_started
+        ]
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({launch.ti_id for launch in pending}, session=session)
+            gone = {launch.key for launch in pending if launch.ti_id not in rows}
+            restarting = task_instances.read_restarting(gone, session=session)
+        for launch in pending:
+            # What restarts did start, and the end of its pod is waited for.
+            if is_over(rows.get(launch.ti_id), launch.key.try_number) and launch.key not in restarting:
+                self._retire(launch)
+
+    def _look_at_waiting(self, waiting: Mapping[TaskInstanceKey, str]) -> None:
+        still = self._relaunching()
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows(set(waiting.values()), session=session)
+        for key, ti_id in waiting.items():
+            if still.get(key) == ti_id and is_over(rows.get(ti_id), key.try_number):
+                log.info("%s was cleared, marked or deleted; it is not launched again", key)
+                self._call_off(key)
 
     def _retire(self, launch: Launch) -> None:
         log.info("%s was cleared, marked or deleted; pod %s has not started and goes", launch.key, launch.ref)
