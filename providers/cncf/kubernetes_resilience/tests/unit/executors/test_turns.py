@@ -117,6 +117,17 @@ def test_reports_are_not_lost_to_keep_the_scheduler_awake(ended):
     assert ended.executor.event_buffer == {**reports, dropped: ("scheduled", None)}
 
 
+def test_another_try_of_a_task_that_is_reported_does_not_keep_the_scheduler_awake(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    reports = dict(harness.executor.event_buffer)
+    assert list(reports) == [ti.key]
+    harness.executor.running.add(ti.key.with_try_number(7))
+    harness.executor._stay_awake()
+    assert harness.executor.event_buffer == reports
+
+
 # ------------------------------------------------------------------------------------- pods that have ended
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
@@ -62,7 +63,6 @@ from airflow_resilience.ledger import LedgerEntry
 if TYPE_CHECKING:
     from airflow.cli.cli_config import GroupCommand
     from airflow.models.taskinstance import TaskInstance
-    from airflow.models.taskinstancekey import TaskInstanceKey
 
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""
@@ -269,10 +269,13 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         Have the scheduler turn to the executor again at once.
 
         It sleeps for ``[scheduler] scheduler_idle_sleep_time`` after a turn in which nothing was queued, and
-        which has left no event over. One with a state that it does nothing about is left over.
+        which has left no event over. One with a state that it does nothing about is left over. It must not be
+        about a task instance that something is reported of, in this try or another: the scheduler goes by the
+        last event of each.
         """
+        reported = {key.primary for key in self.event_buffer if isinstance(key, TaskInstanceKey)}
         for key in self.running:
-            if key not in self.event_buffer:
+            if isinstance(key, TaskInstanceKey) and key.primary not in reported:
                 self.event_buffer[key] = (TaskInstanceState.SCHEDULED, None)
                 return
 
