@@ -319,7 +319,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             case Verdict.LAUNCH_FAILURE:
                 self._act_on_launch_failure(settled)
                 return
-        self._retire_ended(settled)
+        self._retirement.supersede(settled.launch, settled.failure)
 
     def _act_on_launch_failure(self, settled: Settled) -> None:
         entry, launch = settled.entry, settled.launch
@@ -328,7 +328,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
         if entry.decision.action is not Action.RELAUNCH:
             self._report(settled, "failed")
-            self._retire_ended(settled)
+            self._retirement.supersede(launch, settled.failure)
             return
         self.log.warning(
             "Relaunching %s%s without touching its retries: its process never started; %s; %s",
@@ -356,13 +356,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._release(settled.launch)
         if state:
             self.change_state(key, TaskInstanceState(state), info, remove_running=False)
-
-    def _retire_ended(self, settled: Settled) -> None:
-        failure, ref = settled.failure, settled.launch.ref
-        if failure and failure.alive:
-            self._retirement.supersede(settled.launch, failure)
-        elif ref:
-            self._retirement.tidy(ref, failed=failure is not None)
 
     def _release(self, launch: Launch) -> None:
         self._registry.release(launch.key)

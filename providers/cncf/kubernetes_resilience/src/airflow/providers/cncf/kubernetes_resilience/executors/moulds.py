@@ -22,15 +22,12 @@ from typing import Any
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
-from kubernetes.client import ApiClient, Configuration, V1ObjectMeta, V1Pod
+from kubernetes.client import Configuration, V1ObjectMeta, V1Pod
 
 log = logging.getLogger(__name__)
 
 LIMIT = 100
 """Moulds that are kept. With overrides that are all different, each costs what a pod costs without moulds."""
-
-_NAME, _ARGUMENTS = "mould", ["mould"]
-_TASK = TaskInstanceKey("mould", "mould", "mould", 1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,10 @@ class Task:
     """Of the worker container; not empty."""
 
 
+_GAPS = Task(TaskInstanceKey("mould", "mould", "mould", 1, -1), "mould", ["mould"])
+"""What stands in a mould where a task's own is to come."""
+
+
 class PodMoulds:
     """
     Makes worker pods as ``PodGenerator.construct_pod`` does, without the pod mutation hook.
@@ -66,7 +67,6 @@ class PodMoulds:
         self._namespace = namespace
         self._scheduler_job_id = scheduler_job_id
         self._moulds: dict[Hashable, _Mould | None] = {}
-        self._serializer = ApiClient()
 
     def make(self, pattern: Pattern, task: Task) -> V1Pod:
         """
@@ -81,19 +81,19 @@ class PodMoulds:
                 self._moulds.clear()
             self._moulds[mark] = self._mould(pattern, task)
         mould = self._moulds[mark]
-        return self._construct(pattern, task) if mould is None else mould.fill(task)
+        return self._construct(pattern, _read(pattern), task) if mould is None else mould.fill(task)
 
     def _mould(self, pattern: Pattern, task: Task) -> _Mould | None:
         """Make a mould; None if the official provider would make another pod for the task."""
-        template = _read(pattern.template)
+        template = _read(pattern)
         mould = _Mould(
-            self._construct(pattern, Task(_TASK, _NAME, _ARGUMENTS)),
+            self._construct(pattern, template, _GAPS),
             template.metadata,
             pattern.override.metadata if pattern.override else None,
             self._scheduler_job_id,
         )
-        serialize = self._serializer.sanitize_for_serialization
-        if serialize(mould.fill(task)) == serialize(self._construct(pattern, task)):
+        official = self._construct(pattern, template, task)
+        if PodGenerator.serialize_pod(mould.fill(task)) == PodGenerator.serialize_pod(official):
             return mould
         log.warning(
             "Pods with the template %s are built one by one: the installed version of the official provider "
@@ -102,7 +102,7 @@ class PodMoulds:
         )
         return None
 
-    def _construct(self, pattern: Pattern, task: Task) -> V1Pod:
+    def _construct(self, pattern: Pattern, template: V1Pod, task: Task) -> V1Pod:
         dag_id, task_id, run_id, try_number, map_index = task.key
         return PodGenerator.construct_pod(
             namespace=self._namespace,
@@ -117,7 +117,7 @@ class PodMoulds:
             kube_image=pattern.image,
             args=list(task.args),
             pod_override_object=pattern.override,
-            base_worker_pod=_read(pattern.template),
+            base_worker_pod=template,
         )
 
 
@@ -125,7 +125,7 @@ class _Mould:
     """
     A pod with gaps.
 
-    :param pod: one that was constructed for :data:`_TASK`
+    :param pod: one that was constructed for :data:`_GAPS`
     :param template: metadata that a task's own is added to
     :param override: metadata that is added to a task's own
     """
@@ -137,8 +137,8 @@ class _Mould:
         self._template = template or V1ObjectMeta()
         self._override = override or V1ObjectMeta()
         self._job_id = job_id
-        self._takes_name = pod.metadata.name == _NAME
-        self._takes_args = pod.spec.containers[0].args == _ARGUMENTS
+        self._takes_name = pod.metadata.name == _GAPS.name
+        self._takes_args = pod.spec.containers[0].args == _GAPS.args
         # Each object of the client's has a configuration, for nothing but the validation of its fields. To
         # copy that takes longer than to copy the pod.
         configuration = Configuration()
@@ -182,8 +182,8 @@ def _annotations(key: TaskInstanceKey) -> dict[str, str]:
     return annotations if key.map_index < 0 else {**annotations, "map_index": str(key.map_index)}
 
 
-def _read(template: str) -> V1Pod:
-    return PodGenerator.deserialize_model_file(template)
+def _read(pattern: Pattern) -> V1Pod:
+    return PodGenerator.deserialize_model_file(pattern.template)
 
 
 def _mark(pattern: Pattern) -> Hashable:

@@ -74,6 +74,7 @@ SEAMS = (
         "labels worker pods",
         ("dag_id", "task_id", "run_id", "try_number", "map_index", "airflow_worker"),
     ),
+    Seam(f"{_PROVIDER}.pod_generator:PodGenerator", "serialize_pod", "pod to JSON", ("pod",)),
     Seam(
         f"{_PROVIDER}.pod_generator",
         "workload_to_command_args",
