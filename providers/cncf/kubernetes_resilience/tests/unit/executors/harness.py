@@ -122,7 +122,7 @@ class Harness:
         self.executor.heartbeat()
         return self.created()
 
-    def adopt(self, *tis) -> list[Any]:
+    def offer(self, *tis) -> list[Any]:
         """Offer task instances of a dead scheduler as Airflow does; return those that are reset."""
         ids = [ti.id for ti in tis]
         self.session.execute(select(TaskInstance.id).where(TaskInstance.id.in_(ids)).with_for_update())
@@ -131,6 +131,13 @@ class Harness:
             if ti not in lost:
                 ti.queued_by_job_id = self.executor.job_id
         self.session.commit()
+        return lost
+
+    def adopt(self, *tis) -> list[Any]:
+        """As :meth:`offer`, and let the pods be relabelled; return the task instances that are reset."""
+        lost = self.offer(*tis)
+        self.runtime.carry_out("Adopter")
+        self.executor.sync()
         return lost
 
     def set_state(self, ti, state, **values) -> None:

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from airflow.providers.cncf.kubernetes_resilience.executors import adopter
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
@@ -195,23 +194,101 @@ def test_a_task_that_no_scheduler_has_queued_is_reset(harness, queued_ti, succes
     assert list(heir.executor.try_adopt_task_instances([ti])) == [ti]
 
 
-@pytest.mark.parametrize(("state", "reset"), [("queued", False), ("running", True)])
-def test_a_pod_that_is_gone_when_it_is_to_be_adopted(
-    harness, queued_ti, successor, state, reset, monkeypatch
-):
+def test_the_scheduler_does_not_wait_until_the_pods_are_relabelled(harness, queued_ti, successor):
     ti = queued_ti()
-    harness.launch(ti)
-    harness.set_state(ti, state)
+    pod = harness.launch(ti)
     heir = successor()
 
+    assert heir.offer(ti) == []
+    assert heir.occupied(ti)
+    assert pod.labels["airflow-worker"] != str(heir.executor.job_id)
+    heir.runtime.carry_out("Adopter")
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+
+
+def test_a_pod_that_fails_before_it_is_relabelled(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    heir = successor()
+    heir.offer(ti)
+    pod.become(m.start_error())
+    heir.runtime.carry_out("Adopter")
+    heir.observe(pod)
+    heir.executor.sync()
+
+    assert heir.row(ti).state == "scheduled"
+    assert len(heir.ledger(ti)) == 1
+
+
+def test_many_are_held_as_they_are_relabelled(harness, queued_ti, successor, monkeypatch):
+    tis = queued_ti(mapped=3)
+    pods = [harness.launch(ti) for ti in tis]
+    heir = successor()
+    monkeypatch.setattr(adopter, "RELABEL_BATCH", 1)
+    relabel, held = heir.runtime.launcher.adopt, []
+
     async def adopt(ref, worker_label):
-        return False
+        heir.executor.sync()  # the loop goes on meanwhile
+        held.append(len(heir.executor._registry))
+        return await relabel(ref, worker_label)
 
     monkeypatch.setattr(heir.runtime.launcher, "adopt", adopt)
-    assert heir.adopt(ti) == ([ti] if reset else [])
+    heir.adopt(*tis)
+    held.append(len(heir.executor._registry))
+    assert held == [0, 1, 2, 3]
+    assert {pod.labels["airflow-worker"] for pod in pods} == {str(heir.executor.job_id)}
+
+
+def test_a_scheduler_that_dies_before_it_has_relabelled_them(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    successor().offer(ti)
+    third = successor()
+
+    assert third.adopt(ti) == []
+    third.observe(pod, m.start_error())
+    assert third.row(ti).state == "scheduled"
+
+
+def test_the_same_for_the_official_executors_pod_in_which_the_task_runs(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti).strip()
+    harness.begin(ti, pod)
+    successor().offer(ti)
+
+    third = successor()
+    assert third.adopt(ti) == []
+    assert pod.labels["airflow-worker"] == str(third.executor.job_id)
+
+
+def test_a_queued_task_whose_pod_goes_before_it_is_relabelled(harness, queued_ti, successor, cluster):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    heir = successor()
+    heir.offer(ti)
+    cluster.remove(pod)
+    heir.runtime.carry_out("Adopter")
     heir.executor.sync()
-    assert heir.row(ti).state == ("running" if reset else "scheduled")
-    assert not heir.occupied(ti)
+    heir.send(PodConfirmed(*heir.runtime.take("confirm")[0], None))
+    heir.executor.sync()
+
+    assert (heir.row(ti).state, len(heir.ledger(ti)), heir.occupied(ti)) == ("scheduled", 1, False)
+
+
+def test_a_running_task_whose_pod_goes_before_it_is_relabelled(harness, queued_ti, successor, cluster):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    heir = successor()
+    assert heir.offer(ti) == []
+    cluster.remove(pod)
+    heir.runtime.carry_out("Adopter")
+    heir.executor.sync()
+    heir.send(PodConfirmed(*heir.runtime.take("confirm")[0], None))
+
+    ((state, info),) = heir.events().values()
+    assert (state, heir.ledger(ti), heir.occupied(ti)) == ("failed", [], False)
+    assert "Deleted" in info
 
 
 def test_a_pod_of_the_official_executor_is_adopted(harness, queued_ti, successor):

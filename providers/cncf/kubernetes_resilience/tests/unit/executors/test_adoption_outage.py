@@ -275,3 +275,30 @@ def test_an_attempt_that_is_not_answered_is_made_again(orphan, successor, cluste
     heir.clock.advance(60)
     try_again(heir)
     assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+
+
+def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(orphan, successor, cluster):
+    ti, old = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    old.labels["airflow-worker"] = str(heir.executor.job_id)
+    heir.observe(old, m.succeeded())  # the worker has deferred the task, and its trigger fires
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == []
+    heir.set_state(ti, "queued")
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    heir.executor.sync()
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(old.ref,)]
+
+
+def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(orphan, successor, cluster):
+    ti, pod = orphan
+    heir = successor()
+    heir.offer(ti)
+    heir.runtime.carry_out("Adopter")
+    cluster.remove(pod)
+    heir.lose_sight(pod)
+    assert heir.runtime.take("confirm") == [(pod.ref,)]

@@ -108,7 +108,7 @@ def test_nothing_is_published_while_the_database_is_away(harness, queued_ti, dat
 def test_orphans_without_pod_are_scheduled_when_the_database_is_back(queued_ti, successor, database_error):
     ti = queued_ti()
     heir = successor()
-    heir.adopt(ti)
+    heir.offer(ti)
     repair = database_error("reschedule")
     heir.executor.sync()
     assert heir.row(ti).state == "queued"

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -44,12 +44,16 @@ log = logging.getLogger(__name__)
 
 ADOPTION_TIMEOUT = 15.0
 """
-Seconds that the scheduler waits for the pods of a dead one to be listed and relabelled. Less than half of the
-default ``scheduler_health_check_threshold``: it sends no heartbeat meanwhile, and holds the rows locked.
+Seconds that the scheduler waits for the pods of a dead one to be listed. Less than half of the default
+``scheduler_health_check_threshold``: it sends no heartbeat meanwhile, and holds the rows locked. Also those
+after which pods are looked for again if nothing is heard of an attempt.
 """
 
+RELABEL_BATCH = 500
+"""Pods that are held once all of them are relabelled, or could not be."""
+
 RELABEL_TIMEOUT = 10.0
-"""Seconds for the one pod, of those."""
+"""Seconds for each pod of a batch. Less than :data:`ADOPTION_TIMEOUT`."""
 
 RETRY_INTERVAL = 5.0
 """Seconds between attempts while the API server does not answer."""
@@ -57,21 +61,21 @@ RETRY_INTERVAL = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the cluster says about orphaned task instances."""
+    """What the cluster says about orphaned task instances, or about some of them."""
 
     orphans: Mapping[TaskInstanceKey, Orphan]
     plan: AdoptionPlan
-    adopted: frozenset[TaskInstanceKey]
-    """Whose current launch carries this scheduler's label now."""
-    unclear: frozenset[TaskInstanceKey]
-    """Whose current launch the API server would not have relabelled."""
+    relabelled: Mapping[TaskInstanceKey, bool] = field(default_factory=dict)
+    """Whether the current launch carries this scheduler's label now; if not, it is gone. Without those that
+    were not tried yet, or that the API server would not have changed."""
 
     def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
         """Return the orphans of which all is known, and that still wait in the same life."""
+        unclear = self.plan.current.keys() - self.relabelled.keys()
         return {
             key: orphan
             for key, orphan in self.orphans.items()
-            if waiting.get(key) is orphan and key not in self.unclear
+            if waiting.get(key) is orphan and key not in unclear
         }
 
     def superseded_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
@@ -84,9 +88,10 @@ class Adopter:
     Adopts orphaned task instances.
 
     This is the one place where the scheduler's thread waits for the API server: Airflow wants to know at
-    once what could not be adopted, and resets that, which costs a try. While the API server does not
-    answer, nothing is given up: the task instances are kept, and their pods are looked for again, without
-    waiting, from then on.
+    once what could not be adopted, and resets that, which costs a try. It waits for the list of the pods.
+    That they get this scheduler's label, by which its watch selects them, comes after that; what they have
+    to tell comes with it. While the API server does not answer, nothing is given up: the task instances are
+    kept, and their pods are looked for again, without waiting, from then on.
 
     :param own_label: value of the label by which this scheduler's pods are selected
     :param held: told of each launch that was adopted
@@ -120,6 +125,7 @@ class Adopter:
         """No longer to be adopted, but they have pods that nobody else retires."""
         self._podless: dict[TaskInstanceKey, str] = {}
         self._found: SimpleQueue[_Found | None] = SimpleQueue()
+        """None ends an attempt."""
         self._next_look = 0.0
 
     def adopt(self, tis: Sequence[TaskInstance], running: set[Any]) -> list[TaskInstance]:
@@ -152,6 +158,8 @@ class Adopter:
         except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
             log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
             return set()
+        self._next_look = self._clock() + ADOPTION_TIMEOUT
+        self._commands.run(self._relabel, found)
         return self._complete(found, running)
 
     def continue_(self, running: set[Any]) -> None:
@@ -161,8 +169,9 @@ class Adopter:
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is tried again then
         """
         while not self._found.empty():
-            self._next_look = self._clock() + RETRY_INTERVAL
-            if found := self._found.get():
+            found = self._found.get()
+            self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else RETRY_INTERVAL)
+            if found:
                 # Running ones without a pod stay as they are: Airflow notices the missing heartbeat.
                 self._complete(found, running)
         if (orphans := self._abandoned | self._postponed) and self._clock() >= self._next_look:
@@ -236,38 +245,36 @@ class Adopter:
             return sorted(map(str, schedulers.read_living(but=self._job_id, session=session)))
 
     async def _look(self, orphans: Mapping[TaskInstanceKey, Orphan], selector: str) -> _Found:
-        """List the orphans' pods and put this scheduler's label on their current launches."""
-        launcher = self._runtime.launcher
-        plan = plan_adoption(
-            orphans,
-            await launcher.list_pods(self._namespaces, selector, "status.phase!=Succeeded"),
-            own_label=self._own_label,
-        )
-        answers = await asyncio.gather(
-            *(self._relabel(pod.ref) for pod in plan.current.values()),
-            return_exceptions=True,
-        )
-        by_key = dict(zip(plan.current, answers, strict=True))
-        return _Found(
-            orphans,
-            plan,
-            adopted=frozenset(key for key, answer in by_key.items() if answer is True),
-            unclear=frozenset(key for key, answer in by_key.items() if isinstance(answer, BaseException)),
-        )
-
-    async def _relabel(self, ref: PodRef) -> bool:
-        # One pod that the API server will not have changed must not keep the others waiting.
-        async with asyncio.timeout(RELABEL_TIMEOUT):
-            return await self._runtime.launcher.adopt(ref, self._own_label)
+        pods = await self._runtime.launcher.list_pods(self._namespaces, selector, "status.phase!=Succeeded")
+        return _Found(orphans, plan_adoption(orphans, pods, own_label=self._own_label))
 
     async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan], selector: str) -> None:
-        found = None
         try:
             found = await self._look(orphans, selector)
         except KubernetesApiError as error:
             log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
-        finally:
+            self._found.put(None)
+        else:
             self._found.put(found)
+            await self._relabel(found)
+
+    async def _relabel(self, found: _Found) -> None:
+        """Put this scheduler's label on the current launches."""
+        pods = list(found.plan.current.items())
+        for first in range(0, len(pods), RELABEL_BATCH):
+            batch = pods[first : first + RELABEL_BATCH]
+            answers = await asyncio.gather(
+                *(self._relabel_pod(pod.ref) for _, pod in batch), return_exceptions=True
+            )
+            by_key = {key: answer for (key, _), answer in zip(batch, answers, strict=True)}
+            relabelled = {key: answer for key, answer in by_key.items() if isinstance(answer, bool)}
+            self._found.put(replace(found, relabelled=relabelled))
+        self._found.put(None)
+
+    async def _relabel_pod(self, ref: PodRef) -> bool:
+        # One pod that the API server will not have changed must not keep the others waiting.
+        async with asyncio.timeout(RELABEL_TIMEOUT):
+            return await self._runtime.launcher.adopt(ref, self._own_label)
 
     def _complete(self, found: _Found, running: set[Any]) -> set[TaskInstanceKey]:
         """Adopt what was found; return the keys of running task instances that have no pod."""
@@ -277,8 +284,10 @@ class Adopter:
         decided = self._decided(completed)
         for key, orphan in completed.items():
             del self._postponed[key]
-            if key in found.adopted:
-                self._hold(orphan, found.plan.current[key], decided.get(found.plan.current[key].ref.uid))
+            if pod := found.plan.current.get(key):
+                self._hold(orphan, pod, decided.get(pod.ref.uid))
+                if not found.relabelled[key]:
+                    self._commands.confirm(pod.ref)  # it has gone since it was listed
                 held += 1
                 continue
             self._registry.release(key)  # a pod of an earlier phase, if there is one
@@ -290,10 +299,11 @@ class Adopter:
         self._podless |= podless
         self._retire(found.superseded_of(completed))
         log.info(
-            "Adopted %d of %d task instances; %d are queued without a pod and are scheduled again, "
-            "%d were running and have lost theirs",
+            "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
+            "again, %d were running and have lost theirs",
             held,
             len(found.orphans),
+            sum(self._postponed.get(key) is orphan for key, orphan in found.orphans.items()),
             len(podless),
             len(lost),
         )
@@ -310,7 +320,7 @@ class Adopter:
         current = [
             (key, found.plan.current[key])
             for key, orphan in abandoned.items()
-            if key in found.adopted and orphan.state == "queued"
+            if found.relabelled.get(key) and orphan.state == "queued"
         ]
         self._retire(
             (key, pod)

@@ -112,8 +112,10 @@ def _is_launch_of(pod: PodFacts, orphan: Orphan, own_label: str) -> bool:
     if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
         # A task instance that was cleared has the same key in its next life, but another UUID.
         return ti_id == orphan.ti_id
-    # The official executor's pod. Another deployment in the namespace may have equal keys, not equal jobs.
-    return pod.labels.get("airflow-worker") in (str(orphan.job_id), own_label)
+    # The official executor's pod. Another deployment in the namespace may have equal keys, not equal jobs. A
+    # scheduler that died while it adopted may have left the label of the one before.
+    is_ours = pod.labels.get("airflow-worker") in (str(orphan.job_id), own_label)
+    return is_ours or is_host(orphan.hostname, pod)
 
 
 def _age(pod: PodFacts) -> tuple[datetime, int]:

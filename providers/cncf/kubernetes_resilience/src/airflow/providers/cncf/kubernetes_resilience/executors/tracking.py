@@ -79,12 +79,14 @@ class LaunchTracker:
         self._ended: dict[str, Ended] = {}
         self._overdue: dict[str, tuple[Launch, float]] = {}
         self._unseen: dict[str, tuple[Launch, float]] = {}
+        self._early: dict[str, PodObservation] = {}
+        """The last about each pod that is expected to become a launch, by its UID."""
 
     def receive(self, message: Message) -> None:
         """Take in one message."""
         match message:
             case PodObservation():
-                self._observe(message.facts, gone=message.gone, informed=True)
+                self._informed(message)
             case PodCreated():
                 self._created(message)
             case PodNotCreated():
@@ -101,10 +103,13 @@ class LaunchTracker:
         self._expect(launch)
         if launch.facts:
             self._observe(launch.facts, gone=False)
+        if launch.ref and (early := self._early.pop(launch.ref.uid, None)):
+            self._informed(early)
 
     def tick(self) -> None:
         """Do what time alone brings about."""
         self._registry.prune(self._clock())
+        self._release_early()
         self._find_overdue()
         self._ask_for_unseen()
 
@@ -120,16 +125,30 @@ class LaunchTracker:
         """Note that a launch that had ended is settled."""
         del self._ended[launch.launch_id]
 
-    def _observe(self, facts: PodFacts, *, gone: bool, informed: bool = False) -> None:
+    def _informed(self, seen: PodObservation) -> None:
+        if launch := self._registry.find(seen.facts):
+            self._unseen.pop(launch.launch_id, None)  # from now on the informer notices if the pod is gone
+        elif self._expects(seen.facts):
+            self._early[seen.facts.ref.uid] = seen
+            return
+        self._observe(seen.facts, gone=seen.gone)
+
+    def _release_early(self) -> None:
+        """Take in what was seen of pods that were expected to become launches, and did not."""
+        for uid, seen in list(self._early.items()):
+            if not self._expects(seen.facts):
+                del self._early[uid]
+                self._observe(seen.facts, gone=seen.gone)
+
+    def _observe(self, facts: PodFacts, *, gone: bool) -> None:
         launch = self._registry.find(facts)
         if launch is None:
             self._observe_stray(facts, gone=gone)
             return
-        if informed:  # by the informer, which from now on notices if the pod is gone
-            self._unseen.pop(launch.launch_id, None)
         if self._has_ended(launch):
             return
-        launch.facts, launch.ref = facts, facts.ref  # the same, and one of them is enough to keep
+        launch.facts = facts
+        self._registry.bind(launch, facts.ref)
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
             # apart, so ask.
@@ -158,8 +177,6 @@ class LaunchTracker:
         """Tidy up after a pod that is nobody's current launch; it changes no task."""
         if gone:
             self._registry.left(facts.ref.uid)
-        elif self._expects(facts):
-            return
         elif facts.is_terminal:
             self._registry.left(facts.ref.uid)
             self._retirement.tidy(facts.ref, failed=facts.phase == "Failed")
