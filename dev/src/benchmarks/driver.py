@@ -50,15 +50,16 @@ class Driver:
         # Airflow reads its list of metrics with the first one, which takes as long as thousands of events.
         self._executor._emit_metrics(0, 0, 0)  # type: ignore[no-untyped-call]
 
-    def hold(self, pods: Sequence[Sequence[str]]) -> None:
+    def hold(self, pods: Sequence[Sequence[str]], first: int = 0) -> None:
         """
         Make pods that exist the current launches of the task instances, as if the executor had made them.
 
         :param pods: name and UID of each, in the order of the map indices. Before the executor can have seen
             them end.
+        :param first: the map index of the first
         """
         with create_session(scoped=False) as session:
-            for ti, (name, uid) in zip(_task_instances(session), pods, strict=True):
+            for ti, (name, uid) in zip(_task_instances(session, first, len(pods)), pods, strict=True):
                 self._held.hold(self._workload(ti), name, uid)
                 session.expunge(ti)
 
@@ -122,11 +123,10 @@ class Driver:
         return ExecuteTask.make(ti, generator=self._executor.jwt_generator)
 
 
-def _task_instances(session: Any) -> Iterable[TaskInstance]:
+def _task_instances(session: Any, first: int, count: int) -> Iterable[TaskInstance]:
     # A few at a time: all at once leave so many holes in the memory that nothing else can be seen in it.
-    found: Iterable[TaskInstance] = session.scalars(
-        sql_select(TaskInstance).order_by(TaskInstance.map_index).execution_options(yield_per=50)
-    )
+    chosen = sql_select(TaskInstance).order_by(TaskInstance.map_index).offset(first).limit(count)
+    found: Iterable[TaskInstance] = session.scalars(chosen.execution_options(yield_per=50))
     return found
 
 

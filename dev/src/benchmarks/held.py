@@ -22,6 +22,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import Laun
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from benchmarks.pods import NAMESPACE
 
+_RUNNING = PodFacts(PodRef("", "", ""), {}, {}, phase="Running")
+"""What was seen of each pod before: one that has not started would be looked for in the database."""
+
 
 class Held(Protocol):
     """The launches of an executor."""
@@ -67,7 +70,6 @@ class HeldByOurs:
     def hold(self, workload: ExecuteTask, name: str, uid: str) -> None:
         """See :class:`Held`."""
         job = _job(workload)
-        ref = PodRef(NAMESPACE, name, uid)
         launch = Launch(
             key=job.key,
             ti_id=str(workload.ti.id),
@@ -75,9 +77,8 @@ class HeldByOurs:
             name=name,
             number=1,
             recipe=Recipe.of(job),
-            ref=ref,
-            # Its pod was seen to run: one that has not started is looked for in the database.
-            facts=PodFacts(ref, {}, {}, phase="Running"),
+            ref=PodRef(NAMESPACE, name, uid),
+            facts=_RUNNING,
         )
         self._executor._registry.hold(launch)
         self._executor.running.add(job.key)

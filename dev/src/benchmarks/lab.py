@@ -46,9 +46,13 @@ class Round:
         """Run the candidate in a clean process."""
         return open_executor(self._environment(), job_id, self.home / "driver.log")
 
-    def make_pods(self, owner: int) -> list[PodName]:
-        """Create a pod for each task instance, launched by a scheduler job."""
-        ids = enumerate(self.database.ti_ids())
+    def make_pods(self, owner: int, indices: slice = slice(None)) -> list[PodName]:
+        """
+        Create a pod for each task instance, launched by a scheduler job.
+
+        :param indices: the map indices of those that are to have one
+        """
+        ids = list(enumerate(self.database.ti_ids()))[indices]
         return self.cluster.create(worker_pod(index, ti_id, owner) for index, ti_id in ids)
 
     @contextmanager

@@ -41,6 +41,9 @@ ANNOTATIONS = (
 )
 """The annotations that say what a worker pod is. Others are not kept: thousands of pods are."""
 
+_UNIQUE = frozenset({LAUNCH_ID_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION})
+# Among what is kept because many pods have it, these would only displace the rest.
+
 DEFAULT_GRACE_SECONDS = 30
 """What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
 
@@ -310,7 +313,11 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
 
 def _texts(value: Any, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     found = _mapping(value)
-    return tuple((name, _shared(text)) for name in names if isinstance(text := found.get(name), str))
+    return tuple(
+        (name, text if name in _UNIQUE else _shared(text))
+        for name in names
+        if isinstance(text := found.get(name), str)
+    )
 
 
 def _text(value: Any) -> str | None:
