@@ -26,6 +26,8 @@ class Suite(NamedTuple):
     """Modules without side effects, for which there is no excuse for an untested branch."""
     on_control_plane: bool = False
     """Whether the tests use a real control plane where this machine has one."""
+    options: tuple[str, ...] = ()
+    """What pytest is told if nobody tells it anything else."""
 
 
 def _modules(package: Path, *names: str) -> tuple[Path, ...]:
@@ -43,9 +45,13 @@ SUITES = {
     "providers-tests": Suite(
         PROVIDER / "tests",
         _modules(PROVIDER_PACKAGE / "pods", "facts", "failure", "classify", "causes", "evidence"),
+        options=("--numprocesses=2", "--dist=worksteal"),
     ),
     "dev-tests": Suite(DEV / "tests"),
-    "system-tests": Suite(ROOT / "tests", on_control_plane=True),
+    # They wait more than they compute. The tests of a module share its deployment.
+    "system-tests": Suite(
+        ROOT / "tests", on_control_plane=True, options=("--numprocesses=2", "--dist=loadfile")
+    ),
 }
 
 
@@ -63,8 +69,10 @@ def run_suite(name: str, extra: Sequence[str] = ()) -> int:
         env["CONTROL_PLANE_BINARIES"] = str(binaries)
     if extra or not suite.covered:
         chosen = any((ROOT / word).is_relative_to(suite.tests) for word in extra)
-        return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *extra, env=env)
-    exit_code = run_tool("pytest", relative(suite.tests), "--cov", "--cov-report=", env=env)
+        options = extra or suite.options
+        return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *options, env=env)
+    options = (*suite.options, "--cov", "--cov-report=")
+    exit_code = run_tool("pytest", relative(suite.tests), *options, env=env)
     return exit_code or _check_coverage(suite, env)
 
 

@@ -51,3 +51,14 @@ def test_coverage_is_asked_for_when_the_whole_suite_has_passed(monkeypatch, argu
     monkeypatch.setattr(suites, "run_tool", run_tool)
     assert suites.run_suite("core-tests", arguments) == expected
     assert tools == runs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [([], ["--numprocesses=2", "--dist=loadfile"]), (["-x"], ["-x"])]
+)
+def test_a_suites_options_are_for_the_whole_of_it(monkeypatch, arguments, expected):
+    calls = []
+    monkeypatch.setattr(suites, "control_plane_possible", lambda: False)
+    monkeypatch.setattr(suites, "run_tool", lambda *words, env: calls.append(list(words)) or 0)
+    assert suites.run_suite("system-tests", arguments) == 0
+    assert calls == [["pytest", "tests", *expected]]

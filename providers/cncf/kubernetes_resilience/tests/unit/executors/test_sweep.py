@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import uuid4
 
 import pytest
 from airflow.configuration import conf
@@ -88,7 +87,7 @@ def test_a_pod_that_runs_ends_by_itself(leftover, harness, ti, successor, cluste
     assert list(cluster.pods.values()) == [leftover]
 
 
-@pytest.mark.parametrize("ti_id", ["", "nonsense", str(uuid4())])
+@pytest.mark.parametrize("ti_id", ["", "nonsense", "5f6c1f4e-0d3b-4b53-9c55-1f6f0f6b7a21"])
 def test_what_is_not_known_may_be_of_another_deployment(leftover, harness, ti, successor, cluster, ti_id):
     harness.set_state(ti, "success")
     leftover.become(m.start_error())
