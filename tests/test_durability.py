@@ -103,14 +103,21 @@ def test_a_graceful_stop_during_launches_loses_nothing(stage: Stage) -> None:
     tasks = [f"task_{number}" for number in range(6)]
     run = stage.trigger("graceful_stop")
     stopped = stage.schedulers.alive
-    # Not while it logs that it creates them: Airflow's handler logs too, and waits for the lock of the log
-    # that the interrupted line holds.
+
+    def logs() -> list[str]:
+        return [scheduler.log() for scheduler in stopped]
+
+    # Not in the turn of its loop in which they are created. Airflow's handler logs, and waits for the lock of
+    # the log if it has interrupted a line; and it raises SystemExit wherever the loop is, which the callback
+    # of a weak reference swallows: then the signal is lost.
     with stage.proxy.hold(when=creates_pod) as held:
         held.wait_for(len(tasks), LONGEST_WAIT)
+        marks = [f"Setting external_executor_id for <TaskInstance: graceful_stop.{task} " for task in tasks]
+        wait_for("the turn is over", lambda: all(any(mark in log for log in logs()) for mark in marks))
         for scheduler in stopped:
             scheduler.process.signal(SIGTERM)
     assert [scheduler.process.wait(EXIT_TIMEOUT) for scheduler in stopped] == [0] * len(stopped)
-    assert not any("Traceback" in scheduler.log() for scheduler in stopped)
+    assert not any("Traceback" in log for log in logs())
 
     stage.schedulers.start()
     run.release()
