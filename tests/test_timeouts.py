@@ -30,7 +30,7 @@ def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(stage: Stag
         # The image cannot be pulled; the replacement waits for the old pod to go, which could still start.
         held.wait_for(1, LONGEST_WAIT)
         holds_for(
-            1.5 * QUEUED_TIMEOUT,
+            2 * QUEUED_TIMEOUT,
             "the task waits in the queue",
             lambda: (
                 run.outcome("lost") == Outcome(state="queued", pods=1, begun=0, ended=0, launch_failures=1)

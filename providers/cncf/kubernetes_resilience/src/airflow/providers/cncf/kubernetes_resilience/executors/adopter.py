@@ -266,8 +266,11 @@ class Adopter:
             answers = await asyncio.gather(
                 *(self._relabel_pod(pod.ref) for _, pod in batch), return_exceptions=True
             )
-            by_key = {key: answer for (key, _), answer in zip(batch, answers, strict=True)}
-            relabelled = {key: answer for key, answer in by_key.items() if isinstance(answer, bool)}
+            relabelled = {
+                key: answer
+                for (key, _), answer in zip(batch, answers, strict=True)
+                if isinstance(answer, bool)
+            }
             self._found.put(replace(found, relabelled=relabelled))
         self._found.put(None)
 

@@ -210,7 +210,6 @@ class LaunchRegistry:
         if launch.ref:
             self._by_uid.pop(launch.ref.uid, None)
         launch.ref, launch.body = ref, None
-        launch.name = ref.name  # equal, and one of them is enough to keep
         self._by_uid[ref.uid] = self._starting[launch.launch_id] = launch
 
     def pending(self) -> list[Launch]:

@@ -102,7 +102,7 @@ class LaunchTracker:
         """Take in a launch that was adopted, with what is known of its pod."""
         self._expect(launch)
         if launch.facts:
-            self._observe(launch.facts, gone=False)
+            self._observe(launch, launch.facts, gone=False)
         if launch.ref and (early := self._early.pop(launch.ref.uid, None)):
             self._informed(early)
 
@@ -128,27 +128,24 @@ class LaunchTracker:
     def _informed(self, seen: PodObservation) -> None:
         if launch := self._registry.find(seen.facts):
             self._unseen.pop(launch.launch_id, None)  # from now on the informer notices if the pod is gone
+            self._observe(launch, seen.facts, gone=seen.gone)
         elif self._expects(seen.facts):
             self._early[seen.facts.ref.uid] = seen
-            return
-        self._observe(seen.facts, gone=seen.gone)
+        else:
+            self._observe_stray(seen.facts, gone=seen.gone)
 
     def _release_early(self) -> None:
         """Take in what was seen of pods that were expected to become launches, and did not."""
         for uid, seen in list(self._early.items()):
             if not self._expects(seen.facts):
                 del self._early[uid]
-                self._observe(seen.facts, gone=seen.gone)
+                self._informed(seen)
 
-    def _observe(self, facts: PodFacts, *, gone: bool) -> None:
-        launch = self._registry.find(facts)
-        if launch is None:
-            self._observe_stray(facts, gone=gone)
-            return
+    def _observe(self, launch: Launch, facts: PodFacts, *, gone: bool) -> None:
         if self._has_ended(launch):
             return
-        launch.facts = facts
-        self._registry.bind(launch, facts.ref)
+        # Equal to what was there, and one of them is enough to keep.
+        launch.facts, launch.ref, launch.name = facts, facts.ref, facts.ref.name
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
             # apart, so ask.
@@ -228,7 +225,7 @@ class LaunchTracker:
             log.info("Pod %s of %s was adopted by scheduler job %s", launch.ref, launch.key, owner)
             self._lost(launch)
             return
-        self._observe(message.facts, gone=False)
+        self._observe(launch, message.facts, gone=False)
 
     def _find_overdue(self) -> None:
         now = self._clock()
