@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stage.schedulers import Scheduler
 from stage.stage import Stage, StageSettings, open_stage
 
 FOLDER = Path(__file__).parent / "dags"
@@ -39,3 +40,14 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     with open_stage(settings) as stage:
         yield stage
+
+
+@pytest.fixture
+def first_scheduler(stage: Stage) -> Iterator[Scheduler]:
+    """The one scheduler that there is when a test begins, whatever the one before has left behind."""
+    for scheduler in stage.schedulers.alive[1:]:
+        stage.schedulers.kill_long_ago(scheduler)
+    stage.restart_ended()
+    yield stage.schedulers.alive[0]
+    for scheduler in stage.schedulers.alive:
+        scheduler.resume()

@@ -18,8 +18,11 @@ from stage.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
-# A worker that exits on its own is relaunched here, which is a way to get a lost pod that has a log.
-DEPLOYMENT = {"AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS": ""}
+DEPLOYMENT = {
+    # A worker that exits on its own is relaunched here, which is a way to get a lost pod that has a log.
+    "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS": "",
+    "AIRFLOW__KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT": "5",
+}
 
 RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
 UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
@@ -70,6 +73,34 @@ def test_template_and_override_hold_for_the_replacement_too(stage: Stage) -> Non
     assert DONE_LABEL not in pods[current].metadata.labels
     run.release()
     assert run.wait_for_end("custom") == RECOVERED
+
+
+def test_a_sidecar_does_not_outlive_its_worker_for_long(stage: Stage) -> None:
+    run = stage.trigger("beside_a_sidecar")
+    run.wait_for_code("custom")
+    kept, current = run.pods("custom")
+    wait_for("the sidecar is stopped", lambda: phases(stage, run)[kept] == "Failed")
+    assert phases(stage, run)[current] == "Running"
+    assert [row["reason"] for row in run.ledger("custom")] == ["StartError"]
+    run.release()
+    assert run.wait_for_end("custom") == RECOVERED
+
+
+def test_a_pod_that_no_node_suits_is_given_up_and_replaced(stage: Stage) -> None:
+    nodes = stage.cluster.nodes()
+    stage.cluster.cordon(*nodes)
+    try:
+        run = stage.trigger("unplaced")
+        run.wait_for_ledger("work", 1)
+    finally:
+        stage.cluster.cordon(*nodes, unschedulable=False)
+    run.wait_for_code("work")
+    run.release()
+    # The first one has never reached a node.
+    assert run.wait_for_end("work") == Outcome(state="success", pods=1, launch_failures=1)
+    (row,) = run.ledger("work")
+    assert (row["reason"], row["context"]["metadata"]["condition"]) == ("Unschedulable", "PodScheduled")
+    assert "nodes are available" in row["context"]["metadata"]["message"]
 
 
 def test_a_task_cleared_during_its_relaunch_runs_once(stage: Stage) -> None:
@@ -157,6 +188,11 @@ def test_a_value_that_cannot_be_used_stops_the_scheduler(stage: Stage) -> None:
     assert done.returncode != 0
     last = (done.stdout + done.stderr).strip().splitlines()[-1]
     assert "[kubernetes_executor] pod_launch_failure_retries = 'many' cannot be used" in last
+
+
+def phases(stage: Stage, run: Run) -> dict[str, str]:
+    """Return the phases of a run's pods, by name."""
+    return {pod.metadata.name: pod.status.phase for pod in stage.cluster.pods(run.run_id)}
 
 
 def started(run: Run, count: int) -> None:

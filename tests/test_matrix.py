@@ -45,7 +45,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(stage: Stage) -
     stage.deployment.wait_for_dag("matrix")
     run = stage.trigger("matrix")
     working = {key.task_id for key in wait_for("the run is planned", run.states)} - {"deferred", "lost_twice"}
-    assert len(working) == 21
+    assert len(working) == 22
     run.wait_for_code(*working)
     assert run.wait_for_end("lost_twice") == EXPECTED["lost_twice"]
     for _ in range(RECONNECTS):

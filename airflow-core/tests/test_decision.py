@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_resilience.decision import Action, AvoidNode, Decision
+from airflow_resilience.decision import LONGEST_DELAY, Action, AvoidNode, Decision
 
 DECISIONS = st.builds(
     Decision,
@@ -24,6 +25,24 @@ DECISIONS = st.builds(
 @given(DECISIONS)
 def test_json_and_back(decision):
     assert Decision.from_dict(json.loads(json.dumps(decision.to_dict()))) == decision
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [(1e30, LONGEST_DELAY), (float("inf"), LONGEST_DELAY), (float("nan"), 0.0), (-1, 0.0), ("2.5", 2.5)],
+    ids=str,
+)
+def test_a_delay_can_be_calculated_with(said, read):
+    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
+    delay = Decision.from_dict(fields | {"delay": said}).delay
+    assert delay == read
+    assert datetime.now(UTC) + timedelta(seconds=delay)
+
+
+def test_a_delay_that_is_no_float_is_refused():
+    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
+    with pytest.raises(ValueError, match="not a decision"):
+        Decision.from_dict(fields | {"delay": 10**400})
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,31 @@ FIELDS = dict.fromkeys(("ti_id", "worker_uid", "worker_name", "rule", "explanati
 )
 def test_row_of_somebody_else_is_no_entry(extra):
     assert LedgerEntry.from_json(extra) is None
+
+
+@pytest.mark.parametrize("change", [{"launch": float("inf")}, {"due": "13000-01-01T00:00:00Z"}, {"due": 7}])
+def test_an_absurd_row_is_no_entry(queued_ti, change):
+    fields = json.loads(entry(queued_ti(), "a").to_json())
+    assert LedgerEntry.from_json(json.dumps(fields | change)) is None
+
+
+def test_a_row_that_is_nested_too_deeply_is_no_entry():
+    assert LedgerEntry.from_json("[" * 100_000) is None
+
+
+def test_a_time_without_a_zone_is_utc(queued_ti):
+    fields = json.loads(entry(queued_ti(), "a").to_json())
+    read = LedgerEntry.from_json(json.dumps(fields | {"due": "2026-11-21T12:00:01"}))
+    assert read.due == datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC)
+
+
+def test_a_later_entry_about_a_worker_takes_the_place_of_an_earlier_one(queued_ti, session):
+    ti = queued_ti()
+    for uid, reason in (("a", "ErrImagePull"), ("b", "Evicted"), ("a", "OOMKilled")):
+        record(ti.key, replace(entry(ti, uid), reason=reason), session=session)
+    session.commit()
+    found = history(ti, session)
+    assert [item.reason for item in found.entries] == ["Evicted", "OOMKilled"]
+    assert found.relaunches == 2
+    found.forget(found.entries[0])
+    assert [item.reason for item in found.entries] == ["OOMKilled"]

@@ -12,6 +12,12 @@ from typing import Any
 UNLIMITED = -1
 """Value of a limit that is never reached."""
 
+NO_POLICY = "-"
+"""Stands as the policy of a decision that no policy was asked for: it counts against no limit."""
+
+LONGEST_DELAY = 366 * 86_400.0
+"""Seconds, a year. Whoever asks for more means "never", and times far from now cannot be calculated with."""
+
 
 class Action(StrEnum):
     """What becomes of a task whose worker failed."""
@@ -64,6 +70,8 @@ class Decision:
         """
         Read what :meth:`to_dict` has returned; other fields beside it are not looked at.
 
+        A delay that nobody can wait for is cut to one that can be calculated with.
+
         :raises ValueError: if a field is missing or cannot be used
         """
         try:
@@ -72,8 +80,8 @@ class Decision:
                 policy=str(fields["policy"]),
                 rule=str(fields["rule"]),
                 explanation=str(fields["explanation"]),
-                delay=float(fields["delay"]),
+                delay=min(LONGEST_DELAY, max(0.0, float(fields["delay"]))),
                 avoid_node=AvoidNode(fields["avoid_node"]),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not a decision: {fields!r}") from error

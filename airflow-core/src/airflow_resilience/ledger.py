@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.models.log import Log
@@ -77,9 +77,9 @@ class LedgerEntry:
                 reason=str(fields["reason"]),
                 context=ExecutionContext.from_dict(fields["context"]),
                 decision=Decision.from_dict(fields),
-                due=datetime.fromisoformat(fields["due"]) if fields["due"] else None,
+                due=_read_time(fields["due"]),
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             return None
 
 
@@ -104,6 +104,20 @@ class LaunchHistory:
         """The latest failure."""
         return self.entries[-1] if self.entries else None
 
+    def add(self, entry: LedgerEntry) -> None:
+        """
+        Add a failure. A worker fails once: a later entry about it takes the place of an earlier one.
+
+        That is written where a worker was given up on, and has started before it could be replaced.
+        """
+        if earlier := self.of_worker(entry.worker_uid):
+            self.forget(earlier)
+        self.entries.append(entry)
+
+    def forget(self, entry: LedgerEntry) -> None:
+        """Do not count an entry."""
+        self.entries.remove(entry)
+
     def of_worker(self, worker_uid: str) -> LedgerEntry | None:
         """Return the entry about that worker, if its failure has been decided before."""
         return next((entry for entry in self.entries if entry.worker_uid == worker_uid), None)
@@ -126,7 +140,7 @@ def read_histories(
         if event == TaskInstanceState.RUNNING:
             histories[key].entries.clear()
         elif (entry := LedgerEntry.from_json(extra)) and entry.ti_id == ti_ids[key]:
-            histories[key].entries.append(entry)
+            histories[key].add(entry)
     return histories
 
 
@@ -138,6 +152,14 @@ def record(key: TaskInstanceKey, entry: LedgerEntry, *, session: Session) -> Non
     the same failure twice.
     """
     session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=key, extra=entry.to_json()))
+
+
+def _read_time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    time = datetime.fromisoformat(text)
+    # One without a time zone cannot be compared with one that has it, and is none that we have written.
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _rows(

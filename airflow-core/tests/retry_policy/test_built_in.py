@@ -16,7 +16,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
-from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, built_in
+from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, ShownReasons, built_in
 from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.selection import TaskProfile, select
@@ -131,13 +131,74 @@ def test_anything_else_is_relaunched(evidence: Evidence, excluded: list[str]) ->
         (own_exit(), (True, "the worker's main container ended on its own, reason Error")),
         (
             own_exit(containers=()),
-            (False, "the worker's main container ended on its own, reason unknown, which is not excluded"),
+            (False, "the worker's main container ended on its own, reason unknown, which is not Error"),
         ),
         (failure(), (False, "the worker's main container did not end on its own")),
     ],
 )
 def test_own_exit_is_explained(evidence: Evidence, finding: tuple[bool, str]) -> None:
-    assert OwnExit(frozenset({"Error"})).check(evidence) == finding
+    assert OwnExit().check(evidence) == finding
+
+
+INIT = ContainerEvidence(name="git-sync", is_init=True, reason="OOMKilled", exit_code=137)
+PULL = ContainerEvidence(name="base", reason="ErrImagePull")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason", "subject"),
+    [
+        (failure(containers=(INIT,), deciding_container="git-sync"), "OOMKilled", "OOMKilled of git-sync"),
+        (failure(containers=(PULL, INIT)), "ErrImagePull", "ErrImagePull of base"),
+        (failure(reasons=("Evicted",)), "Evicted", "Evicted"),
+        (
+            own_exit(
+                containers=(ContainerEvidence(name="base", reason="OOMKilled"),), exited_by_itself=False
+            ),
+            "OOMKilled",
+            "OOMKilled of base",
+        ),
+    ],
+)
+def test_reason_that_is_listed_excludes_wherever_it_is_shown(
+    evidence: Evidence, reason: str, subject: str
+) -> None:
+    decision = ask(evidence, excluded=["Error", reason])
+    assert (decision.action, decision.rule) == (Action.COUNT, "excluded-reason")
+    assert decision.explanation.startswith("launch 1 of 2; its reason is excluded from relaunches;")
+    assert ask(evidence).action is Action.RELAUNCH
+    finding = ShownReasons(frozenset({reason})).check(evidence)
+    assert finding == (True, f"reason {subject} is in {reason}")
+
+
+def test_error_excludes_nothing_but_the_own_exit_of_the_worker() -> None:
+    sidecar = ContainerEvidence(name="proxy", reason="Error", exit_code=1)
+    evidence = failure(containers=(sidecar, INIT), deciding_container="proxy", reasons=("Error",))
+    assert ask(evidence, excluded=["Error", "Evicted"]).action is Action.RELAUNCH
+
+
+def test_classified_reason_is_not_one_that_is_shown() -> None:
+    assert ask(failure(), excluded=["START_ERROR"]).action is Action.RELAUNCH
+    assert ShownReasons(frozenset({"START_ERROR"})).check(failure()) == (False, "the worker shows no reason")
+
+
+def test_limit_is_of_all_rules_together() -> None:
+    policy_set, history = built_in(3, ("Error",)), list[Decision]()
+    task = select(policy_set, TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p"))
+    for reason in (
+        StateChangeReason.WORKER_TERMINATION,
+        StateChangeReason.IMAGE_UNAVAILABLE,
+        StateChangeReason.START_ERROR,
+        StateChangeReason.WORKER_TERMINATION,
+    ):
+        history.append(decide(failure(reason), task, policy_set, history, lambda: 0.0))
+    assert [decision.rule for decision in history] == [
+        "disruption",
+        "unavailable",
+        "launch-failure",
+        "disruption",
+    ]
+    assert [decision.action for decision in history] == [*[Action.RELAUNCH] * 3, Action.COUNT]
+    assert history[-1].explanation.endswith("policy built-in: retried 3 of 3 times")
 
 
 @pytest.mark.parametrize("reason", StateChangeReason)

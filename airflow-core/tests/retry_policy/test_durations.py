@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_resilience.retry_policy.durations import format_duration, parse_duration
+from airflow_resilience.retry_policy.durations import LONGEST_DURATION, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
+        ("24h", 86_400),
         ("0s", 0),
         ("30s", 30),
         ("5m", 300),
@@ -78,7 +79,13 @@ def test_writes_as_people_do(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@given(milliseconds=st.integers(min_value=0, max_value=100 * 365 * 86_400_000))
+@pytest.mark.parametrize("text", ["24h1us", "1441m", "99999999h", "86400.001s"])
+def test_refuses_more_than_a_day(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^got '{text}'; a duration is 24h at most$"):
+        parse_duration(text)
+
+
+@given(milliseconds=st.integers(min_value=0, max_value=86_400_000))
 def test_what_is_written_is_read_back(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000)
 
@@ -89,4 +96,4 @@ def test_any_text_is_a_time_to_wait_or_refused(text: str) -> None:
         seconds = parse_duration(text)
     except ValueError:
         return
-    assert 0 <= seconds < float("inf")
+    assert 0 <= seconds <= LONGEST_DURATION

@@ -15,7 +15,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.retry_policy.engine import Step, decide, trace
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.matchers import OnCategories, OnPhases, OnReasons
@@ -25,6 +25,7 @@ from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection
 EVICTED = OnReasons(reasons=frozenset({"Evicted"}))
 PULL = OnReasons(reasons=frozenset({"ErrImagePull"}))
 SPOT = Rule(name="spot", action=Action.RELAUNCH, matchers=(EVICTED,))
+OWN = ", the rule's own limit"
 LATE = "applies to whatever no rule before it is about"
 
 
@@ -153,11 +154,24 @@ def test_selection_without_policies_counts() -> None:
             None,
             10,
             relaunched("p", "spot", 3),
-            "4 of 4; {}; policy p, rule spot: retried 3 of 3 times",
+            "4 of 4; {}; policy p, rule spot: retried 3 of 3 times, the rule's own limit",
         ),
-        (0, None, None, 10, [], "1 of 1; {}; policy p, rule spot: retried 0 of 0 times"),
-        (5, 2, None, 10, relaunched("p", "spot", 2), "3 of 3; {}; policy p: retried 2 of 2 times"),
-        (5, 2, None, 10, relaunched("p", "other", 2), "3 of 3; {}; policy p: retried 2 of 2 times"),
+        (
+            0,
+            None,
+            None,
+            10,
+            [],
+            "1 of 1; {}; policy p, rule spot: retried 0 of 0 times, the rule's own limit",
+        ),
+        (
+            None,
+            2,
+            None,
+            10,
+            relaunched("p", "spot", 2),
+            "3 of 3; {}; policy p, rule spot: retried 2 of 2 times, the policy's limit for each rule",
+        ),
         (
             UNLIMITED,
             UNLIMITED,
@@ -186,9 +200,23 @@ def test_selection_without_policies_counts() -> None:
             "3 of 3; {}; globalMaxRetries: retried 2 of 2 times",
         ),
         # The task's limit does not lift that of a rule.
-        (1, 1, 5, 10, relaunched("p", "spot"), "2 of 2; {}; policy p, rule spot: retried 1 of 1 times"),
+        (
+            1,
+            1,
+            5,
+            10,
+            relaunched("p", "spot"),
+            "2 of 2; {}; policy p, rule spot: retried 1 of 1 times" + OWN,
+        ),
         # The first of several is named, and a limit that was lowered meanwhile is reached too.
-        (1, 1, None, 1, relaunched("p", "spot", 3), "4 of 4; {}; policy p, rule spot: retried 3 of 1 times"),
+        (
+            1,
+            1,
+            None,
+            1,
+            relaunched("p", "spot", 3),
+            "4 of 4; {}; policy p, rule spot: retried 3 of 1 times" + OWN,
+        ),
     ],
 )
 def test_limit_that_is_reached_makes_the_failure_count(
@@ -223,8 +251,16 @@ def test_limit_that_is_reached_makes_the_failure_count(
     [
         (None, 3, None, 10, [], "1 of 4"),
         (None, 3, None, 10, relaunched("p", "spot"), "2 of 4"),
-        (5, 3, None, 10, relaunched("p", "spot"), "2 of 4"),
+        # A rule's own limit stands in the place of its policy's, above or below it.
+        (5, 3, None, 10, relaunched("p", "spot"), "2 of 6"),
+        (8, 3, None, 10, relaunched("p", "spot", 5), "6 of 9"),
+        # Each rule counts by itself.
+        (5, 2, None, 10, relaunched("p", "other", 2), "3 of 8"),
         (2, 3, None, 10, relaunched("p", "other"), "2 of 4"),
+        (None, 3, None, 10, relaunched("p", "other", 3), "4 of 7"),
+        # Without a limit for it, only the common one is left of a rule.
+        (UNLIMITED, 3, None, 10, relaunched("p", "spot", 9), "10 of 11"),
+        (None, None, None, 10, relaunched("p", "spot", 9), "10 of 11"),
         (None, 3, None, 10, relaunched("q", "spot", 2), "3 of 6"),
         (2, None, None, 10, relaunched("p", "other", 2), "3 of 5"),
         (2, None, None, 10, relaunched("q", "spot", 2), "3 of 5"),
@@ -255,6 +291,16 @@ def test_only_relaunches_are_counted(action: Action) -> None:
     history = [Decision(action=action, policy="p", rule="spot", explanation="")] * 3
     policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=1), global_max_retries=1)
     assert ask(policy_set, failure("Evicted"), history).explanation.startswith("launch 1 of 2;")
+
+
+def test_a_relaunch_that_no_policy_has_decided_is_not_counted() -> None:
+    history = [*relaunched(NO_POLICY, "token-expired", 5), *relaunched("p", "spot")]
+    policy_set = policies(Policy(name="p", rules=(SPOT,)), global_max_retries=2)
+    assert ask(policy_set, failure("Evicted"), history).action is Action.RELAUNCH
+    assert ask(policy_set, failure("Evicted"), history * 2).action is Action.COUNT
+    for retries, action in ((1, Action.COUNT), (2, Action.RELAUNCH)):
+        decision = decide(failure("Evicted"), every(policy_set, retries), policy_set, history, lambda: 0.0)
+        assert decision.action is action
 
 
 def test_default_action_is_counted_like_a_rule() -> None:
@@ -311,8 +357,7 @@ def test_trace_tells_each_rule_and_each_limit() -> None:
     assert found.steps == (
         Step("gpu", "pull", False, "reason Evicted and reason WORKER_LOST are not in ErrImagePull"),
         Step("p", "spot", True, "reason Evicted is in Evicted; category INFRASTRUCTURE is in INFRASTRUCTURE"),
-        Step("p", "retryLimit", True, "policy p, rule spot: retried 1 of 1 times"),
-        Step("p", "retryLimit", False, "policy p: retried 1 of 5 times"),
+        Step("p", "retryLimit", True, f"policy p, rule spot: retried 1 of 1 times{OWN}"),
         Step("p", "globalMaxRetries", False, "globalMaxRetries: retried 1 of 10 times"),
     )
     assert found.decision == ask(policy_set, failure("Evicted"), history)
@@ -342,3 +387,65 @@ def test_trace_tells_the_default_action(default: Action | None, why: str) -> Non
         Step("p", "spot", False, "reason Killed and reason WORKER_LOST are not in Evicted"),
         Step("p", "defaultAction", True, why),
     )
+
+
+def test_trace_tells_where_the_limit_of_a_rule_comes_from() -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=5))
+    steps = trace(
+        failure("Evicted"), every(policy_set), policy_set, relaunched("p", "spot"), lambda: 0.0
+    ).steps
+    assert steps[1:] == (
+        Step(
+            "p",
+            "retryLimit",
+            False,
+            "policy p, rule spot: retried 1 of 5 times, the policy's limit for each rule",
+        ),
+        Step("p", "globalMaxRetries", False, "globalMaxRetries: retried 1 of 10 times"),
+    )
+
+
+def test_ten_preemptions_and_three_times_out_of_memory_are_retried() -> None:
+    """The worked case of Armada's design."""
+    oom = OnReasons(reasons=frozenset({"OOMKilled"}))
+    moved = OnReasons(reasons=frozenset({"Preempted", "Evicted"}))
+    policy_set = policies(
+        Policy(
+            name="infra",
+            retry_limit=10,
+            rules=(Rule(name="moved", action=Action.RELAUNCH, matchers=(moved,)),),
+        ),
+        Policy(
+            name="ml",
+            retry_limit=5,
+            rules=(Rule(name="oom", action=Action.RELAUNCH, matchers=(oom,), retry_limit=3),),
+        ),
+        global_max_retries=20,
+    )
+    history: list[Decision] = []
+    for reason in ["Preempted", "OOMKilled", "Evicted"] * 3 + ["Preempted"] * 4:
+        history.append(ask(policy_set, failure(reason), history))
+    assert [decision.action for decision in history] == [Action.RELAUNCH] * 13
+    assert ask(policy_set, failure("Evicted"), history).explanation == (
+        "launch 14 of 14; no relaunch is left; policy infra, rule moved: retried 10 of 10 times, the policy's"
+        " limit for each rule"
+    )
+    assert ask(policy_set, failure("OOMKilled"), history).explanation == (
+        "launch 14 of 14; no relaunch is left; policy ml, rule oom: retried 3 of 3 times" + OWN
+    )
+
+
+def test_limit_of_all_rules_of_a_policy_together() -> None:
+    pull = Rule(name="pull", action=Action.RELAUNCH, matchers=(PULL,))
+    policy_set = policies(Policy(name="p", rules=(SPOT, pull), shared_limit=3))
+    history = [*relaunched("p", "spot", 2), *relaunched("q", "spot", 4)]
+    assert ask(policy_set, failure("ErrImagePull"), history).explanation.startswith("launch 7 of 8;")
+    history += relaunched("p", "pull")
+    assert ask(policy_set, failure("Evicted"), history).explanation.endswith("policy p: retried 3 of 3 times")
+    # The task's own limit stands in for it.
+    assert ask(policy_set, failure("Evicted"), history, retries=9).action is Action.RELAUNCH
+
+
+def test_limits_may_be_larger_than_any_fraction() -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=10**400), global_max_retries=10**400)
+    assert ask(policy_set, failure("Evicted")).explanation.startswith("launch 1 of 1000")

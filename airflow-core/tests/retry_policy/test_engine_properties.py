@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from hypothesis import given
@@ -18,7 +17,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
-from airflow_resilience.retry_policy.built_in import OwnExit
+from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
 from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.matchers import (
@@ -33,6 +32,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
+from airflow_resilience.retry_policy.patterns import Pattern
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
 from airflow_resilience.retry_policy.selection import Selection, TaskProfile, select
 
@@ -98,9 +98,10 @@ matchers = st.one_of(
     st.builds(OnPodConditions, some(patterns).map(tuple)),
     st.builds(OnReasons, reasons=some(reasons), containers=scopes),
     st.builds(
-        OnTerminationMessage, pattern=st.sampled_from(["space", "^k", ""]).map(re.compile), containers=scopes
+        OnTerminationMessage, pattern=st.sampled_from(["space", "^k", ""]).map(Pattern), containers=scopes
     ),
-    st.builds(OwnExit, some(reasons)),
+    st.builds(OwnExit),
+    st.builds(ShownReasons, some(reasons)),
 )
 limits = st.none() | st.integers(min_value=UNLIMITED, max_value=4)
 backoffs = st.none() | st.builds(
@@ -137,6 +138,7 @@ def policy_sets(draw: st.DrawFn) -> PolicySet:
             rules=draw(rules()),
             default_action=draw(st.none() | st.sampled_from(Action)),
             retry_limit=draw(limits),
+            shared_limit=draw(limits),
             backoff=draw(backoffs),
             avoid_node=draw(st.sampled_from(AvoidNode)),
         )
@@ -243,9 +245,9 @@ def test_relaunches_never_exceed_a_limit(
     assert within(len(relaunches), selection.retries)
     for policy in policy_set.policies.values():
         by_policy = [decision for decision in relaunches if decision.policy == policy.name]
-        assert selection.retries is not None or within(len(by_policy), policy.retry_limit)
-        for rule in policy.rules:
-            assert within(sum(decision.rule == rule.name for decision in by_policy), rule.retry_limit)
+        assert selection.retries is not None or within(len(by_policy), policy.shared_limit)
+        for name, limit in effective_limits(policy, selection).items():
+            assert within(sum(decision.rule == name for decision in by_policy), limit)
 
 
 @given(question=questions(), evidence=evidences)
@@ -261,14 +263,44 @@ def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
     rule = next((rule for rule in policy.rules if rule.name == first.rule), None)
     action = rule.action if rule else policy.default_action
     binding = [
-        rule.retry_limit if rule else None,
-        policy.retry_limit if selection.retries is None else selection.retries,
+        effective_limits(policy, selection)[first.rule],
+        policy.shared_limit if selection.retries is None else selection.retries,
         policy_set.global_max_retries,
     ]
     narrowest = min((limit for limit in binding if limit not in (None, UNLIMITED)), default=30)
     expected = narrowest if action is Action.RELAUNCH else 0
     assert [decision.action for decision in history[:expected]] == [Action.RELAUNCH] * expected
     assert Action.RELAUNCH not in {decision.action for decision in history[expected:]}
+
+
+@given(question=questions(), failures=st.lists(evidences, min_size=1, max_size=3))
+def test_failure_counts_only_if_a_limit_of_its_rule_or_of_all_is_reached(
+    question: tuple[PolicySet, Selection], failures: list[Evidence]
+) -> None:
+    policy_set, selection = question
+    history: list[Decision] = []
+    for number in range(30):
+        decision = decide(failures[number % len(failures)], selection, policy_set, history, lambda: 0.0)
+        relaunches = [earlier for earlier in history if earlier.action is Action.RELAUNCH]
+        policy = policy_set.policies[decision.policy]
+        by_policy = [earlier for earlier in relaunches if earlier.policy == policy.name]
+        by_rule = [earlier for earlier in by_policy if earlier.rule == decision.rule]
+        reached = [
+            (by_rule, effective_limits(policy, selection)[decision.rule]),
+            (relaunches, selection.retries),
+            (by_policy, policy.shared_limit if selection.retries is None else None),
+            (relaunches, policy_set.global_max_retries),
+        ]
+        if "no relaunch is left" in decision.explanation:
+            assert any(limit not in (None, UNLIMITED) and len(used) >= limit for used, limit in reached)
+        history.append(decision)
+
+
+def effective_limits(policy: Policy, selection: Selection) -> dict[str, int | None]:
+    """Return the limit of each rule, that of the default action among them: its own, else the policy's."""
+    inherited = policy.retry_limit if selection.retries is None else None
+    own = {rule.name: rule.retry_limit for rule in policy.rules} | {"defaultAction": None}
+    return {name: inherited if limit is None else limit for name, limit in own.items()}
 
 
 def within(count: int, limit: int | None) -> bool:

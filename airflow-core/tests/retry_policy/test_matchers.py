@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +29,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
+from airflow_resilience.retry_policy.patterns import Pattern
 
 BASE = ContainerScope(name="base")
 NO_INIT = ContainerScope(include_init=False)
@@ -244,17 +244,29 @@ def test_reason_of_the_context_counts_too() -> None:
     ],
 )
 def test_termination_message(evidence: Evidence, scope: ContainerScope, finding: tuple[bool, str]) -> None:
-    matcher = OnTerminationMessage(pattern=re.compile("no space left"), containers=scope)
+    matcher = OnTerminationMessage(pattern=Pattern("no space left"), containers=scope)
     assert matcher.check(evidence) == finding
 
 
 @pytest.mark.parametrize("message", [None, ""])
 def test_absent_message_matches_nothing(message: str | None) -> None:
-    matcher = OnTerminationMessage(pattern=re.compile(".*"))
+    matcher = OnTerminationMessage(pattern=Pattern(".*"))
     assert not matcher.check(failure(base(message=message), message=message)).holds
+
+
+@pytest.mark.parametrize("message", ["was killed", "was killed\n", "x\nwas killed\n"])
+def test_end_of_a_message_is_before_its_last_line_break(message: str) -> None:
+    assert OnTerminationMessage(pattern=Pattern("killed$")).check(failure(base(message=message))).holds
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "([a-z]+)*!"])
+def test_pattern_that_would_keep_another_engine_busy_for_ever_is_answered(pattern: str) -> None:
+    # With a backtracking engine this test does not end, and nothing could end it.
+    message = "a" * (SEARCHED_LENGTH - 1) + "b"
+    assert not OnTerminationMessage(pattern=Pattern(pattern)).check(failure(base(message=message))).holds
 
 
 @pytest.mark.parametrize(("before", "holds"), [(SEARCHED_LENGTH - 3, True), (SEARCHED_LENGTH - 2, False)])
 def test_only_the_beginning_of_a_message_is_searched(before: int, holds: bool) -> None:
-    matcher = OnTerminationMessage(pattern=re.compile("end"))
+    matcher = OnTerminationMessage(pattern=Pattern("end"))
     assert matcher.check(failure(base(message="x" * before + "end"))).holds is holds

@@ -49,7 +49,7 @@ def test_every_field_has_a_row_with_a_meaning(model: type[BaseModel]) -> None:
     [
         "| `globalMaxRetries` | a whole number from 0 | `10` | Relaunches for one try of a task,",
         "| `policies` | see [`policies`](#policies) | **required** |",
-        "| `maxDelay` | a duration such as 30s, 5m or 1m30s | `5m` |",
+        "| `maxDelay` | a duration such as 30s, 5m or 1m30s, at most 24h | `5m` |",
         "| `jitter` | a number from 0 (none) to 1 (all of it) | `0.2` |",
         "| `avoidNode` | none, prefer, require | `none` |",
         "| `avoidNode` | none, prefer, require |  |",
@@ -67,8 +67,8 @@ def test_sections_are_in_the_order_of_a_file_and_there_once() -> None:
     assert headings == [
         "Policy file reference",
         "The file",
-        "`policies`",
         "`backoff`",
+        "`policies`",
         "`rules`",
         "`onExitCodes`",
         "`onPodConditions`",

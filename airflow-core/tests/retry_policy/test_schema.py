@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from airflow_resilience.backoff import Backoff
@@ -29,6 +31,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
+from airflow_resilience.retry_policy.patterns import Pattern
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
 from airflow_resilience.retry_policy.schema import (
     BackoffFields,
@@ -88,11 +91,11 @@ def compile_rule(**fields: Any) -> Rule:
         ),
         (
             {"onTerminationMessage": {"pattern": "no (space|room)"}},
-            [OnTerminationMessage(pattern=re.compile("no (space|room)"), containers=ANY)],
+            [OnTerminationMessage(pattern=Pattern("no (space|room)"), containers=ANY)],
         ),
         (
             {"onTerminationMessage": {"pattern": "x", "containerName": "base"}},
-            [OnTerminationMessage(pattern=re.compile("x"), containers=ContainerScope(name="base"))],
+            [OnTerminationMessage(pattern=Pattern("x"), containers=ContainerScope(name="base"))],
         ),
     ],
 )
@@ -117,7 +120,7 @@ def test_container_of_the_rule_is_that_of_conditions_which_name_none() -> None:
             values=frozenset({1}),
             containers=ContainerScope(name="base", include_init=False),
         ),
-        OnTerminationMessage: OnTerminationMessage(pattern=re.compile("x"), containers=git_sync),
+        OnTerminationMessage: OnTerminationMessage(pattern=Pattern("x"), containers=git_sync),
     }
 
 
@@ -231,6 +234,8 @@ def test_extremes_are_allowed(model: type[BaseModel], fields: dict[str, Any]) ->
     ("model", "fields"),
     [
         (BackoffFields, {"initialDelay": "5m1s"}),
+        (BackoffFields, {"initialDelay": "1s", "maxDelay": "24h1s"}),
+        (BackoffFields, {"initialDelay": "1s", "maxDelay": "99999999h"}),
         (BackoffFields, {"initialDelay": "1s", "multiplier": 0.99}),
         (BackoffFields, {"initialDelay": "1s", "multiplier": float("inf")}),
         (BackoffFields, {"initialDelay": "1s", "jitter": 1.01}),
@@ -288,10 +293,43 @@ def test_every_field_says_in_words_what_it_allows() -> None:
             assert allowed(type_of(field))
             nested = model_in(type_of(field))
             models += [nested] if nested else []
-    assert len(models) == 9  # eight, of which the backoff is in two places
+    assert len(models) == 10  # eight, of which the backoff is in three places
 
 
 def test_type_at_a_location() -> None:
     at = ("policies", 3, "rules", 0, "onPodConditions", 1, "status")
     assert allowed(type_at(PolicyFile, at)) == '"True", "False" or "Unknown", in quotes'
     assert type_at(PolicyFile, ()) is PolicyFile
+
+
+def test_backoff_of_the_file_is_for_policies_that_state_none() -> None:
+    own, common = {"initialDelay": "1s"}, {"initialDelay": "30s", "maxDelay": "24h"}
+    rules = [{"phases": ["Launch"], "action": "Retry"}]
+    file = PolicyFile.model_validate(
+        {
+            "defaultBackoff": common,
+            "policies": [
+                {"name": "plain", "rules": rules},
+                {"name": "own", "rules": rules, "backoff": own},
+                {"name": "rule", "rules": [{**rules[0], "backoff": own}]},
+            ],
+        }
+    )
+    compiled = file.compile("origin", FALLBACK).policies
+    assert compiled["plain"].backoff == Backoff(initial=30, multiplier=2, maximum=86_400, jitter=0.2)
+    assert compiled["own"].backoff == compiled["rule"].rules[0].backoff == BackoffFields(**own).compile()
+    # What is built in has its own reasons to wait or not.
+    assert compiled["built-in"] is FALLBACK.policies["built-in"]
+
+
+@given(
+    multiplier=st.floats(min_value=1, allow_infinity=False),
+    attempt=st.integers(min_value=1, max_value=10**9),
+    chance=st.floats(min_value=0, max_value=1, exclude_max=True),
+)
+def test_longest_backoff_never_leaves_the_range_of_a_date(
+    multiplier: float, attempt: int, chance: float
+) -> None:
+    fields = {"initialDelay": "24h", "maxDelay": "24h", "multiplier": multiplier, "jitter": 1}
+    delay = BackoffFields.model_validate(fields).compile().delay(attempt, lambda: chance)
+    assert datetime(9999, 12, 30, tzinfo=UTC) + timedelta(seconds=delay)

@@ -161,11 +161,17 @@ def test_wishes_that_cannot_be_used_become_problems(config: object, wished: Wish
     assert wishes(config) == wished
 
 
-@pytest.mark.parametrize("value", [-2, True, False, 1.0, "1", [1]])
+@pytest.mark.parametrize("value", [-2, True, False, 1.0, "1", [1], 1_000_001])
 def test_limit_that_is_no_number_of_relaunches_becomes_a_problem(value: object) -> None:
-    allowed = "a whole number, -1 (no limit) or more"
+    allowed = "a whole number from -1 (no limit) to 1000000"
     problem = f"pod_launch_failure_retries: got {value!r}; allowed: {allowed}"
     assert wishes({"pod_launch_failure_retries": value}) == Wishes(problems=(problem,))
+
+
+def test_limit_of_more_digits_than_python_shows_becomes_a_problem() -> None:
+    wished = wishes({"pod_launch_failure_retries": 10**5000})
+    assert wished.retries is None
+    assert "got a number that is too long to be shown; allowed:" in wished.problems[0]
 
 
 def test_problem_stays_readable_whatever_was_written() -> None:

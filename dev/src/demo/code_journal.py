@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FOLDER_VARIABLE = "DEMO_EXECUTIONS"
 """The environment variable that tells workers the folder of the journal."""
@@ -58,14 +58,15 @@ def recorded(task_id: str, part: str = "execute") -> Iterator[None]:
 def read_code_runs(folder: Path) -> CodeRuns:
     """Count what the workers have written so far."""
     runs = CodeRuns(Counter(), Counter())
-    journal = _journal(folder)
-    if journal.exists():
-        complete, _, _ = journal.read_text(encoding="utf-8").rpartition("\n")
-        for line in complete.splitlines():
-            entry = json.loads(line)
-            counter = runs.begun if entry["step"] == "begun" else runs.ended
-            counter[CodeRun(entry["task_id"], entry["part"])] += 1
+    for entry in _entries(folder):
+        counter = runs.begun if entry["step"] == "begun" else runs.ended
+        counter[CodeRun(entry["task_id"], entry["part"])] += 1
     return runs
+
+
+def read_steps(folder: Path, task_id: str) -> list[str]:
+    """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
+    return [entry["step"] for entry in _entries(folder) if entry["task_id"] == task_id]
 
 
 def release_file(folder: Path) -> Path:
@@ -80,6 +81,13 @@ def folder_of_worker() -> Path:
 
 def _journal(folder: Path) -> Path:
     return folder / "executions.jsonl"
+
+
+def _entries(folder: Path) -> Iterator[dict[str, Any]]:
+    journal = _journal(folder)
+    if journal.exists():
+        complete, _, _ = journal.read_text(encoding="utf-8").rpartition("\n")
+        yield from map(json.loads, complete.splitlines())
 
 
 def _write(task_id: str, part: str, step: str) -> None:

@@ -77,7 +77,7 @@ def _run(console: Console, seconds: float, seed: int, settings: StageSettings) -
             soak.work()
         span = Span(begin + min(WARM_UP, seconds / 6), time.time())
         soak.come_to_rest()
-        outcome, growth = soak.outcome(), _growth(soak, span)
+        outcome, growth = soak.outcome(saboteur.cleared), _growth(soak, span)
     disturbances = Counter({str(kind): number for kind, number in saboteur.done.items()})
     console.print(outcome_table(outcome), growth_table(growth), details(outcome, disturbances))
     console.print(summary(outcome, growth))

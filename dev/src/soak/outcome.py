@@ -4,14 +4,15 @@
 What became of each task instance, and whether that is what it should have been. Pure.
 
 No task of the soak run fails by itself and no fault is its own, so there is one right outcome: it succeeds in
-its first try, and its code has run once.
+its first try, and its code has run once. Each time that a task was cleared while it ran it has one more try,
+and its code may have begun once more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ class TaskInstance(NamedTuple):
 class Verdict(StrEnum):
     """What became of a task instance; all but the first two are wrong."""
 
-    GOOD = "succeeded in the first try, its code ran once"
+    GOOD = "succeeded in the try that it should, its code ran once"
     EXHAUSTED = "budget exhausted as configured"
     LOST = "never ended"
     FAILED = "failed"
@@ -55,6 +56,19 @@ class Evidence:
     faults: Counter[tuple[str, str, str, int]]
     """The most faults that a task instance has met in a row, by its DAG, run, task and map index."""
     code: CodeRuns
+    cleared: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)
+    """How often each task instance was cleared while it ran."""
+
+    def code_ran_once(self, task: TaskInstance) -> bool:
+        """
+        Tell whether all code of a task ran to its end, and once.
+
+        Code that was cleared may have been cut off, and may have come to its end just before.
+        """
+        begun, ended = self.code
+        runs = {run for run in begun if run.task_id == code_name(*task[:4])}
+        most = 1 + self.cleared[task[:4]]
+        return bool(runs) and all(1 <= ended[run] <= begun[run] <= most for run in runs)
 
 
 def worst_series(journal: Iterable[JournalEntry]) -> Counter[tuple[str, str, str, int]]:
@@ -78,11 +92,11 @@ def judge(task: TaskInstance, evidence: Evidence, budget: int) -> Verdict:
     """
     if not task.ended:
         return Verdict.LOST
-    if task.state != "success" or task.try_number != 1:
+    if task.state != "success" or task.try_number != 1 + evidence.cleared[task[:4]]:
         if evidence.faults[task[:4]] > budget:
             return Verdict.EXHAUSTED
         return Verdict.FAILED if task.state != "success" else Verdict.RETRIED
-    return Verdict.GOOD if evidence.code.once(code_name(*task[:4])) else Verdict.NOT_ONCE
+    return Verdict.GOOD if evidence.code_ran_once(task) else Verdict.NOT_ONCE
 
 
 @dataclass(frozen=True, kw_only=True)

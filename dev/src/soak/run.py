@@ -118,11 +118,15 @@ class Soak:
         with self.stage.records.engine.connect() as connection:
             return [TaskInstance(*row) for row in connection.execute(_TASK_INSTANCES)]
 
-    def outcome(self) -> Outcome:
-        """Return what has become of everything."""
+    def outcome(self, cleared: Counter[tuple[str, str, str, int]]) -> Outcome:
+        """
+        Return what has become of everything.
+
+        :param cleared: how often each task instance was cleared while it ran
+        """
         records = self.stage.records
         journal = read_journal(records.cluster_journal)
-        evidence = Evidence(worst_series(journal), read_code_runs(records.executions))
+        evidence = Evidence(worst_series(journal), read_code_runs(records.executions), cleared)
         with records.engine.connect() as connection:
             states = {(dag_id, run_id): state for dag_id, run_id, state in connection.execute(_RUNS)}
         return Outcome(

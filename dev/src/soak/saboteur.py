@@ -8,12 +8,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from signal import SIGKILL
 from threading import Event
 from types import TracebackType
 from typing import Self
 
-from soak.disturbances import SCHEDULER_EVENTS, Disturbance, Planned
+from sqlalchemy import text
+
+from soak.disturbances import LONG_OUTAGE_EVENTS, SCHEDULER_EVENTS, Disturbance, Planned
+from soak.settings import DEAD_AFTER
+from stage.predicates import creates_pod, deletes_pod, labels_pod
 from stage.schedulers import Scheduler
 from stage.stage import Stage
 
@@ -23,13 +28,29 @@ OUTAGE = 12.0
 BURST = 40
 """Requests that are refused, or whose replies are lost, at most."""
 
+FEW = 10
+"""Creates that are refused for good, as it seems, or deletions that are held back, at most."""
+
 REPEATING = 5.0
 """Seconds for which watch events are repeated."""
 
+LATE = (4.0, 16.0)
+"""Seconds for which deletions are held back: until an image is pulled after all, and the worker runs."""
+
+RELABEL_WAIT = 1.5 * DEAD_AFTER
+"""Seconds in which the second scheduler has relabelled a pod of the first, which does not work any more."""
+
+_RUNNING = text(
+    "SELECT dag_id, run_id, task_id, map_index FROM task_instance"
+    " WHERE state = 'running' AND try_number = 1 ORDER BY dag_id, run_id, task_id"
+)
+
 
 def possible_on(stage: Stage) -> list[Disturbance]:
-    """Return what can go wrong on a stage, beside its second scheduler."""
-    without = {*SCHEDULER_EVENTS} | (set() if stage.control_plane else {Disturbance.API_SERVER_KILLED})
+    """Return what can go wrong on a stage at any time."""
+    without = {*SCHEDULER_EVENTS, *LONG_OUTAGE_EVENTS}
+    if stage.control_plane is None:
+        without.add(Disturbance.API_SERVER_KILLED)
     return [kind for kind in Disturbance if kind not in without]
 
 
@@ -42,7 +63,10 @@ class Saboteur:
 
     def __init__(self, stage: Stage, planned: Sequence[Planned]) -> None:
         self.done: Counter[Disturbance] = Counter()
+        self.cleared: Counter[tuple[str, str, str, int]] = Counter()
+        """How often each task instance was cleared while it ran, by its DAG, run, task and map index."""
         self._stage = stage
+        self._first = stage.schedulers.alive[0]
         self._planned = planned
         self._over = Event()
         self._second: Scheduler | None = None
@@ -64,8 +88,9 @@ class Saboteur:
         self._thread.shutdown()
         self._stage.proxy.faults.clear()
         self._stage.proxy.replay(0)
-        if self._second:
-            self._second.end(SIGKILL)
+        self._kill_second()
+        self._first.resume()
+        self._bring_api_server_back()
         if error is None:
             self._work.result()
 
@@ -78,8 +103,43 @@ class Saboteur:
             self.done[planned.kind] += 1
 
     def _disturb(self, planned: Planned) -> None:
-        proxy, some = self._stage.proxy, 1 + int(planned.extent * BURST)
+        extent = planned.extent
         match planned.kind:
+            case Disturbance.TASK_CLEARED:
+                self._clear_task(extent)
+            case Disturbance.API_SERVER_KILLED:
+                self._kill_api_server()
+                self._over.wait(extent * OUTAGE)
+                self._bring_api_server_back()
+            case Disturbance.API_SERVER_GONE:
+                self._kill_api_server()
+            case Disturbance.API_SERVER_BACK:
+                self._bring_api_server_back()
+            case kind if kind in SCHEDULER_EVENTS:
+                self._disturb_schedulers(kind, extent)
+            case kind:
+                self._disturb_requests(kind, extent)
+
+    def _disturb_requests(self, kind: Disturbance, extent: float) -> None:
+        faults, some, few = self._stage.proxy.faults, 1 + int(extent * BURST), 1 + int(extent * FEW)
+        match kind:
+            case Disturbance.TOO_MANY_REQUESTS:
+                faults.fail(429, times=some, retry_after=1)
+            case Disturbance.UNAUTHORIZED:
+                faults.fail(401, times=few, when=creates_pod)
+            case Disturbance.FORBIDDEN:
+                faults.fail(403, times=few, when=creates_pod)
+            case Disturbance.REPLIES_LOST:
+                faults.lose_reply(times=some)
+            case Disturbance.DELETIONS_LATE:
+                shortest, longest = LATE
+                faults.delay(shortest + extent * (longest - shortest), times=few, when=deletes_pod)
+            case _:
+                self._disturb_watches(kind)
+
+    def _disturb_watches(self, kind: Disturbance) -> None:
+        proxy = self._stage.proxy
+        match kind:
             case Disturbance.WATCHES_CUT:
                 proxy.cut_watches()
             case Disturbance.WATCH_EXPIRED:
@@ -90,22 +150,63 @@ class Saboteur:
                 proxy.replay(1)
                 self._over.wait(REPEATING)
                 proxy.replay(0)
-            case Disturbance.TOO_MANY_REQUESTS:
-                proxy.faults.fail(429, times=some, retry_after=1)
-            case Disturbance.REPLIES_LOST:
-                proxy.faults.lose_reply(times=some)
-            case Disturbance.API_SERVER_KILLED:
-                self._kill_api_server(planned.extent * OUTAGE)
+
+    def _disturb_schedulers(self, kind: Disturbance, extent: float) -> None:
+        match kind:
             case Disturbance.SCHEDULER_STARTED:
                 self._second = self._stage.schedulers.start()
             case Disturbance.SCHEDULER_KILLED:
-                if self._second:
-                    self._second.end(SIGKILL)
-                self._second = None
+                self._kill_second()
+            case Disturbance.SCHEDULER_PAUSED:
+                self._stage.schedulers.pause(self._first)
+            case Disturbance.SCHEDULER_RESUMED:
+                self._first.resume()
+            case Disturbance.SCHEDULER_KILLED_AT_RELABEL:
+                self._kill_second_at_relabel(applied=extent < 0.5)
 
-    def _kill_api_server(self, seconds: float) -> None:
+    def _kill_api_server(self) -> None:
         control_plane = self._stage.control_plane
         assert control_plane is not None, "not possible on this stage"
         control_plane.kill_apiserver()
-        self._over.wait(seconds)
-        control_plane.start_apiserver()
+
+    def _bring_api_server_back(self) -> None:
+        control_plane = self._stage.control_plane
+        if control_plane and not control_plane.apiserver.running:
+            control_plane.start_apiserver()
+
+    def _kill_second(self) -> None:
+        if self._second:
+            self._second.end(SIGKILL)
+        self._second = None
+
+    def _kill_second_at_relabel(self, *, applied: bool) -> None:
+        """
+        Let the first scheduler come back when the second has begun to take over, and is killed for it.
+
+        :param applied: whether the pods have the label of the second by then
+        """
+        with self._stage.proxy.hold(when=labels_pod, reply=applied) as held:
+            # If there is nothing to take over, there is nothing to wait for.
+            with suppress(AssertionError):
+                held.wait_for(1, RELABEL_WAIT)
+            self._kill_second()
+        self._first.resume()
+
+    def _clear_task(self, extent: float) -> None:
+        """Clear a task that runs, in its first try; once is enough."""
+        with self._stage.records.engine.connect() as connection:
+            running = connection.execute(_RUNNING).all()
+        if not running:
+            return
+        dag_id, run_id, task_id, map_index = running[int(extent * len(running))]
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": [task_id],
+            "only_failed": False,
+            "only_running": True,
+        }
+        answer = self._stage.api.post(f"/dags/{dag_id}/clearTaskInstances", json=body)
+        # It may have ended a moment before.
+        if answer.is_success and answer.json()["task_instances"]:
+            self.cleared[dag_id, run_id, task_id, map_index] += 1

@@ -31,6 +31,12 @@ RATE, RELAUNCH_RATE = 0.3, 0.1
 BUDGET = 5
 """Relaunches of one try: at these rates, one task in a million needs more."""
 
+DEAD_AFTER = 20
+"""Seconds without a heartbeat after which a scheduler counts as dead."""
+
+QUEUED_TIMEOUT = 90
+"""Seconds in the queue after which Airflow takes a task for stuck."""
+
 MAY_COST_A_RETRY = (
     Fault.WORKER_EXIT,
     Fault.KILL_RUNNING,
@@ -56,9 +62,10 @@ def configuration(home: Path) -> dict[str, str]:
         "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": str(BUDGET),
         # Nobody comes to look at failed pods, and what is left in the end is left by mistake.
         "AIRFLOW__KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE": "True",
-        # After how long a killed scheduler counts as dead.
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": str(DEAD_AFTER),
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+        "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": str(QUEUED_TIMEOUT),
+        "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
     }
 
 

@@ -58,6 +58,11 @@ class Cluster:
             if pod.status.phase != "Failed" or DONE_LABEL not in pod.metadata.labels
         ]
 
+    def is_done(self, name: str) -> bool:
+        """Tell whether a pod is gone, or no executor looks at it any more."""
+        found = self._api.list_namespaced_pod(NAMESPACE, field_selector=f"metadata.name={name}").items
+        return all(DONE_LABEL in pod.metadata.labels for pod in found)
+
     def owner(self, name: str) -> int | None:
         """Return the scheduler job that a pod belongs to, None if there is no such pod."""
         found = self._api.list_namespaced_pod(NAMESPACE, field_selector=f"metadata.name={name}").items

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, text
 
 from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
-from demo.code_journal import CodeRun, read_code_runs, release_file
+from demo.code_journal import CodeRun, read_code_runs, read_steps, release_file
 from stage.naming import code_name
 from stage.waiting import wait_for
 
@@ -106,6 +106,10 @@ class Run:
     def ledger(self, task_id: str, map_index: int = -1) -> list[dict[str, Any]]:
         """Return what the ledger says about a task, oldest first."""
         return [json.loads(row[2]) for row in self._query(_LEDGER) if row[:2] == (task_id, map_index)]
+
+    def steps(self, task_id: str, map_index: int = -1) -> list[str]:
+        """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
+        return read_steps(self.records.executions, code_name(self.dag_id, self.run_id, task_id, map_index))
 
     def events(self, task_id: str, event: JournalEvent, map_index: int = -1) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of a task."""

@@ -24,6 +24,9 @@ from demo.code_journal import folder_of_worker, recorded, release_file
 from stage.naming import code_name
 
 HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_VARIABLE = "LIGHT_HEARTBEAT_SECONDS"
+"""The environment variable that says how many seconds are between two heartbeats, if it is not so many."""
+
 SECONDS_VARIABLE = "LIGHT_WORK_SECONDS"
 """The environment variable that says how long the work takes if nobody ends it before."""
 
@@ -114,11 +117,12 @@ def main() -> int:
 def _work(api: ExecutionApi, dag_id: str) -> None:
     released = release_file(folder_of_worker() / dag_id)
     deadline = time.monotonic() + float(os.environ.get(SECONDS_VARIABLE, LONGEST_WORK))
-    next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
+    interval = float(os.environ.get(HEARTBEAT_VARIABLE, HEARTBEAT_SECONDS))
+    next_heartbeat = time.monotonic() + interval
     while not released.exists() and time.monotonic() < deadline:
         time.sleep(0.5)
         if time.monotonic() >= next_heartbeat:
-            next_heartbeat += HEARTBEAT_SECONDS
+            next_heartbeat += interval
             api.heartbeat()
 
 

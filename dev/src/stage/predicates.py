@@ -10,3 +10,13 @@ from cluster_lab.apiserver import RequestInfo
 def creates_pod(info: RequestInfo) -> bool:
     """Whether a pod is created."""
     return (info.verb, info.resource, info.subresource) == ("create", "pods", "")
+
+
+def labels_pod(info: RequestInfo) -> bool:
+    """Whether a pod gets a label: that of another scheduler, or the one that it is done."""
+    return (info.verb, info.resource, info.subresource) == ("patch", "pods", "")
+
+
+def deletes_pod(info: RequestInfo) -> bool:
+    """Whether a pod is deleted."""
+    return (info.verb, info.resource) == ("delete", "pods")

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL, Signals
+from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 
+import psutil
 from sqlalchemy import Engine, text
 
 from cluster_lab.managed_process import ManagedProcess
@@ -18,6 +19,10 @@ from stage.waiting import wait_for
 
 _NEWEST_JOB = text("SELECT max(id) FROM job WHERE job_type = 'SchedulerJob' AND latest_heartbeat IS NOT NULL")
 _HEARTBEAT = text("SELECT latest_heartbeat FROM job WHERE id = :job_id")
+_AGES = text("UPDATE job SET latest_heartbeat = now() - interval '1 day' WHERE id = :job_id")
+_TRANSACTIONS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE client_port = ANY(:ports) AND xact_start IS NOT NULL"
+)
 _AGE = text("SELECT extract(epoch FROM now() - latest_heartbeat) FROM job WHERE id = :job_id")
 
 EXIT_TIMEOUT = 45.0
@@ -39,6 +44,10 @@ class Scheduler:
         """
         self.process.signal(number)
         return self.process.wait(EXIT_TIMEOUT)
+
+    def resume(self) -> None:
+        """Let it go on after a pause; without effect on one that runs or has ended."""
+        self.process.signal(SIGCONT)
 
     def log(self) -> str:
         """Return everything that it has written."""
@@ -93,6 +102,35 @@ class Schedulers:
             scheduler.end(number)
         return self.start(env)
 
+    def pause(self, scheduler: Scheduler) -> None:
+        """
+        Stop a scheduler (SIGSTOP) while it is in no transaction.
+
+        The locks of one would keep the others from their work, and from taking it for dead.
+        """
+        assert scheduler.process.pid is not None
+        process = psutil.Process(scheduler.process.pid)
+
+        def stopped() -> bool:
+            scheduler.process.signal(SIGSTOP)
+            wait_for("it has stopped", lambda: process.status() == psutil.STATUS_STOPPED)
+            if self._is_in_transaction(process):
+                scheduler.resume()
+                return False
+            return True
+
+        wait_for(f"scheduler job {scheduler.job_id} is stopped between two transactions", stopped)
+
+    def kill_long_ago(self, scheduler: Scheduler) -> None:
+        """Kill a scheduler, and let it count as dead at once."""
+        scheduler.end(SIGKILL)
+        self.count_as_dead(scheduler)
+
+    def count_as_dead(self, scheduler: Scheduler) -> None:
+        """Date the last heartbeat of a scheduler back that sends no more: nobody waits until it is old."""
+        with self._engine.begin() as connection:
+            connection.execute(_AGES, {"job_id": scheduler.job_id})
+
     def wait_for_turns(self, turns: int) -> None:
         """Wait until a scheduler has turned its loop so often: it is to send a heartbeat each second."""
         job_id = self.alive[0].job_id
@@ -119,6 +157,12 @@ class Schedulers:
     def log(self) -> str:
         """Return what they have written, one after the other."""
         return "".join(scheduler.log() for scheduler in self._all)
+
+    def _is_in_transaction(self, process: psutil.Process) -> bool:
+        ports = [connection.laddr.port for connection in process.net_connections("tcp")]
+        with self._engine.connect() as connection:
+            transactions: int = connection.execute(_TRANSACTIONS, {"ports": ports}).scalar_one()
+        return transactions > 0
 
     def _newest_job(self) -> int:
         with self._engine.connect() as connection:

@@ -17,7 +17,7 @@ from airflow.sdk import BaseOperator, Context
 from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
 
 from demo.code_journal import folder_of_worker, recorded, release_file
-from stage.light_worker import SECONDS_VARIABLE
+from stage.light_worker import HEARTBEAT_VARIABLE, SECONDS_VARIABLE
 from stage.naming import code_name
 
 LONGEST_WORK = 300.0
@@ -26,13 +26,15 @@ LONGEST_WORK = 300.0
 _HELD = Path(__file__).with_name("held.sh")
 
 
-def light_pod(seconds: float | None = None) -> dict[str, V1Pod]:
+def light_pod(seconds: float | None = None, *, heartbeat: float | None = None) -> dict[str, V1Pod]:
     """
     Return the ``executor_config`` of a task that needs no more than :mod:`stage.light_worker`.
 
     :param seconds: how long it works, if it is not released before; None: until it is released
+    :param heartbeat: seconds between two heartbeats, from whose answers it learns that it has to go
     """
-    env = {SECONDS_VARIABLE: str(seconds)} if seconds else {}
+    given = {SECONDS_VARIABLE: seconds, HEARTBEAT_VARIABLE: heartbeat}
+    env = {name: str(value) for name, value in given.items() if value}
     return _running("python", "-m", "stage.light_worker", env=env)
 
 

@@ -36,6 +36,17 @@ def test_other_requests_are_not_hit(server: ApiServer, api: Api, code: int, reas
     failure(api.http.post(api.pods, json=pod("a")), code, reason)
 
 
+@pytest.mark.parametrize("status", [302, 404, 520])
+def test_a_page_is_no_answer_of_an_api_server(server: ApiServer, api: Api, status: int) -> None:
+    server.faults.fail(status, when=_creates_a_pod, page="<html>who are you?</html>")
+
+    response = api.http.post(api.pods, json=pod("a"))
+
+    assert (response.status_code, response.text) == (status, "<html>who are you?</html>")
+    assert response.headers["Content-Type"].startswith("text/html")
+    assert api.names() == []
+
+
 def test_a_request_whose_reply_is_lost_has_happened(server: ApiServer, api: Api) -> None:
     server.faults.lose_reply(when=_creates_a_pod)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from cluster_lab.conformance import Api, Manifest, Target, condition
 
 READY = {
@@ -118,9 +120,15 @@ def test_another_schedulers_pod_is_left_alone(api: Api) -> None:
     assert "nodeName" not in api.get("other")["spec"]
 
 
-def test_a_required_affinity_excludes_a_node(api: Api) -> None:
+by_label_or_name = pytest.mark.parametrize(
+    ("kind", "key"), [("matchExpressions", HOSTNAME), ("matchFields", "metadata.name")]
+)
+
+
+@by_label_or_name
+def test_a_required_affinity_excludes_a_node(api: Api, kind: str, key: str) -> None:
     bad, good = _ready_node(api, api.namespace), _ready_node(api, api.namespace)
-    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": [bad]}]}
+    term = {kind: [{"key": key, "operator": "NotIn", "values": [bad]}]}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     for name in "abc":
         _create(api, name, **_node_affinity(**affinity))
@@ -135,18 +143,20 @@ def test_a_node_can_be_chosen_by_its_name(api: Api) -> None:
     assert _node_of(api, "a") == wanted
 
 
-def test_a_preferred_affinity_is_followed_if_it_can_be(api: Api) -> None:
+@by_label_or_name
+def test_a_preferred_affinity_is_followed_if_it_can_be(api: Api, kind: str, key: str) -> None:
     bad, good = _ready_node(api, api.namespace), _ready_node(api, api.namespace)
     _wait_until_used(api, bad, good)
-    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": [bad]}]}
+    term = {kind: [{"key": key, "operator": "NotIn", "values": [bad]}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
     _create(api, "a", **_node_affinity(**preferred))
     assert _node_of(api, "a") == good
 
 
-def test_a_preferred_affinity_that_cannot_be_followed_excludes_nothing(api: Api) -> None:
+@by_label_or_name
+def test_a_preferred_affinity_that_cannot_be_followed_excludes_nothing(api: Api, kind: str, key: str) -> None:
     node = _ready_node(api, api.namespace)
-    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": [node]}]}
+    term = {kind: [{"key": key, "operator": "NotIn", "values": [node]}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
     _create(api, "a", **_node_affinity(**preferred))
 

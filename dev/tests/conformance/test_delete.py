@@ -171,6 +171,26 @@ class TestPreconditions:
         failure(response, 409, "Conflict")
         assert api.names() == ["a"]
 
+    def test_both_have_to_be_right(self, api: Api) -> None:
+        api.create_bound("a")
+        metadata = api.get("a")["metadata"]
+        right = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+
+        failure(api.delete("a", preconditions={**right, "uid": "another"}), 409, "Conflict")
+        assert api.get("a")["metadata"] == metadata
+        assert api.delete("a", preconditions=right).json()["metadata"]["deletionGracePeriodSeconds"] == 30
+
+    def test_a_status_that_was_reported_since_is_another_version(self, api: Api) -> None:
+        """What the executor stands on that deletes a pod only if it has not started."""
+        api.create_bound("a")
+        metadata = api.get("a")["metadata"]
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        api.set_status("a", phase="Running")
+
+        failure(api.delete("a", preconditions=preconditions), 409, "Conflict")
+
+        assert "deletionTimestamp" not in api.get("a")["metadata"]
+
     def test_they_hold_for_a_pod_being_deleted_too(self, api: Api) -> None:
         api.create_bound("a")
         api.delete("a").raise_for_status()

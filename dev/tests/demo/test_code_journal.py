@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.code_journal import FOLDER_VARIABLE, CodeRun, read_code_runs, recorded
+from demo.code_journal import FOLDER_VARIABLE, CodeRun, read_code_runs, read_steps, recorded
 
 
 @pytest.fixture
@@ -44,6 +44,17 @@ def test_a_second_run_is_counted(folder: Path) -> None:
             pass
     assert read_code_runs(folder).times("a") == 2
     assert not read_code_runs(folder).once("a")
+
+
+def test_what_ran_beside_each_other_is_told_from_what_ran_one_after_the_other(folder: Path) -> None:
+    assert read_steps(folder, "a") == []
+    for _ in range(2):
+        with recorded("a"):
+            pass
+    with recorded("b"), recorded("b"):
+        pass
+    assert read_steps(folder, "a") == ["begun", "ended", "begun", "ended"]
+    assert read_steps(folder, "b") == ["begun", "begun", "ended", "ended"]
 
 
 def test_the_parts_of_a_deferred_task_are_counted_apart(folder: Path) -> None:

@@ -92,6 +92,11 @@ class Cluster:
         body = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         await self.client.request("DELETE", f"{PODS}/{name}", body=body)
 
+    async def change(self, name: str, patch: dict[str, Any]) -> None:
+        await self.client.request(
+            "PATCH", f"{PODS}/{name}", body=patch, content_type="application/merge-patch+json"
+        )
+
     def history(self, name: str) -> list[str]:
         """What was seen of a pod, without repetitions and from the time on that the kubelet had it."""
         seen: list[str] = []

@@ -55,6 +55,9 @@ SEEN = {
     Fault.UNEXPECTED_ADMISSION: ["Failed UnexpectedAdmissionError"],
     Fault.PROVIDER_FAILED: [WAITING, "Pending ProviderFailed base=ContainerCreating"],
     Fault.WORKER_EXIT: [WAITING, "Running base=running", "Failed base=Error/1"],
+    Fault.WORKER_TERMINATED: [WAITING, "Running base=running", "Failed base=Error/143"],
+    # A pod without sidecars.
+    Fault.SIDECAR_RUNS_ON: [WAITING, "Failed base=StartError/128"],
     Fault.OOM_AT_START: [WAITING, "Running base=running", "Failed base=OOMKilled/137"],
     Fault.VANISH: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
     Fault.PARTITION: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
@@ -125,6 +128,16 @@ async def test_a_pod_deleted_while_it_waits_for_its_image_gets_a_last_status(sta
         assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted"]
 
 
+async def test_a_sidecar_that_runs_on_is_stopped_by_a_deadline(start_cluster):
+    async with start_cluster(FaultRule(fault=Fault.SIDECAR_RUNS_ON)) as cluster:
+        name = await cluster.create("load", sidecars=[{"name": "statsd", "image": "statsd"}])
+        await cluster.until_seen(name, "Running base=StartError/128 statsd=running")
+        await cluster.change(name, {"spec": {"activeDeadlineSeconds": 1}})
+        await cluster.until_seen(name, "Failed DeadlineExceeded base=StartError/128 statsd=Error/143")
+        await cluster.delete(name)
+        await cluster.until_journaled(name, JournalEvent.DELETED)
+
+
 async def test_an_image_that_cannot_be_pulled_is_tried_again(start_cluster, monkeypatch):
     monkeypatch.setattr(scenarios, "PULL_AGAIN_AFTER_SECONDS", (0.2, 0.1))
     async with start_cluster(FaultRule(fault=Fault.IMAGE_PULL)) as cluster:
@@ -156,7 +169,7 @@ async def test_the_node_is_back_after_pod_gc_and_its_other_pods_live_on(start_cl
         node = cluster.latest(name)["spec"]["nodeName"]
         await cluster.until_node(node)
 
-        another = await cluster.create("another", nodeSelector={"kubernetes.io/hostname": node})
+        another = await cluster.create("another", nodeSelector={"kubernetes.io/hostname": f"{node}.lab"})
         await cluster.until_seen(another, "Succeeded base=Completed/0")
         assert {cluster.history(other)[-1] for other in others} == {"Running base=running"}
 

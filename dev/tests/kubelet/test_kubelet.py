@@ -200,7 +200,7 @@ async def test_nodes_are_registered_ready_and_send_heartbeats(start_cluster, mon
         listed = await cluster.client.request("GET", "/api/v1/nodes")
         assert [item["metadata"]["name"] for item in listed["items"]] == ["lab-node-1", "lab-node-2"]
         node = listed["items"][0]
-        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "lab-node-1"
+        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "lab-node-1.lab"
         ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
         assert ready["status"] == "True"
         version = {"resourceVersion": listed["metadata"]["resourceVersion"]}

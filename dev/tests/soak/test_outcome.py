@@ -18,9 +18,10 @@ TASK = TaskInstance("dag", "run", "task", -1, "success", 1)
 NAME = code_name("dag", "run", "task", -1)
 
 
-def evidence(*, begun: int = 1, ended: int = 1, faults: int = 0) -> Evidence:
+def evidence(*, begun: int = 1, ended: int = 1, faults: int = 0, cleared: int = 0) -> Evidence:
     run = CodeRun(NAME, "execute")
-    return Evidence(Counter({TASK[:4]: faults}), CodeRuns(Counter({run: begun}), Counter({run: ended})))
+    code = CodeRuns(Counter({run: begun}), Counter({run: ended}))
+    return Evidence(Counter({TASK[:4]: faults}), code, Counter({TASK[:4]: cleared}))
 
 
 def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -> JournalEntry:
@@ -58,6 +59,16 @@ def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -
         (TASK, evidence(begun=2), Verdict.NOT_ONCE),
         (TASK, evidence(ended=0), Verdict.NOT_ONCE),
         (TASK, evidence(begun=0, ended=0), Verdict.NOT_ONCE),
+        # Cleared while it ran: its code was cut off, or came to its end a moment before.
+        (TASK._replace(try_number=2), evidence(begun=2, cleared=1), Verdict.GOOD),
+        (TASK._replace(try_number=2), evidence(begun=2, ended=2, cleared=1), Verdict.GOOD),
+        (TASK._replace(try_number=2), evidence(cleared=1), Verdict.GOOD),
+        (TASK._replace(try_number=2), evidence(begun=3, ended=2, cleared=1), Verdict.NOT_ONCE),
+        (TASK._replace(try_number=2), evidence(begun=2, ended=0, cleared=1), Verdict.NOT_ONCE),
+        (TASK._replace(try_number=3), evidence(begun=2, cleared=1), Verdict.RETRIED),
+        (TASK, evidence(cleared=1), Verdict.RETRIED),
+        (TASK._replace(try_number=2, state="failed"), evidence(begun=2, cleared=1), Verdict.FAILED),
+        (TASK._replace(try_number=2, state="restarting"), evidence(cleared=1), Verdict.LOST),
     ],
 )
 def test_a_task_instance_is_judged(task: TaskInstance, seen: Evidence, verdict: Verdict) -> None:

@@ -29,6 +29,12 @@ custom_pod = {
 with DAG("custom_pod", schedule=None, catchup=False):
     Work(task_id="custom", environment={"COLOUR": "blue"}, executor_config=custom_pod)
 
+with DAG("beside_a_sidecar", schedule=None, catchup=False):
+    Work(task_id="custom", executor_config={"pod_template_file": str(FOLDER / "template.yaml")})
+
+with DAG("unplaced", schedule=None, catchup=False):
+    Work(task_id="work")
+
 with DAG("lingering", schedule=None, catchup=False):
     WorkAfterWaiting(task_id="waiter", executor_config=held_pod())
 

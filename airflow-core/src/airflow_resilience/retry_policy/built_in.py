@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from airflow_resilience.backoff import Backoff
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
-from airflow_resilience.retry_policy.matchers import Finding, OnPhases, OnReasons
+from airflow_resilience.retry_policy.matchers import Finding, OnPhases, OnReasons, comparison, shown_reasons
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
 
 BUILT_IN: Final = "built-in"
@@ -32,14 +32,16 @@ _UNAVAILABLE: Final = frozenset(
 )
 
 
+_OWN_EXIT_REASON: Final = "Error"
+"""The reason of whatever has ended with another exit code than 0, whoever wanted it to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnExit:
-    """Whether the worker's main container ended on its own, for one of these reasons."""
-
-    reasons: frozenset[str]
+    """Whether the worker's main container ended on its own, and not well."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """Compare the reason of the deciding container, unless somebody had asked the worker to end."""
+        """Look at the deciding container's reason, unless somebody had asked the worker to end."""
         if not evidence.exited_by_itself:
             return Finding(False, "the worker's main container did not end on its own")
         reasons = {
@@ -48,29 +50,40 @@ class OwnExit:
             if container.name == evidence.deciding_container and container.reason
         }
         how = f"the worker's main container ended on its own, reason {' '.join(sorted(reasons)) or 'unknown'}"
-        if reasons.isdisjoint(self.reasons):
-            return Finding(False, f"{how}, which is not excluded")
+        if _OWN_EXIT_REASON not in reasons:
+            return Finding(False, f"{how}, which is not {_OWN_EXIT_REASON}")
         return Finding(True, how)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReasons:
+    """Whether the worker shows one of the reasons, as a whole or in any of its containers."""
+
+    reasons: frozenset[str]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare every reason that is shown."""
+        shown = shown_reasons(evidence)
+        if not shown:
+            return Finding(False, "the worker shows no reason")
+        matching = [subject for subject, reason in shown.items() if reason in self.reasons]
+        return Finding(bool(matching), comparison(matching or shown, bool(matching), self.reasons))
 
 
 def built_in(retries: int, excluded_container_reasons: Collection[str]) -> PolicySet:
     """
     Return the set of policies that is in force without a file.
 
-    :param retries: ``[kubernetes_executor] pod_launch_failure_retries``, relaunches for one try;
-        ``UNLIMITED`` for no limit
+    :param retries: ``[kubernetes_executor] pod_launch_failure_retries``, relaunches for one try, whichever of
+        its rules decides them; ``UNLIMITED`` for no limit
     :param excluded_container_reasons: ``[kubernetes_executor]
-        pod_launch_failure_excluded_container_reasons``, what of the worker's own exits is not relaunched
+        pod_launch_failure_excluded_container_reasons``, with what there is no relaunch: wherever the worker
+        shows it, except for ``Error``, which is that of the main container's own exit
     """
     policy = Policy(
         name=BUILT_IN,
         rules=(
-            Rule(
-                name="excluded",
-                action=Action.COUNT,
-                matchers=(_LAUNCH, OwnExit(frozenset(excluded_container_reasons))),
-                note="the worker's own exit is not relaunched",
-            ),
+            *_exclusions(frozenset(excluded_container_reasons)),
             Rule(
                 name="disruption",
                 action=Action.RELAUNCH,
@@ -84,9 +97,26 @@ def built_in(retries: int, excluded_container_reasons: Collection[str]) -> Polic
             ),
             Rule(name="launch-failure", action=Action.RELAUNCH, matchers=(_LAUNCH,)),
         ),
-        retry_limit=retries,
+        shared_limit=retries,
         avoid_node=AvoidNode.PREFER,
     )
     return PolicySet(
         policies={BUILT_IN: policy}, default=BUILT_IN, global_max_retries=UNLIMITED, origin=BUILT_IN
     )
+
+
+def _exclusions(reasons: frozenset[str]) -> Iterator[Rule]:
+    if _OWN_EXIT_REASON in reasons:
+        yield Rule(
+            name="excluded",
+            action=Action.COUNT,
+            matchers=(_LAUNCH, OwnExit()),
+            note="the worker's own exit is not relaunched",
+        )
+    if listed := reasons - {_OWN_EXIT_REASON}:
+        yield Rule(
+            name="excluded-reason",
+            action=Action.COUNT,
+            matchers=(_LAUNCH, ShownReasons(listed)),
+            note="its reason is excluded from relaunches",
+        )

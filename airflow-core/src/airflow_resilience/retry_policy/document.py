@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from airflow_resilience.retry_policy.marked_yaml import NotYamlError, Problem, read_marked
+from airflow_resilience.retry_policy.doubts import find_doubts
+from airflow_resilience.retry_policy.marked_yaml import MarkedYaml, NotYamlError, Problem, read_marked
 from airflow_resilience.retry_policy.problems import find_problems, path_of
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.schema import PolicyFile
+from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 MAX_SIZE: Final = 256 * 1024
 """Bytes, for a thousand rules. The scheduler waits while a file is read, seconds for one of this size."""
@@ -30,20 +34,21 @@ class PolicyFileError(ValueError):
         super().__init__("\n".join(lines))
 
 
-def _as_text(name: str, problem: Problem) -> str:
+def _as_text(name: str, problem: Problem, kind: str = "") -> str:
     place = f"{name}:{problem.line}" if problem.line else name
-    return ": ".join(filter(None, (place, path_of(problem.location), problem.text)))
+    return ": ".join(filter(None, (place, kind, path_of(problem.location), problem.text)))
 
 
-def read_policies(path: Path, fallback: PolicySet) -> PolicySet:
+def read_policies(path: Path, fallback: PolicySet, vocabulary: Vocabulary | None = None) -> PolicySet:
     """
     Read a policy file.
 
     :param path: the file
     :param fallback: what is in force without a file, see :func:`parse_policies`
+    :param vocabulary: words that can match, see :func:`parse_policies`
     :raises PolicyFileError: if it cannot be read, or is invalid
     """
-    return parse_policies(read_content(path), str(path), fallback)
+    return parse_policies(read_content(path), str(path), fallback, vocabulary)
 
 
 def read_content(path: Path) -> bytes:
@@ -62,7 +67,9 @@ def read_content(path: Path) -> bytes:
         raise PolicyFileError(str(path), [Problem(0, (), f"cannot be read: {error.strerror}")]) from error
 
 
-def parse_policies(content: str | bytes, name: str, fallback: PolicySet) -> PolicySet:
+def parse_policies(
+    content: str | bytes, name: str, fallback: PolicySet, vocabulary: Vocabulary | None = None
+) -> PolicySet:
     """
     Read the content of a policy file.
 
@@ -70,6 +77,7 @@ def parse_policies(content: str | bytes, name: str, fallback: PolicySet) -> Poli
     :param name: what to call the file in errors, and in what comes of it
     :param fallback: what is in force without a file; its policies join those of the file under their own
         names, and its default is the default where the file names none
+    :param vocabulary: words that can match, for warnings about others; None for no such warnings
     :raises PolicyFileError: if it is invalid
     """
     try:
@@ -84,7 +92,18 @@ def parse_policies(content: str | bytes, name: str, fallback: PolicySet) -> Poli
     ]
     if problems := [*document.problems, *invalid]:
         raise PolicyFileError(name, problems)
-    return PolicyFile.model_validate(document.data).compile(name, fallback)
+    file = PolicyFile.model_validate(document.data)
+    return replace(file.compile(name, fallback), warnings=tuple(_warnings(file, name, document, vocabulary)))
+
+
+def _warnings(
+    file: PolicyFile, name: str, document: MarkedYaml, vocabulary: Vocabulary | None
+) -> Iterator[str]:
+    # No more are looked for than are shown: to find a word that is like another one takes its time.
+    found = islice(find_doubts(file, vocabulary), _SHOWN_PROBLEMS)
+    doubts = [Problem(document.line(location), location, text) for location, text in found]
+    for doubt in sorted(doubts, key=lambda doubt: doubt.line):
+        yield _as_text(name, doubt, "warning")
 
 
 def _decoded(content: str | bytes) -> str:

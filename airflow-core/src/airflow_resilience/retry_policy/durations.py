@@ -19,21 +19,28 @@ _DURATION: Final = re.compile(r"(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|
 month; and without a sign, since nothing can be waited for backwards."""
 
 
+LONGEST_DURATION: Final = 86_400.0
+"""Seconds: a day. A task waits in its pool's slot, and whoever looks at it has to see it move; and no sum of
+a time and a delay is out of the range of a date."""
+
+
 def parse_duration(text: object) -> float:
     """
-    Return the seconds that a duration says.
+    Return the seconds that a duration says, at most :data:`LONGEST_DURATION`.
 
     :param text: what stands in the file, of whatever type it is there: a bare number has no unit to be in
-    :raises ValueError: if it is no duration, or one of millions of years
+    :raises ValueError: if it is no duration, or a longer one
     """
     if not isinstance(text, str) or not _DURATION.fullmatch(text):
         raise ValueError(
             f"got {text!r}; a duration is numbers with units (ns, us, ms, s, m, h), as 30s or 1m30s"
         )
-    return durationpy.from_str(text).total_seconds()
+    if (seconds := durationpy.from_str(text).total_seconds()) > LONGEST_DURATION:
+        raise ValueError(f"got {text!r}; a duration is {format_duration(LONGEST_DURATION)} at most")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as :func:`parse_duration` reads it, rounded; it is from 0 seconds to 100 years."""
+    """Return a duration in its notation, rounded; it is from 0 seconds to 100 years."""
     text = durationpy.to_str(timedelta(seconds=seconds))
     return "0s" if text == "0" else text

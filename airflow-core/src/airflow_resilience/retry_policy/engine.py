@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from airflow_resilience.decision import UNLIMITED, Action, Decision
+from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, Decision
 from airflow_resilience.retry_policy.evidence import Evidence
 from airflow_resilience.retry_policy.matchers import Finding
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
@@ -53,6 +53,8 @@ class _Limit:
     owner: str
     used: int
     allowed: int
+    source: str = ""
+    """Whose limit it is, if the owner does not say so."""
 
     @property
     def left(self) -> float:
@@ -60,7 +62,7 @@ class _Limit:
 
     def __str__(self) -> str:
         allowed = "any number of" if self.allowed == UNLIMITED else self.allowed
-        return f"{self.owner}: retried {self.used} of {allowed} times"
+        return f"{self.owner}: retried {self.used} of {allowed} times{self.source and f', {self.source}'}"
 
 
 def decide(
@@ -90,7 +92,9 @@ def trace(
     random: Callable[[], float],
 ) -> Trace:
     """Decide as :func:`decide` does, and keep what was looked at on the way."""
-    relaunches = [earlier for earlier in history if earlier.action is Action.RELAUNCH]
+    relaunches = [
+        earlier for earlier in history if earlier.action is Action.RELAUNCH and earlier.policy != NO_POLICY
+    ]
     policy, rule, steps = _match(evidence, selection, policy_set)
     limits = tuple(_limits(policy, rule, selection, policy_set, relaunches))
     if rule.action is Action.RELAUNCH:
@@ -136,15 +140,23 @@ def _check(rule: Rule, evidence: Evidence) -> Finding:
 def _limits(
     policy: Policy, rule: Rule, selection: Selection, policy_set: PolicySet, relaunches: Sequence[Decision]
 ) -> Iterator[_Limit]:
-    """Yield what bounds the relaunches by a rule: its own limit, the policy's or the task's, the global."""
+    """
+    Yield what bounds the relaunches by a rule.
+
+    The rule's own limit, or else its policy's, counts what this very rule has decided. The task's stands in
+    for the policy's and, like the global one, counts every relaunch of the try.
+    """
+    by_rule = partial(
+        _Limit, "retryLimit", f"policy {policy.name}, rule {rule.name}", _count(relaunches, policy, rule)
+    )
     if rule.retry_limit is not None:
-        used = _count(relaunches, policy, rule)
-        yield _Limit("retryLimit", f"policy {policy.name}, rule {rule.name}", used, rule.retry_limit)
+        yield by_rule(rule.retry_limit, "the rule's own limit")
+    elif selection.retries is None and policy.retry_limit is not None:
+        yield by_rule(policy.retry_limit, "the policy's limit for each rule")
     if selection.retries is not None:
         yield _Limit(RETRIES_KEY, f"the task's {RETRIES_KEY}", len(relaunches), selection.retries)
-    elif policy.retry_limit is not None:
-        used = _count(relaunches, policy)
-        yield _Limit("retryLimit", f"policy {policy.name}", used, policy.retry_limit)
+    elif policy.shared_limit is not None:
+        yield _Limit(RETRIES_KEY, f"policy {policy.name}", _count(relaunches, policy), policy.shared_limit)
     yield _Limit("globalMaxRetries", "globalMaxRetries", len(relaunches), policy_set.global_max_retries)
 
 
@@ -184,4 +196,5 @@ def _conclude(
 def _launches(launch: int, limits: Sequence[_Limit]) -> str:
     """Say which launch has failed, and how many there can be if its like goes on."""
     left = min(limit.left for limit in limits)
-    return f"launch {launch} of {'unlimited' if math.isinf(left) else launch + int(left)}"
+    # Not math.isinf(), which cannot take the largest of whole numbers.
+    return f"launch {launch} of {'unlimited' if left == math.inf else launch + int(left)}"

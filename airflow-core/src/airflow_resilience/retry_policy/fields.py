@@ -8,7 +8,6 @@ The words are for errors and for the reference alike, so that the two cannot say
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -24,6 +23,7 @@ from airflow_resilience.decision import AvoidNode
 from airflow_resilience.retry_policy.durations import parse_duration
 from airflow_resilience.retry_policy.marked_yaml import Location
 from airflow_resilience.retry_policy.matchers import Operator
+from airflow_resilience.retry_policy.patterns import Pattern, PatternError
 
 IN_PLAIN_WORDS: Final = "in_plain_words"
 """Type of the errors of pydantic whose message is ours and needs nothing beside it."""
@@ -67,12 +67,12 @@ def _duration(value: object) -> float:
 
 def _regex(pattern: str) -> str:
     try:
-        re.compile(pattern)
-    except re.error as error:
-        column = "" if error.pos is None else f" in column {error.pos + 1}"
-        raise refusal(f"got {shown(pattern)}; not a regular expression{column}: {error.msg}") from error
-    except (RecursionError, OverflowError, Warning) as error:  # a warning, where those are made errors
-        raise refusal(f"got {shown(pattern)}; not a regular expression: {error}") from error
+        Pattern(pattern)
+    except PatternError as error:
+        raise refusal(
+            f"got {shown(pattern)}; not a regular expression of RE2, which has no look-around and no"
+            f" back-references: {error}"
+        ) from error
     return pattern
 
 
@@ -96,14 +96,16 @@ Text = Annotated[
 ]
 Limit = Annotated[int, Field(ge=-1), Allowed("a whole number from 0, or -1 (unlimited)")]
 GlobalLimit = Annotated[int, Field(ge=0), Allowed("a whole number from 0")]
-Duration = Annotated[float, BeforeValidator(_duration), Allowed("a duration such as 30s, 5m or 1m30s")]
+Duration = Annotated[
+    float, BeforeValidator(_duration), Allowed("a duration such as 30s, 5m or 1m30s, at most 24h")
+]
 Multiplier = Annotated[float, Field(ge=1, allow_inf_nan=False), Allowed("a number from 1")]
 Share = Annotated[float, Field(ge=0, le=1), Allowed("a number from 0 (none) to 1 (all of it)")]
 Regex = Annotated[
     str,
     Field(min_length=1, max_length=1000),
     AfterValidator(_regex),
-    Allowed("a regular expression of Python, at most 1000 characters"),
+    Allowed("a regular expression of RE2 (no look-around, no back-references), at most 1000 characters"),
 ]
 ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31), Allowed("an exit code (a whole number)")]
 ExitCodes = Annotated[

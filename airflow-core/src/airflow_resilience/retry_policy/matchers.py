@@ -9,7 +9,6 @@ asks why a rule did or did not apply.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,10 +16,11 @@ from typing import Final, NamedTuple, Protocol
 
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
+from airflow_resilience.retry_policy.patterns import Pattern
 
 SEARCHED_LENGTH: Final = 4096
-"""Characters of a message that are searched. The kubelet keeps no longer ones, and a pattern that
-backtracks must not hold up the scheduler for as long as somebody's message pleases.
+"""Characters of a message that are searched: the kubelet keeps no longer ones of containers, and those of
+others are not to hold up the scheduler either.
 
 .. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 """
@@ -82,7 +82,7 @@ class OnPhases:
     def check(self, evidence: Evidence) -> Finding:
         """Compare the failure's phase."""
         found = evidence.phase in self.phases
-        return Finding(found, _comparison([f"phase {evidence.phase}"], found, self.phases))
+        return Finding(found, comparison([f"phase {evidence.phase}"], found, self.phases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class OnCategories:
     def check(self, evidence: Evidence) -> Finding:
         """Compare the category of the failure's context."""
         found = evidence.context.category in self.categories
-        return Finding(found, _comparison([f"category {evidence.context.category}"], found, self.categories))
+        return Finding(found, comparison([f"category {evidence.context.category}"], found, self.categories))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class OnExitCodes:
         subjects = [
             f"exit code {container.exit_code} of {container.name}" for container in decisive or failed
         ]
-        return Finding(bool(decisive), _comparison(subjects, bool(decisive) is inside, self.values))
+        return Finding(bool(decisive), comparison(subjects, bool(decisive) is inside, self.values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ class OnPodConditions:
             f"condition {_condition(noted.type, noted.status, noted.reason)}"
             for noted in fitting or evidence.conditions
         ]
-        return Finding(bool(fitting), _comparison(subjects, bool(fitting), map(str, self.patterns)))
+        return Finding(bool(fitting), comparison(subjects, bool(fitting), map(str, self.patterns)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,24 +194,17 @@ class OnReasons:
 
     def check(self, evidence: Evidence) -> Finding:
         """Look for one of the reasons."""
-        known = {
-            **{f"reason {reason}": reason for reason in sorted(evidence.reasons)},
-            **{
-                f"reason {container.reason} of {container.name}": container.reason
-                for container in self.containers.of(evidence)
-                if container.reason
-            },
-            f"reason {evidence.context.reason}": evidence.context.reason,
-        }
+        classified = {f"reason {evidence.context.reason}": evidence.context.reason}
+        known = shown_reasons(evidence, self.containers) | classified
         matching = [subject for subject, reason in known.items() if reason in self.reasons]
-        return Finding(bool(matching), _comparison(matching or known, bool(matching), self.reasons))
+        return Finding(bool(matching), comparison(matching or known, bool(matching), self.reasons))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTerminationMessage:
     """What the containers left behind as their last words, and the worker as a whole."""
 
-    pattern: re.Pattern[str]
+    pattern: Pattern
     """Searched for anywhere in the first ``SEARCHED_LENGTH`` characters."""
     containers: ContainerScope = EVERY_CONTAINER
     """The message of the worker as a whole is looked at only if no container is named."""
@@ -222,19 +215,33 @@ class OnTerminationMessage:
         if self.containers.name is None:
             messages.append(("the worker", evidence.message))
         for owner, message in messages:
-            if message and self.pattern.search(message[:SEARCHED_LENGTH]):
-                return Finding(True, f"the message of {owner} matches {self.pattern.pattern!r}")
+            # The last line of a log ends with a line break, and `$` stands before it to whoever wrote it.
+            if message and self.pattern.found_in(message[:SEARCHED_LENGTH].removesuffix("\n")):
+                return Finding(True, f"the message of {owner} matches {self.pattern.text!r}")
         known = " and ".join(owner for owner, message in messages if message)
         if not known:
             return Finding(False, f"no message is known of {self.containers}")
-        return Finding(False, f"the message of {known} does not match {self.pattern.pattern!r}")
+        return Finding(False, f"the message of {known} does not match {self.pattern.text!r}")
+
+
+def shown_reasons(evidence: Evidence, containers: ContainerScope = EVERY_CONTAINER) -> dict[str, str]:
+    """Return the reasons that the worker and its containers show, by what a finding calls them."""
+    return {
+        **{f"reason {reason}": reason for reason in sorted(evidence.reasons)},
+        **{
+            f"reason {container.reason} of {container.name}": container.reason
+            for container in containers.of(evidence)
+            if container.reason
+        },
+    }
 
 
 def _condition(type_: str, status: str, reason: str | None) -> str:
     return f"{type_}={status}" + (f" ({reason})" if reason else "")
 
 
-def _comparison(subjects: Collection[str], inside: bool, values: Iterable[int] | Iterable[str]) -> str:
+def comparison(subjects: Collection[str], inside: bool, values: Iterable[int] | Iterable[str]) -> str:
+    """Say of which values the subjects are, or are not."""
     verb = "is" if len(subjects) == 1 else "are"
     listed = ", ".join(map(str, sorted(values)))
     return f"{' and '.join(subjects)} {verb} {'in' if inside else 'not in'} {listed}"

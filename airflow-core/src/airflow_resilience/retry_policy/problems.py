@@ -10,12 +10,12 @@ second is at plain data, so that a mistake in one rule does not hide a name that
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from pydantic import ValidationError
 
+from airflow_resilience.retry_policy import armada
 from airflow_resilience.retry_policy.fields import (
     IN_PLAIN_WORDS,
     allowed,
@@ -26,6 +26,7 @@ from airflow_resilience.retry_policy.fields import (
 )
 from airflow_resilience.retry_policy.marked_yaml import Location
 from airflow_resilience.retry_policy.schema import PolicyFile
+from airflow_resilience.retry_policy.vocabulary import nearest
 
 _Finding = tuple[Location, str]
 _EACH: Final = "*"
@@ -33,8 +34,6 @@ _EACH: Final = "*"
 _Names = Iterable[tuple[Location, str]]
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w-]{0,60}", re.ASCII)
 _LISTED_NAMES: Final = 20
-_COMPARED_NAMES: Final = 200
-"""To compare each of thousands of names with each other one takes minutes."""
 
 
 def path_of(location: Location) -> str:
@@ -55,6 +54,9 @@ def find_problems(data: object, taken: Collection[str]) -> dict[Location, str]:
     :param data: the contents, as :mod:`marked_yaml <airflow_resilience.retry_policy.marked_yaml>` reads them
     :param taken: names of the policies that there are without the file
     """
+    if armada.is_manifest(data):
+        assert isinstance(data, dict)
+        return dict(armada.find_differences(data, lambda policies: find_problems(policies, taken)))
     # For one location the last is kept: that nothing is there says more than that it is not a list.
     return dict([*_within_mappings(data), *_across_mappings(data, taken), *_empty_fields(data, ())])
 
@@ -81,13 +83,9 @@ def _unknown_field(location: Location) -> str:
     model = model_in(type_at(PolicyFile, location[:-1]))
     assert model, "only mappings have fields"
     fields = list(fields_of(model))
-    return f"is no field here{_nearest(str(location[-1]), fields)}; allowed: {', '.join(fields)}"
-
-
-def _nearest(word: str, possible: Sequence[str]) -> str:
-    return "".join(
-        f" (did you mean {found}?)" for found in get_close_matches(word, possible[:_COMPARED_NAMES], n=1)
-    )
+    if name := armada.FIELDS.get(str(location[-1])):
+        return f"is Armada's; here: {name}"
+    return f"is no field here{nearest(str(location[-1]), fields)}; allowed: {', '.join(fields)}"
 
 
 def _across_mappings(data: object, taken: Collection[str]) -> Iterator[_Finding]:
@@ -101,7 +99,7 @@ def _across_mappings(data: object, taken: Collection[str]) -> Iterator[_Finding]
     listed = ", ".join([*known[:_LISTED_NAMES], *(["..."] if known[_LISTED_NAMES:] else [])])
     for location, name in [*_names(data, "defaultPolicy"), *_names(data, "selection", _EACH, "policy")]:
         if name not in known:
-            yield location, f"got {shown(name)}, which is no policy{_nearest(name, known)}; allowed: {listed}"
+            yield location, f"got {shown(name)}, which is no policy{nearest(name, known)}; allowed: {listed}"
 
 
 def _repeated(names: _Names) -> Iterator[_Finding]:

@@ -21,6 +21,8 @@ EXAMPLES: Final[dict[type[BaseModel], str]] = {
     schema.PolicyFile: """
         defaultPolicy: standard
         globalMaxRetries: 10
+        defaultBackoff:
+          initialDelay: 10s
         policies:
           - name: standard
             retryLimit: 3
@@ -122,10 +124,14 @@ def _section(model: type[BaseModel], titles: dict[type[BaseModel], str]) -> str:
 
 def _row(name: str, field: FieldInfo, titles: dict[type[BaseModel], str]) -> str:
     nested = model_in(type_of(field))
-    values = f"see [{titles[nested]}](#{name.lower()})" if nested else allowed(type_of(field))
+    values = _link(titles[nested]) if nested else allowed(type_of(field))
     meaning = " ".join((field.description or "").split())
     cells = (f"`{name}`", values, _default(field), meaning)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _link(title: str) -> str:
+    return f"see [{title}](#{title.strip('`').lower()})"
 
 
 def _default(field: FieldInfo) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import Action, AvoidNode
@@ -22,7 +22,7 @@ class Rule:
     matchers: tuple[Matcher, ...]
     """Its conditions; without any it applies to every failure."""
     retry_limit: int | None = None
-    """Relaunches by this rule for one try; ``UNLIMITED`` or None for no limit of its own."""
+    """Relaunches by it for one try; ``UNLIMITED`` for no limit but the set's, None for its policy's."""
     backoff: Backoff | None = None
     """None for its policy's."""
     avoid_node: AvoidNode | None = None
@@ -40,7 +40,10 @@ class Policy:
     default_action: Action | None = None
     """For failures that none of its rules is about; None leaves those to the next policy."""
     retry_limit: int | None = None
-    """Relaunches by this policy for one try; ``UNLIMITED`` or None for no limit of its own."""
+    """Relaunches for one try by each of its rules that has no limit of its own, counted for each by itself;
+    ``UNLIMITED`` or None for no limit but the set's."""
+    shared_limit: int | None = None
+    """Relaunches for one try by all of its rules together; None for no such limit. Of the built-in policy."""
     backoff: Backoff | None = None
     """None relaunches at once."""
     avoid_node: AvoidNode = AvoidNode.NONE
@@ -72,6 +75,8 @@ class PolicySet:
     selectors: tuple[Selector, ...] = ()
     origin: str
     """Where it comes from, for people: a file's path, or ``built-in``."""
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """What of it can have no effect, for people: a line each, with the place in the file."""
 
     def __post_init__(self) -> None:
         """

@@ -9,7 +9,6 @@ looks beyond one mapping, such as names that have to be unique, is checked in ``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, Literal, Self
 
@@ -51,6 +50,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
+from airflow_resilience.retry_policy.patterns import Pattern
 
 ActionWord = Literal["Retry", "Fail", "Count"]
 _ACTIONS: Final = {"Retry": Action.RELAUNCH, "Fail": Action.FAIL, "Count": Action.COUNT}
@@ -72,7 +72,7 @@ class BackoffFields(FileMapping):
     multiplier: Multiplier = 2
     """Growth from one relaunch to the next; 1 keeps the delay as it is."""
     max_delay: Duration = 300.0
-    """No delay is longer. It may not be shorter than `initialDelay`."""
+    """No delay is longer. It may not be shorter than `initialDelay`, and not longer than `24h`."""
     jitter: Share = 0.2
     """Share of each delay that is left to chance: what failed together does not come back together."""
 
@@ -133,7 +133,9 @@ class TerminationMessageFields(FileMapping):
     """Only this container's message is searched. Default: the rule's `containerName`, else those of every
     container and of the pod itself."""
     pattern: Regex
-    """Found anywhere in the message. `(?i)` at its beginning disregards case."""
+    """Found anywhere in the first 4096 characters of the message, in the
+    [syntax of RE2](https://github.com/google/re2/wiki/Syntax), which Go and Armada have too. `(?i)` at its
+    beginning disregards case; `^` and `$` are the beginning and end of the message, with `(?m)` of a line."""
 
 
 class RuleFields(FileMapping):
@@ -168,10 +170,10 @@ class RuleFields(FileMapping):
     """`Retry`: another worker, and the task's own retries are not touched. `Count`: the failure is one of the
     task's own, which Airflow retries or not. `Fail`: the task fails, whatever retries it has left."""
     retry_limit: Limit | None = None
-    """Relaunches by this rule for one try of a task; after them, `Count`. Default: only the limits of the
-    policy and of the file."""
+    """Relaunches by this rule for one try of a task; after them, `Count`. Default: the policy's, else
+    `globalMaxRetries`."""
     backoff: BackoffFields | None = None
-    """Default: the policy's."""
+    """Default: the policy's, else `defaultBackoff`."""
     avoid_node: NodeAvoidance | None = None
     """Default: the policy's."""
 
@@ -211,7 +213,7 @@ class RuleFields(FileMapping):
             yield OnExitCodes(operator=codes.operator, values=frozenset(codes.values), containers=scope)
         if message := self.on_termination_message:
             scope = self._scope(message.container_name)
-            yield OnTerminationMessage(pattern=re.compile(message.pattern), containers=scope)
+            yield OnTerminationMessage(pattern=Pattern(message.pattern), containers=scope)
 
     def _scope(self, name: str | None) -> ContainerScope:
         return ContainerScope(name=name or self.container_name, include_init=self.include_init_containers)
@@ -223,10 +225,10 @@ class PolicyFields(FileMapping):
     name: Name
     """Unique in the file. `built-in` is taken: it is the policy that is in force without a file."""
     retry_limit: Limit | None = None
-    """Relaunches by this policy for one try of a task; after them, `Count`. A task may ask for another limit.
-    Default: only the limit of the file."""
+    """For rules without one, and for `defaultAction`: relaunches for one try of a task, counted for each rule
+    by itself; after them, `Count`. A task may ask for another limit. Default: `globalMaxRetries`."""
     backoff: BackoffFields | None = None
-    """For rules without one. Default: relaunch at once."""
+    """For rules without one. Default: `defaultBackoff`."""
     avoid_node: NodeAvoidance = AvoidNode.NONE
     """For rules without one: whether the next worker stays away from the node of the one that failed.
     `prefer`: it goes there only if there is no other node for it. `require`: it waits rather than go."""
@@ -242,14 +244,14 @@ class PolicyFields(FileMapping):
             raise refusal("decides nothing; allowed: rules, defaultAction, or both")
         return self
 
-    def compile(self) -> compiled.Policy:
-        """Return the policy as the engine takes it."""
+    def compile(self, default_backoff: Backoff | None = None) -> compiled.Policy:
+        """Return the policy as the engine takes it, with the backoff of a policy that states none."""
         return compiled.Policy(
             name=self.name,
             rules=tuple(rule.compile(index) for index, rule in enumerate(self.rules or ())),
             default_action=_ACTIONS[self.default_action] if self.default_action else None,
             retry_limit=self.retry_limit,
-            backoff=self.backoff.compile() if self.backoff else None,
+            backoff=self.backoff.compile() if self.backoff else default_backoff,
             avoid_node=self.avoid_node,
         )
 
@@ -300,7 +302,10 @@ class PolicyFile(FileMapping):
     default_policy: Name | None = None
     """Name of the policy that every task has, after all others. Default: `built-in`."""
     global_max_retries: GlobalLimit = 10
-    """Relaunches for one try of a task, whatever policies and tasks say: the emergency brake."""
+    """Relaunches for one try of a task, of all rules together, whatever policies and tasks say: the emergency
+    brake."""
+    default_backoff: BackoffFields | None = None
+    """For policies of this file without a backoff, and their rules without one. Default: relaunch at once."""
     policies: SomeOf[PolicyFields]
     """The policies."""
     selection: SomeOf[SelectorFields] | None = None
@@ -313,7 +318,8 @@ class PolicyFile(FileMapping):
         :param origin: where it comes from, for people
         :param fallback: what is in force without a file; its policies join those of the file
         """
-        policies = (policy.compile() for policy in self.policies)
+        backoff = self.default_backoff.compile() if self.default_backoff else None
+        policies = (policy.compile(backoff) for policy in self.policies)
         return compiled.PolicySet(
             policies={**fallback.policies, **{policy.name: policy for policy in policies}},
             default=self.default_policy or fallback.default,

@@ -16,7 +16,9 @@ from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
 POLICIES_KEY: Final = "retry_policies"
 """Key of ``executor_config``: names of policies that the task's author asks for."""
 RETRIES_KEY: Final = "pod_launch_failure_retries"
-"""Key of ``executor_config``: relaunches for one try, instead of the policy's limit."""
+"""Key of ``executor_config``: relaunches for one try, of whatever rules, instead of the policy's limit."""
+LARGEST_WISH: Final = 1_000_000
+"""More than any try can have; whole numbers of some thousand digits cannot even be shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class TaskProfile:
     policies: tuple[str, ...] = ()
     """Names that the task's author has asked for."""
     retries: int | None = None
-    """The limit that the task's author has asked for; ``UNLIMITED`` for none, None for the policy's."""
+    """The limit that the task's author has asked for, of all relaunches of a try; ``UNLIMITED`` for none,
+    None for the policy's."""
 
 
 class SelectedPolicy(NamedTuple):
@@ -47,7 +50,7 @@ class Selection:
 
     policies: tuple[SelectedPolicy, ...]
     retries: int | None = None
-    """The task's limit, which stands in for that of a policy; None if it has none."""
+    """The task's limit of all relaunches, which stands in for that of a policy; None if it has none."""
     unknown: tuple[str, ...] = ()
     """Names that the task's author has asked for and that no policy has."""
 
@@ -126,10 +129,16 @@ def _read_policies(value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _read_retries(value: object) -> tuple[int | None, tuple[str, ...]]:
     # True is an int to Python, and no number to whoever wrote it.
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= UNLIMITED):
+    if value is None:
+        return None, ()
+    if isinstance(value, int) and not isinstance(value, bool) and UNLIMITED <= value <= LARGEST_WISH:
         return value, ()
-    return None, (_problem(RETRIES_KEY, value, "a whole number, -1 (no limit) or more"),)
+    return None, (_problem(RETRIES_KEY, value, f"a whole number from -1 (no limit) to {LARGEST_WISH}"),)
 
 
 def _problem(key: str, value: object, allowed: str) -> str:
-    return f"{key}: got {short_repr(value)}; allowed: {allowed}"
+    try:
+        got = short_repr(value)
+    except ValueError:  # an integer of more digits than Python converts
+        got = "a number that is too long to be shown"
+    return f"{key}: got {got}; allowed: {allowed}"

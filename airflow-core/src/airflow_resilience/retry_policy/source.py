@@ -8,6 +8,7 @@ from pathlib import Path
 
 from airflow_resilience.retry_policy.document import PolicyFileError, parse_policies, read_content
 from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 
 class PolicySource:
@@ -17,16 +18,18 @@ class PolicySource:
     :param path: the file; looked up each time, since a kubelet changes a mounted ConfigMap by turning a
         symbolic link above it
     :param fallback: what is in force without a file
+    :param vocabulary: words that can match, for warnings about others
     :raises PolicyFileError: if the file cannot be read or is invalid
 
     .. seealso:: https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically
     """
 
-    def __init__(self, path: Path, fallback: PolicySet) -> None:
+    def __init__(self, path: Path, fallback: PolicySet, vocabulary: Vocabulary | None = None) -> None:
         self._path = path
         self._fallback = fallback
+        self._vocabulary = vocabulary
         self._seen: bytes | str = read_content(path)
-        self._current = parse_policies(self._seen, str(path), fallback)
+        self._current = parse_policies(self._seen, str(path), fallback, vocabulary)
 
     @property
     def current(self) -> PolicySet:
@@ -50,7 +53,7 @@ class PolicySource:
             return None
         self._seen = content
         try:
-            self._current = parse_policies(content, str(self._path), self._fallback)
+            self._current = parse_policies(content, str(self._path), self._fallback, self._vocabulary)
         except PolicyFileError as error:
             return error
         return None

@@ -37,6 +37,8 @@ def json_response(body: bytes | Manifest, status: int = 200) -> web.Response:
 
 def error_response(error: ApiError) -> web.Response:
     """:returns: the response for a request that failed."""
+    if error.page is not None:
+        return web.Response(status=error.code, text=error.page, content_type="text/html")
     response = json_response(error.status(), error.code)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)

@@ -67,6 +67,7 @@ class RequestFaults:
         when: Predicate = any_request,
         retry_after: int | None = None,
         reason: str | None = None,
+        page: str | None = None,
     ) -> None:
         """Refuse requests without applying them.
 
@@ -75,9 +76,10 @@ class RequestFaults:
         :param when: which requests.
         :param retry_after: seconds for a Retry-After header.
         :param reason: of the Status object, if not the usual one for the status.
+        :param page: what a proxy between client and API server says in place of a Status object.
         """
         reason = reason or _REASONS.get(status, "Unknown")
-        error = ApiError(status, reason, "injected fault", retry_after=retry_after)
+        error = ApiError(status, reason, "injected fault", retry_after=retry_after, page=page)
         self._add(Fault(when, times, error=error))
 
     def delay(

@@ -24,6 +24,8 @@ class ApiError(Exception):
     metadata: dict[str, Any] = field(default_factory=dict)
     retry_after: int | None = None
     """Seconds for the Retry-After header; None sends no such header."""
+    page: str | None = None
+    """What the body is in place of a Status: somebody between client and API server has answered."""
 
     def status(self) -> dict[str, Any]:
         """:returns: the Status object that is the body of the response, or the object of an ERROR event."""

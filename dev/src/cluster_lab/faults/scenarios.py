@@ -18,7 +18,7 @@ from cluster_lab.faults.plan import Fault, FaultRule
 from cluster_lab.journal import JournalEvent
 from cluster_lab.kubelet.normal import prepare
 from cluster_lab.kubelet.pod import PodRun, Scenario
-from cluster_lab.kubelet.status import EXIT_SIGKILL, LOST_CONTAINER
+from cluster_lab.kubelet.status import EXIT_SIGKILL, EXIT_SIGTERM, LOST_CONTAINER
 
 BACK_OFF_AFTER_SECONDS = 2.0
 """How long ErrImagePull is shown before it becomes ImagePullBackOff."""
@@ -78,6 +78,14 @@ async def _end_container(
         run.status.run()
         await run.report()
     run.status.end_worker(exit_code, reason, message)
+    await run.report()
+
+
+async def _leave_sidecars(run: PodRun, delay: float) -> None:
+    await _pending(run, delay)
+    run.record(JournalEvent.FAULT_INJECTED)
+    run.status.run()
+    run.status.end_worker_alone(128, "StartError", "failed to create containerd task: no such file")
     await run.report()
 
 
@@ -251,6 +259,8 @@ _SCENARIOS: dict[Fault, _Play] = {
     ),
     Fault.PROVIDER_FAILED: _provider_failed,
     Fault.WORKER_EXIT: partial(_end_container, exit_code=1, reason="Error"),
+    Fault.WORKER_TERMINATED: partial(_end_container, exit_code=EXIT_SIGTERM, reason="Error"),
+    Fault.SIDECAR_RUNS_ON: _leave_sidecars,
     Fault.OOM_AT_START: partial(_end_container, exit_code=EXIT_SIGKILL, reason="OOMKilled"),
     Fault.VANISH: _vanish,
     Fault.PARTITION: _partition,

@@ -18,8 +18,9 @@ JsonObject = dict[str, Any]
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 """Merges ``conditions`` by type, so that the kubelet's patches leave those of others alone."""
 
-RETRY_SECONDS = 60.0
-"""How long a request is repeated: longer than an API server takes to restart."""
+RETRY_SECONDS = 900.0
+"""How long a request is repeated: longer than any outage that is tried. A node that gave up would never be
+ready again, and its pods would never say how they ended."""
 WATCH_SECONDS = 300
 """A watch ends after this time and the nodes list their pods again, which repairs whatever was missed."""
 

@@ -35,7 +35,8 @@ class Node:
     async def register(self) -> None:
         """Create the Node object, or take over the one that is there, and report it ready."""
         labels = {
-            "kubernetes.io/hostname": self.name,
+            # Not its name, as on machines that have a domain.
+            "kubernetes.io/hostname": f"{self.name}.lab",
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": "amd64",
         }

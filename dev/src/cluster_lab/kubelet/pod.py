@@ -68,7 +68,10 @@ class PodRun:
         self._admission = admission
         self._env = env
         self._directory: Path = logs.of_pod(self.namespace, self.name, self.uid)
+        self._began = asyncio.get_running_loop().time()
         self._to_be_deleted = asyncio.Event()
+        self._has_deadline = asyncio.Event()
+        self._look_for_deadline(manifest)
         self._gone = asyncio.Event()
 
     def __str__(self) -> str:
@@ -79,6 +82,7 @@ class PodRun:
     def update(self, manifest: JsonObject) -> None:
         """Take in the pod as it is now."""
         self._manifest = manifest
+        self._look_for_deadline(manifest)
         if manifest["metadata"].get("deletionTimestamp"):
             self._to_be_deleted.set()
 
@@ -92,14 +96,17 @@ class PodRun:
         """Live until the pod is gone, or until cancelled; no process is left in either case."""
         self.record(JournalEvent.BOUND)
         playing = asyncio.create_task(self._play())
+        deadline = asyncio.create_task(self._keep_to_deadline(playing))
         try:
             await self._to_be_deleted.wait()
             if self.partitioned:
                 await playing
                 return
+            await _cancel(deadline)
             await _cancel(playing)
             await self._end()
         finally:
+            await _cancel(deadline)
             await _cancel(playing)
             if self.process is not None:
                 self.process.kill()
@@ -173,6 +180,27 @@ class PodRun:
         except (ApiError, aiohttp.ClientError, TimeoutError):
             # The pod is left as it was reported last, until somebody deletes it.
             log.exception("The life of pod %s ended early", self)
+
+    def _look_for_deadline(self, manifest: JsonObject) -> None:
+        if manifest["spec"].get("activeDeadlineSeconds"):
+            self._has_deadline.set()
+
+    async def _keep_to_deadline(self, playing: asyncio.Task[None]) -> None:
+        """
+        End the pod, and keep it, when it has been active for as long as it may.
+
+        .. seealso:: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle
+        """
+        await self._has_deadline.wait()
+        seconds = self._manifest["spec"]["activeDeadlineSeconds"]
+        await asyncio.sleep(self._began + seconds - asyncio.get_running_loop().time())
+        if self.status.is_terminal:
+            return
+        await _cancel(playing)
+        if self.process is not None:
+            self.process.kill()
+        self.status.exceed_deadline()
+        await self.report()
 
     async def _end(self) -> None:
         if self.process is not None and self.status.worker_is_running:

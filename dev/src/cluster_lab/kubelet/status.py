@@ -102,6 +102,19 @@ class PodStatus:
         self.end_rest()
         self.phase = "Succeeded" if exit_code == 0 else "Failed"
 
+    def end_worker_alone(self, exit_code: int, reason: str, message: str) -> None:
+        """End the worker container; the pod goes on for as long as another container does."""
+        self._worker.end(exit_code, reason, message)
+        if not any("running" in container.state for container in self._containers):
+            self.phase = "Failed"
+
+    def exceed_deadline(self) -> None:
+        """End whatever runs, because the pod has been active for too long."""
+        for container in (*self._init, *self._containers):
+            if "running" in container.state:
+                container.end(EXIT_SIGTERM, "Error")
+        self.fail_pod("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+
     def end_rest(self) -> None:
         """Give a final state to each container that has none, as kubelets do before a pod goes."""
         for container in (*self._init, *self._containers):

@@ -51,6 +51,8 @@ class WorldPod:
         """When the API server accepted it."""
         self.is_forgotten = False
         """Whether its launch was revoked by one scheduler, and its task instance is queued by another."""
+        self.could_start = True
+        """Whether whoever asked for its deletion first knew of no process of it."""
 
     @property
     def phase(self) -> str:
@@ -73,6 +75,10 @@ class WorldPod:
     def is_tidy(self) -> bool:
         return not self.exists or self.labels.get(DONE) == "True"
 
+    @property
+    def resource_version(self) -> str:
+        return str(self.manifest["metadata"]["resourceVersion"])
+
     def facts(self) -> PodFacts:
         return read_pod(copy.deepcopy(self.manifest))
 
@@ -94,6 +100,7 @@ class Cluster:
         """How many triggers of each task instance have fired."""
         self.watchers: list[Callable[[WorldPod], None]] = []
         self._uids = itertools.count(1)
+        self._versions = itertools.count(1)
 
     # ------------------------------------------------------------------ looking
 
@@ -177,6 +184,7 @@ class Cluster:
         self.changed(pod)
 
     def changed(self, pod: WorldPod) -> None:
+        pod.manifest["metadata"]["resourceVersion"] = str(next(self._versions))
         for watcher in self.watchers:
             watcher(pod)
 

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The executor's promises (DESIGN.md, I1 to I7) under random interleavings of everything that can happen.
+The executor's promises (CONTRIBUTING.md: I1 to I7, I10) under random interleavings of all that can happen.
 
 A failure prints the steps that lead to it and the seed that plays it again. Most steps about a pod come with
 a choice whether all that is under way then gets through, else a history of any length would be too unlikely.
@@ -19,12 +19,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from .cluster import TERMINATED, WorldPod
+from .poison import STEPS
 from .scheduler import Scheduler
 from .world import World
 
 DEATHS = [*TERMINATED, "removed"]
 ENDED = ("success", "failed")
 SETTLING_ROUNDS = 60
+MOST_SCHEDULERS = 3
+"""Each more makes a history longer, and adds nothing to what two failovers can bring about."""
 
 # What hypothesis draws most often by itself is the first of the choices, hence the order.
 gets_through = st.sampled_from([True, True, False])
@@ -80,11 +83,20 @@ class Chaos(RuleBasedStateMachine):
         pods = {pod.name for pod in self.living()}
         return [ti for ti in self.tis("running") if ti.hostname in pods]
 
+    def queued(self) -> list[Any]:
+        """Task instances that are queued by a scheduler which works."""
+        working = {scheduler.job_id for scheduler in self.world.schedulers}
+        return [ti for ti in self.tis("queued") if ti.queued_by_job_id in working]
+
+    def may_add_scheduler(self) -> bool:
+        return len(self.world.schedulers) + len(self.world.paused) < MOST_SCHEDULERS
+
     def busy(self) -> list[Scheduler]:
         return [scheduler for scheduler in self.world.schedulers if scheduler.runtime.commands]
 
     def informed(self) -> list[Scheduler]:
-        return [scheduler for scheduler in self.world.schedulers if scheduler.stream]
+        up = not self.world.is_down
+        return [scheduler for scheduler in self.world.schedulers if scheduler.stream and up]
 
     def past(self) -> list[tuple[Scheduler, Any]]:
         """Observations of pods that have ended: they stay true, and may be told again."""
@@ -100,16 +112,22 @@ class Chaos(RuleBasedStateMachine):
     def flush(self, when: bool = True, *, outcome: str = "ok") -> None:
         """Deliver and carry out all there is, create calls with that outcome, and let the loops turn."""
         for scheduler in self.world.schedulers if when else ():
-            while scheduler.stream:
-                scheduler.deliver()
-            self.world.turn(scheduler)
-            for _ in range(len(scheduler.runtime.commands)):  # what fails is there again afterwards
-                scheduler.runtime.carry_out(0, outcome)
+            self.decide(scheduler)
+            scheduler.runtime.carry_out_all(outcome)
             self.world.turn(scheduler)
 
-    def launch_all(self) -> None:
+    def decide(self, scheduler: Scheduler) -> None:
+        """Let a scheduler learn all there is to learn; what it asks for then is not carried out yet."""
+        while scheduler in self.informed():
+            scheduler.deliver()
+        self.world.turn(scheduler)
+
+    def enqueue_all(self) -> None:
         for ti in self.tis("scheduled"):
             self.world.enqueue(self.world.schedulers[0], ti)
+
+    def launch_all(self) -> None:
+        self.enqueue_all()
         self.flush()
 
     @initialize(starts=st.booleans())
@@ -200,7 +218,7 @@ class Chaos(RuleBasedStateMachine):
         ti = pick(data, self.tis("scheduled"))
         self.world.enqueue(self.scheduler(data), ti)
 
-    @precondition(lambda self: len(self.world.schedulers) < 2)
+    @precondition(lambda self: len(self.world.schedulers) + len(self.world.paused) < 2)
     @rule()
     def second_scheduler(self) -> None:
         self.world.add_scheduler()
@@ -219,15 +237,185 @@ class Chaos(RuleBasedStateMachine):
         self.flush()
         self.flush()
 
-    @possible(lambda self: self.tis("queued"))
+    @possible(lambda self: self.queued())
     @rule(data=st.data(), through=gets_through)
     def stuck_in_queued(self, data: st.DataObject, through: bool) -> None:
-        self.world.revoke(pick(data, self.tis("queued")))
+        self.world.revoke(pick(data, self.queued()))
         self.launch_all() if through else None
 
     @rule(seconds=st.sampled_from([40, 10, 1]), through=gets_through)
     def time_passes(self, seconds: int, through: bool) -> None:
         self.world.pass_time(seconds)
+        self.flush(through)
+
+    # ------------------------------------------------------------------ schedulers that are taken for dead
+
+    @precondition(lambda self: self.may_add_scheduler())
+    @rule(
+        data=st.data(),
+        relabels=st.sampled_from([1, 0, None]),
+        heir_dies=st.sampled_from([True, True, False]),
+        first_comes_back=st.booleans(),
+        through=gets_through,
+    )
+    def adoption_is_rolled_back(
+        self,
+        data: st.DataObject,
+        relabels: int | None,
+        heir_dies: bool,
+        first_comes_back: bool,
+        through: bool,
+    ) -> None:
+        """Let an adoption's transaction fail; its rows go to a third scheduler, or stay the first's."""
+        world, first = self.world, self.scheduler(data)
+        heir = world.pause(first)
+        world.pass_time(40)
+        world.adopt_orphans(heir, commits=False, relabels=relabels)
+        if first_comes_back:
+            world.resume(first)
+        if heir_dies:
+            world.kill_scheduler(heir)
+        if not first_comes_back:
+            world.paused.remove(first)
+            world.watchers.remove(first.notice)
+            world.adopt_orphans(world.other_than(heir))
+        self.flush(through)
+
+    @precondition(lambda self: self.may_add_scheduler())
+    @rule(
+        data=st.data(),
+        before=st.sampled_from(["killed", "stalled", "crash", "queued", "nothing"]),
+        adopted=st.sampled_from([True, True, False]),
+        through=gets_through,
+    )
+    def scheduler_is_paused(self, data: st.DataObject, before: str, adopted: bool, through: bool) -> None:
+        """Have a scheduler stand still with something to do, and another adopt its task instances."""
+        scheduler = self.scheduler(data)
+        self.have_something_done(data, scheduler, before)
+        heir = self.world.pause(scheduler)
+        if adopted:
+            self.world.pass_time(40)
+            self.world.adopt_orphans(heir)
+        self.flush(through)
+
+    def have_something_done(self, data: st.DataObject, scheduler: Scheduler, what: str) -> None:
+        """Bring it about that a scheduler has asked for something that is not carried out yet."""
+        world = self.world
+        others = [item for item in world.schedulers if item is not scheduler]
+        if what == "killed" and self.living():
+            world.kill(pick(data, self.living()), "drain")
+        elif what == "stalled" and self.pods("Pending"):
+            world.stall(pick(data, self.pods("Pending")))
+        elif what == "queued":
+            for ti in self.tis("scheduled"):
+                world.enqueue(scheduler, ti)
+        elif what == "crash" and others:
+            world.kill_scheduler(others[0])
+            world.pass_time(40)
+            world.adopt_orphans(scheduler)
+            return
+        self.decide(scheduler)
+
+    @possible(lambda self: self.world.paused)
+    @rule(
+        data=st.data(),
+        in_haste=st.booleans(),
+        heir_dies=st.sampled_from([False, False, True]),
+        through=gets_through,
+    )
+    def paused_scheduler_comes_back(
+        self, data: st.DataObject, in_haste: bool, heir_dies: bool, through: bool
+    ) -> None:
+        """Let it go on with what it had asked for, perhaps before its loop turns."""
+        scheduler = pick(data, self.world.paused)
+        self.world.resume(scheduler)
+        if in_haste:
+            scheduler.runtime.carry_out_all()
+        if heir_dies:
+            self.world.crash(self.world.other_than(scheduler))
+        self.flush(through)
+
+    @possible(lambda self: self.world.orphans())
+    @rule(data=st.data(), through=gets_through)
+    def orphans_are_looked_for(self, data: st.DataObject, through: bool) -> None:
+        self.world.adopt_orphans(self.scheduler(data))
+        self.flush(through)
+
+    # ------------------------------------------------------------------ an API that does not do as it is told
+
+    @possible(lambda self: self.pods("Pending"))
+    @rule(data=st.data(), reports=st.sampled_from([True, True, False]), through=gets_through)
+    def deletion_comes_late(self, data: st.DataObject, reports: bool, through: bool) -> None:
+        """Have a pod that cannot start given up, and start before its deletion is carried out."""
+        pod = pick(data, self.pods("Pending"))
+        self.world.stall(pod)
+        for scheduler in self.world.schedulers:
+            self.decide(scheduler)
+        self.world.run(pod)
+        if reports:
+            self.world.report_start(pod)
+        self.flush(through)
+
+    @possible(lambda self: [*self.living(), *self.tis("scheduled")])
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(["unauthorized", "forbidden"]),
+        rounds=st.sampled_from([1, 2, 18]),
+    )
+    def creation_is_not_permitted(self, data: st.DataObject, outcome: str, rounds: int) -> None:
+        """Let create calls be answered with 401 or 403: for a while, or for longer than is waited for."""
+        if self.tis("scheduled"):
+            self.enqueue_all()
+        else:
+            self.world.kill(pick(data, self.living()), "drain")
+        for _ in range(rounds):
+            self.flush(outcome=outcome)
+            self.world.pass_time(70)
+        self.flush(outcome=outcome)
+        self.flush()
+
+    @precondition(lambda self: not self.world.is_down)
+    @rule(
+        data=st.data(),
+        before=st.sampled_from(["killed", "queued", "crash", "nothing"]),
+        rounds=st.sampled_from([7, 1]),
+    )
+    def api_is_away(self, data: st.DataObject, before: str, rounds: int) -> None:
+        """Let the API server be away, for a few minutes or for more than three queued timeouts."""
+        if before == "killed" and self.living():
+            self.world.kill(pick(data, self.living()), "drain")
+            for scheduler in self.world.schedulers:
+                self.decide(scheduler)
+        self.world.begin_outage()
+        if before == "crash":
+            self.world.crash(self.scheduler(data))
+        for _ in range(rounds):
+            if before == "queued":
+                self.enqueue_all()
+            self.flush()
+            self.world.pass_time(300)
+            self.flush()
+            self.world.handle_stuck_in_queued()
+        self.world.end_outage()
+        self.flush()
+
+    # ------------------------------------------------------------------ what nobody has expected
+
+    @precondition(lambda self: self.world.poisoned is None)
+    @rule(
+        data=st.data(),
+        step=st.sampled_from(list(STEPS)),
+        then=st.sampled_from(["killed", "crash", "nothing"]),
+        through=gets_through,
+    )
+    def one_is_poisoned(self, data: st.DataObject, step: str, then: str, through: bool) -> None:
+        """Have a step of the executor's raise an exception for one task instance, until all come to rest."""
+        self.world.poison(pick(data, self.world.tis), step)
+        if then == "killed":
+            for pod in self.living():
+                self.world.kill(pod, "drain")
+        elif then == "crash":
+            self.world.crash(self.scheduler(data))
         self.flush(through)
 
     # ------------------------------------------------------------------ people and triggers
@@ -246,6 +434,21 @@ class Chaos(RuleBasedStateMachine):
             self.world.next_try(ti)
         else:
             self.world.mark(ti, state)
+
+    @possible(lambda self: self.running())
+    @rule(data=st.data(), dies=st.sampled_from([True, False]), through=gets_through)
+    def running_task_is_cleared(self, data: st.DataObject, dies: bool, through: bool) -> None:
+        """Clear what runs, perhaps let a scheduler die before the worker has noticed."""
+        self.world.clear_running(pick(data, self.running()))
+        if dies:
+            self.world.crash(self.scheduler(data))
+        self.flush(through)
+
+    @possible(lambda self: self.world.cleared_workers())
+    @rule(data=st.data(), succeeds=st.sampled_from([True, True, False]), through=gets_through)
+    def cleared_worker_notices(self, data: st.DataObject, succeeds: bool, through: bool) -> None:
+        self.world.notice_clearing(pick(data, self.world.cleared_workers()), succeeds=succeeds)
+        self.flush(through)
 
     @possible(lambda self: self.tis("deferred"))
     @rule(data=st.data())
@@ -333,35 +536,62 @@ class Chaos(RuleBasedStateMachine):
             if sys.exc_info()[0] is None:  # else what follows from a broken promise would hide it
                 self.come_to_rest()
         finally:
+            self.world.cure()
             self.travel.stop()
 
     def come_to_rest(self) -> None:
         """I5: with no more faults, every task instance comes to its end."""
-        self.world.refuses_deletions = self.world.is_away = False
-        for number in range(SETTLING_ROUNDS):
-            if all(ti.state in ENDED for ti in self.world.tis):
-                return
-            self.calm_round(heartbeat_is_missed=number > SETTLING_ROUNDS / 2)
-        stuck = [(ti.map_index, ti.state) for ti in self.world.tis if ti.state not in ENDED]
-        raise AssertionError(f"I5: lost task instances: {stuck}")
+        world = self.world
+        world.refuses_deletions = world.is_away = False
+        for scheduler in list(world.paused):
+            world.resume(scheduler)
+        if world.poisoned is not None:  # I10: every other one does so with it
+            self.settle([ti for ti in world.tis if ti is not world.poisoned], "I10")
+            world.cure()
+        self.settle(world.tis, "I5")
 
-    def calm_round(self, *, heartbeat_is_missed: bool) -> None:
+    def settle(self, tis: list[Any], promise: str) -> None:
+        for number in range(SETTLING_ROUNDS):
+            if all(ti.state in ENDED for ti in tis):
+                return
+            self.calm_round(late=number > SETTLING_ROUNDS / 2)
+        stuck = [(ti.map_index, ti.state) for ti in tis if ti.state not in ENDED]
+        raise AssertionError(f"{promise}: lost task instances: {stuck}")
+
+    def calm_round(self, *, late: bool) -> None:
+        """
+        Let everything get through, and every worker come to its end.
+
+        :param late: whether Airflow sees to those that the executor has lost, and may lose
+        """
         world = self.world
         for ti in self.tis("deferred"):
             world.fire_trigger(ti)
         for scheduler in world.schedulers:
             scheduler.relist()
+        if world.orphans():
+            world.adopt_orphans(world.schedulers[0])
         self.launch_all()
+        self.let_kubelets_work()
+        self.let_workers_end(late=late)
+        if late:
+            world.give_up_lost()
+        world.pass_time(10)
+
+    def let_kubelets_work(self) -> None:
         for pod in self.leaving():
-            world.finish_deletion(pod)
+            self.world.finish_deletion(pod)
         for pod in self.pods("Pending"):
-            world.run(pod)
+            self.world.run(pod)
+
+    def let_workers_end(self, *, late: bool) -> None:
         for pod in self.starting():
-            world.report_start(pod)
+            self.world.report_start(pod)
+        for pod in self.world.cleared_workers():
+            self.world.notice_clearing(pod, succeeds=True)
         alive = self.running()
         for ti in self.tis("running"):
             if ti in alive:
-                world.report_end(ti, "success")
-            elif heartbeat_is_missed:  # a superseded pod had won the start, and nobody follows that one
-                world.mark(ti, "failed")
-        world.pass_time(10)
+                self.world.report_end(ti, "success")
+            elif late:  # a superseded pod had won the start, and nobody follows that one
+                self.world.mark(ti, "failed")

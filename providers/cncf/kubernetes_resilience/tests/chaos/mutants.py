@@ -6,14 +6,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from airflow.providers.cncf.kubernetes_resilience.executors import adopter, adoption, retirement, settlement
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.executors import (
+    adopter,
+    adoption,
+    creation,
+    isolation,
+    queued_timeout,
+    retirement,
+    schedulers,
+    settlement,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Judgement, Verdict
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
+
+from .scheduler import Runtime
 
 
 def ignore_identity(patch):
@@ -23,7 +38,7 @@ def ignore_identity(patch):
 
 def ignore_who_won_the_start(patch):
     """Let a pod's end count for a task that runs in another pod."""
-    patch.setattr("airflow.providers.cncf.kubernetes_resilience.executors.verdict.runs_in_sibling", _never)
+    patch.setattr(Launch, "runs", lambda *args: True)
 
 
 def forget_to_retire(patch):
@@ -116,8 +131,86 @@ def wait_for_kubernetes(patch):
     )
 
 
-def _never(*args):
-    return False
+def take_a_label_for_ownership(patch):
+    """Leave pods out of adoption that carry the label of a scheduler which seems to be alive."""
+    look = adopter.Adopter._look
+
+    async def by_label(self, orphans):
+        with create_session(scoped=False) as session:
+            living = sorted(map(str, schedulers.read_living(but=self._job_id, session=session)))
+        selector = f"airflow-worker notin ({','.join(living) or '0'}),{adoption.NOT_DONE}"
+        patch.setattr(adopter, "NOT_DONE", selector)
+        return await look(self, orphans)
+
+    patch.setattr(adopter.Adopter, "_look", by_label)
+
+
+def let_go_of_what_is_relabelled(patch):
+    """Forget a launch whose pod has got another scheduler's label, whoever has queued its task instance."""
+    patch.setattr(Ownership, "_read_owners", lambda self, launches: [(launch, None) for launch in launches])
+
+
+def reset_what_restarts(patch):
+    """Hand back what was cleared while it ran, as if its worker were gone."""
+    adopt = adopter.Adopter.adopt
+
+    def hasty(self, tis, *args, **kwargs):
+        restarting = [ti for ti in tis if ti.state == "restarting"]
+        others = [ti for ti in tis if ti.state != "restarting"]
+        return [*restarting, *adopt(self, others, *args, **kwargs)]
+
+    patch.setattr(adopter.Adopter, "adopt", hasty)
+
+
+def delete_what_has_started(patch):
+    """Delete a pod that was given up on whatever it has become by then."""
+    submit = Runtime.submit
+
+    def unconditional(self, function, *args, **kwargs):
+        if function == self.launcher.delete:
+            args, kwargs = args[:1], {}
+        submit(self, function, *args, **kwargs)
+
+    patch.setattr(Runtime, "submit", unconditional)
+
+
+def fail_on_401_at_once(patch):
+    """Take an answer about our credentials for one about the task."""
+    failed = creation.Creations.failed
+
+    def hasty(self, launch, error):
+        if error.status in (401, 403):
+            error = KubernetesApiError(error.message, status=422)
+        failed(self, launch, error)
+
+    patch.setattr(creation.Creations, "failed", hasty)
+
+
+def let_tasks_get_stuck_in_queued(patch):
+    """Let Airflow count the time of an outage against the tasks."""
+    patch.setattr(queued_timeout.task_instances, "begin_queued_anew", lambda *args, **kwargs: None)
+
+
+def stop_the_turn(patch):
+    """Let an exception about one task instance out."""
+
+    def batch(self, step, items, work, **options):
+        return list(work(list(items)) or ())
+
+    patch.setattr(isolation.Isolation, "run", lambda self, step, work, *args: bool(work(*args)))
+    patch.setattr(isolation.Isolation, "batch", batch)
+
+
+def divide_no_batch(patch):
+    """Leave all out that are handled together with one that cannot be."""
+
+    def batch(self, step, items, work, **options):
+        try:
+            return list(work(list(items)) or ())
+        except Exception:  # noqa: BLE001 - that is what is wrong with it
+            return []
+
+    patch.setattr(isolation.Isolation, "batch", batch)
 
 
 # The promise that the machine finds broken, as a regular expression.
@@ -125,14 +218,17 @@ MUTANTS = {
     ignore_identity: "I[13]",
     ignore_who_won_the_start: "I1",
     forget_to_retire: "I2",
-    wait_for_nothing: "I2",
+    # What is looked for while it is not known whether it exists may be healthy.
+    wait_for_nothing: "I[12]",
     count_the_wait_from_the_request: "I2",
     count_twice: "I3",
     report_undecided: "I3",
-    write_no_ledger: "I4",
+    # Without its number the newest launch of a second is not known, and a healthy one is replaced.
+    write_no_ledger: "I[14]",
     count_in_memory_only: "I[34]",
     lose_refused_creations: "I5",
-    lose_vanished_pods: "I5",
+    # Nor is it noticed that another scheduler has adopted a launch.
+    lose_vanished_pods: "I[15]",
     drop_podless_orphans: "I5",
     adopt_nothing: "I[15]",
     # A launch that was replaced already is replaced once more, which no row of the ledger says.

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    ConnectionFailedError,
+    CreationCalledOffError,
+    KubernetesApiError,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -17,14 +22,25 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
+    PodNotDeleted,
     PodObservation,
 )
 from cluster_lab.apiserver.selectors import parse_labels
 
 from .cluster import DONE, GRACE, WorldPod
+from .poison import Poison
 
 if TYPE_CHECKING:
     from .world import World
+
+
+REFUSALS = {
+    "refused": (422, "Invalid"),
+    "unauthorized": (401, "Unauthorized"),
+    "forbidden": (403, "Forbidden"),
+}
+"""Answers to create calls: one that nothing will change, and two that pass once credentials or permissions
+are put right."""
 
 
 class Launcher:
@@ -33,64 +49,103 @@ class Launcher:
     def __init__(self, scheduler: Scheduler) -> None:
         self._world, self._tell, self._scheduler = scheduler.world, scheduler.tell, scheduler
         self.outcome = "ok"
-        """How create calls end: ``ok``, ``unanswered`` (it happened), ``lost`` (not) or ``refused``."""
+        """How create calls end: ``ok``, ``unanswered`` (it happened), ``lost`` (not) or one of
+        :data:`REFUSALS`."""
+        self.relabels: int | None = None
+        """How many more pods are relabelled before it is killed; None for all."""
 
     async def create(self, launch_id: str, body: dict[str, Any]) -> None:
+        outcome = "lost" if self._world.is_down else self.outcome
         pod = self._world.pod_launched_as(launch_id)
-        if pod is None and self.outcome in ("ok", "unanswered"):
+        if pod is None and outcome in ("ok", "unanswered"):
             pod = self._world.launch(body)
-        if pod and self.outcome == "ok":
+        if pod and outcome == "ok":
             self._tell(PodCreated(launch_id, pod.facts().ref))
-        elif self.outcome == "refused":
-            self._world.refused(body)
-            self._tell(PodNotCreated(launch_id, KubernetesApiError("forbidden", status=403)))
+        elif outcome in REFUSALS:
+            status, reason = REFUSALS[outcome]
+            self._world.refused(launch_id, body, is_final=outcome == "refused")
+            self._tell(PodNotCreated(launch_id, KubernetesApiError(outcome, status=status, reason=reason)))
         else:
             self._tell(PodNotCreated(launch_id, ConnectionFailedError("reset")))
 
-    async def delete(self, ref: PodRef) -> None:
+    async def delete(self, ref: PodRef, resource_version: str | None = None, **options: Any) -> None:
         pod = self._world.pod_of(ref)
-        if pod and self._world.refuses_deletions:
-            self._scheduler.runtime.commands.append((self.delete, (ref,)))  # it is tried again
+        if self._world.is_down or (pod and self._world.refuses_deletions):
+            self._again(self.delete, ref, resource_version, **options)
             return
+        if pod and resource_version and pod.resource_version != resource_version and not pod.is_deleting:
+            # A conflict: the pod is read again. What is still Pending goes in its new version.
+            facts = pod.facts()
+            if facts.phase != "Pending" or (facts.worker and facts.worker.started):
+                self._tell(PodNotDeleted(facts))
+                return
         if pod:
+            self._world.deletion_arrived(pod)
             self._world.delete(pod)
         if pod and pod.exists:
             self._tell(PodDeletionAccepted(ref, int(GRACE.total_seconds())))
         else:
             self._tell(PodDeleted(ref))
 
+    async def call_off(self, launch_id: str) -> None:
+        if self._scheduler.runtime.remove_creation(launch_id):
+            self._tell(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+
     async def clean_up(self, ref: PodRef) -> None:
         await self.delete(ref)
 
     async def look_for(self, namespace: str, name: str, launch_id: str) -> None:
-        if pod := self._world.pod_launched_as(launch_id):
+        if self._world.is_down:
+            self._again(self.look_for, namespace, name, launch_id)
+        elif pod := self._world.pod_launched_as(launch_id):
             self._tell(PodCreated(launch_id, pod.facts().ref))
 
     async def mark_done(self, ref: PodRef) -> None:
-        if pod := self._world.pod_of(ref):
+        if self._world.is_down:
+            self._again(self.mark_done, ref)
+        elif pod := self._world.pod_of(ref):
             self._world.relabel(pod, {DONE: "True"})
 
+    async def stop_and_keep(self, ref: PodRef) -> None:
+        await self.mark_done(ref)
+
     async def confirm(self, ref: PodRef) -> None:
+        if self._world.is_down:
+            self._again(self.confirm, ref)
+            return
         pod = self._world.pod_of(ref)
         self._tell(PodConfirmed(ref, pod.facts() if pod else None))
 
-    async def adopt(self, ref: PodRef, label: str) -> bool:
+    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
+        if self._world.is_down or self.relabels == 0:
+            raise TimeoutError  # the adopter waits for a few seconds only
+        if self.relabels:
+            self.relabels -= 1
         pod = self._world.pod_of(ref)
         if pod:
-            self._world.relabel(pod, {"airflow-worker": label})
+            self._world.relabel(pod, dict(labels))
         return pod is not None
 
-    async def list_pods(self, namespaces: Any, label_selector: str, field_selector: str) -> list[PodFacts]:
-        if self._world.is_away:
+    async def list_pods(
+        self, namespaces: Any, label_selector: str, field_selector: str | None = None
+    ) -> list[PodFacts]:
+        if self._world.is_away or self._world.is_down:
             raise ConnectionFailedError("refused")
         wanted = parse_labels(label_selector)
-        return [
+        found = [
             pod.facts()
             for pod in self._world.pods
             if pod.exists
-            and pod.phase != field_selector.partition("status.phase!=")[2]
+            and pod.phase != (field_selector or "").partition("status.phase!=")[2]
             and all(requirement.matches(pod.labels) for requirement in wanted)
         ]
+        for facts in found:
+            self._scheduler.learn(facts)
+        return found
+
+    def _again(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """Have a command lie there again: the real launcher goes on trying."""
+        self._scheduler.runtime.commands.append((function, args, kwargs))
 
 
 class Runtime:
@@ -100,8 +155,12 @@ class Runtime:
         self._world, self._scheduler = scheduler.world, scheduler
         self.launcher = Launcher(scheduler)
         self.is_alive = True
-        self.commands: list[tuple[Any, tuple[Any, ...]]] = []
+        self.commands: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.may_wait = False
+
+    @property
+    def is_away(self) -> bool:
+        return self._world.is_down or self._world.is_away
 
     def start(self, *, wait: bool = True) -> None:
         if not self.is_alive:
@@ -113,12 +172,12 @@ class Runtime:
         self.commands.clear()
         self.is_alive = False
 
-    def submit(self, function: Any, *args: Any) -> None:
+    def submit(self, function: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_alive:
             raise RuntimeError("the Kubernetes runtime is not running")
         if function == self.launcher.delete:
-            self._world.deletion_was_asked_for(args[0])
-        self.commands.append((function, args))
+            self._world.deletion_was_asked_for(args[0], self._scheduler)
+        self.commands.append((function, args, kwargs))
 
     def call(self, coroutine: Any, timeout: float) -> Any:
         if not self.may_wait:
@@ -128,11 +187,35 @@ class Runtime:
             raise RuntimeError("the Kubernetes runtime is not running")
         return asyncio.run(coroutine)
 
+    def creations_of(self, ti_id: str) -> set[str]:
+        """Return the launch ids of a task instance's create calls that have not been carried out."""
+        return {
+            args[0]
+            for function, args, _ in self.commands
+            if function == self.launcher.create
+            and args[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"] == ti_id
+        }
+
+    def remove_creation(self, launch_id: str) -> bool:
+        """Remove the create call of a launch that is not carried out yet; return whether there was one."""
+        kept = [item for item in self.commands if (item[0], item[1][0]) != (self.launcher.create, launch_id)]
+        is_removed = len(kept) < len(self.commands)
+        self.commands[:] = kept
+        return is_removed
+
     def carry_out(self, index: int, outcome: str) -> None:
-        function, args = self.commands.pop(index)
+        function, args, kwargs = self.commands.pop(index)
         self.launcher.outcome = outcome
-        with suppress(ConnectionFailedError):  # the real one logs it
-            asyncio.run(function(*args))
+        try:
+            asyncio.run(function(*args, **kwargs))
+        except ConnectionFailedError:
+            pass  # the real one logs it
+        except TimeoutError:  # nobody waits for a relabel that was asked for by itself: it is tried again
+            self.commands.append((function, args, kwargs))
+
+    def carry_out_all(self, outcome: str = "ok") -> None:
+        for _ in range(len(self.commands)):  # what fails is there again afterwards
+            self.carry_out(0, outcome)
 
 
 class Scheduler:
@@ -143,6 +226,10 @@ class Scheduler:
         self.stream: list[PodObservation] = []
         """What the informer has to tell and has not told yet."""
         self.told: list[PodObservation] = []
+        self.beat_at: datetime | None = None
+        """When it sent its last heartbeat."""
+        self.phases: dict[str, str | None] = {}
+        """The last that it was told of each pod's phase, by UID."""
         self._seen: dict[str, PodFacts] = {}
         self.runtime = Runtime(self)
         self.executor = self._start()
@@ -163,6 +250,8 @@ class Scheduler:
             # The executor goes on after an error, with a line in its log. Here there should be none.
             try:
                 receive(message)
+            except Poison:
+                raise
             except Exception as error:
                 self.world.complain(f"I5: a message was lost by {error!r}: {message}")
                 raise
@@ -176,7 +265,12 @@ class Scheduler:
         return bool(self.executor._adopter._postponed or self.executor._adopter._abandoned)
 
     def tell(self, message: Any) -> None:
+        if facts := getattr(message, "facts", None):
+            self.learn(facts)
         self.executor._inbox.put(message)
+
+    def learn(self, facts: PodFacts) -> None:
+        self.phases[facts.ref.uid] = facts.phase
 
     def deliver(self) -> None:
         """Let the informer tell the next that it has to tell."""

@@ -8,27 +8,43 @@ Kubernetes thread (its commands lie in a list until somebody carries them out, i
 delivers them), the API server, the kubelets and the few things that Airflow's scheduler and its execution API
 do to a task instance. Each method is one thing that can happen; the state machine chooses which, and when.
 
-A broken promise is an ``AssertionError`` whose text begins with the promise's name in DESIGN.md.
+A broken promise is an ``AssertionError`` whose text begins with the promise's name in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from datetime import timedelta
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+from airflow.configuration import conf
 from airflow.executors.workloads import ExecuteTask
 from airflow.jobs.job import Job
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from sqlalchemy import select, update
 
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 from .cluster import GRACE, OWN_EXIT, Cluster, Life, WorldPod
+from .poison import poison
 from .scheduler import Scheduler
 
 LONGEST_WAIT = timedelta(seconds=DELETION_TIMEOUT)
 """For a deletion that the API server does not accept."""
+
+PATIENCE = timedelta(minutes=4)
+"""So long, at least, credentials or permissions that are refused are waited for, before a launch counts as
+failed."""
+
+REQUEUES = 2
+"""How often Airflow's scheduler queues again what is stuck in queued, before it fails it."""
+
+ADOPTABLE = ("queued", "running", "restarting")
 
 
 class World(Cluster):
@@ -41,18 +57,38 @@ class World(Cluster):
         self._traveller = traveller
         self._complaints: list[str] = []
         self._refused: set[Life] = set()
+        """Lives with a create call that was refused for good."""
+        self._forbidden: dict[str, tuple[Life, datetime, datetime]] = {}
+        """Launches whose create calls were answered with 401 or 403: from when and until when."""
         self._vanished: Counter[Life] = Counter()
         """Launches that were lost while no scheduler was there to count them."""
         self._revoked_by: dict[Life, Scheduler] = {}
         self._left_over: set[tuple[Life, str]] = set()
         """Lives that another scheduler has queued since, with the scheduler that may still have a creation of
         theirs under way, whose pod it will delete."""
+        self._revoked: set[str] = set()
+        """Launch ids of which Airflow does not want a pod any more, though their task instance lives on."""
+        self._cleared: defaultdict[int, list[WorldPod]] = defaultdict(list)
+        """Pods whose worker ran a task instance when it was cleared, by map index."""
+        self._stuck: Counter[Life] = Counter()
+        self._poison = pytest.MonkeyPatch()
+        self.poisoned: Any = None
+        """The task instance about which a step of the executor's raises an exception."""
+        self.poison_taken: list[str] = []
+        """The step, each time that it has raised one."""
+        self._harmed: set[str] = set()
+        """UUIDs that it has or had while it was poisoned. What has one may fail."""
         self.refuses_deletions = False
         """Whether the API server lets no deletion through; the launcher goes on trying."""
         self.is_away = False
         """Whether no list can be had, so that adoption is postponed."""
+        self.is_down = False
+        """Whether the API server cannot be reached: it tells nothing, and nothing can be asked of it."""
+        self._down_since = self.now
         self.seconds = 1000.0
         self.schedulers: list[Scheduler] = []
+        self.paused: list[Scheduler] = []
+        """Schedulers whose processes stand still."""
         self.add_scheduler()
 
     # ------------------------------------------------------------------ time and schedulers
@@ -73,39 +109,106 @@ class World(Cluster):
 
     def crash(self, scheduler: Scheduler) -> None:
         """Kill a scheduler, lose all that was under way, and let another one adopt its task instances."""
-        self.schedulers.remove(scheduler)
-        self.watchers.remove(scheduler.notice)
-        self.session.get(Job, scheduler.job_id).state = "failed"
+        self.kill_scheduler(scheduler)
+        self.session.execute(update(Job).where(Job.id == scheduler.job_id).values(state="failed"))
         self.session.commit()
-        heir = self.schedulers[0] if self.schedulers else self.add_scheduler()
-        orphans = [
-            ti
-            for ti in self.tis
-            if ti.queued_by_job_id == scheduler.job_id and ti.state in ("queued", "running")
-        ]
-        self._adopt(heir, orphans)
+        self.adopt_orphans(self.other_than(scheduler))
         self.check()
 
+    def kill_scheduler(self, scheduler: Scheduler) -> None:
+        """Kill a scheduler. It counts as living, for as long as its last heartbeat is fresh."""
+        self._beat(scheduler)
+        self.schedulers.remove(scheduler)
+        self.watchers.remove(scheduler.notice)
+
+    def other_than(self, *schedulers: Scheduler) -> Scheduler:
+        """Return a scheduler that works, a new one if there is no other."""
+        others = [item for item in self.schedulers if item not in schedulers]
+        return others[0] if others else self.add_scheduler()
+
+    def pause(self, scheduler: Scheduler) -> Scheduler:
+        """Have a scheduler's process stand still, all its threads, and return another that works."""
+        self._beat(scheduler)
+        self.schedulers.remove(scheduler)
+        self.paused.append(scheduler)
+        return self.other_than()
+
+    def resume(self, scheduler: Scheduler) -> None:
+        """Have it go on, with all that it had to do, and with what its watch has received since."""
+        self.paused.remove(scheduler)
+        self.schedulers.append(scheduler)
+
+    def orphans(self) -> list[Any]:
+        """Return the task instances that no scheduler looks after which works."""
+        working = {scheduler.job_id for scheduler in self.schedulers}
+        return [ti for ti in self.tis if ti.state in ADOPTABLE and ti.queued_by_job_id not in working]
+
+    def adopt_orphans(self, heir: Scheduler, *, commits: bool = True, relabels: int | None = None) -> None:
+        """
+        Do what Airflow's scheduler does about task instances whose scheduler counts as dead.
+
+        :param commits: whether its transaction succeeds
+        :param relabels: how many pods the executor's thread has relabelled before it fails; None for all
+        """
+        for scheduler in self.schedulers:
+            self._beat(scheduler)
+        stale = self.now - timedelta(seconds=conf.getint("scheduler", "scheduler_health_check_threshold"))
+        running = Job.state == "running"
+        self.session.execute(update(Job).where(running, Job.latest_heartbeat < stale).values(state="failed"))
+        self.session.commit()
+        alive = set(self.session.scalars(select(Job.id).where(running)))
+        orphans = [ti for ti in self.orphans() if ti.queued_by_job_id not in alive]
+        if orphans and commits:
+            self._adopt(heir, orphans)
+        elif orphans:
+            self._fail_to_adopt(heir, orphans, relabels)
+
     def _adopt(self, heir: Scheduler, orphans: list[Any]) -> None:
+        asleep = {scheduler.job_id: scheduler for scheduler in self.paused}
         for ti in orphans:
             pods = self.pods_of(self.life(ti))
             self._vanished[self.life(ti)] += bool(pods and not pods[-1].exists)
-        heir.runtime.may_wait = True
-        reset = list(heir.executor.try_adopt_task_instances(orphans))
-        heir.runtime.may_wait = False
+            if owner := asleep.get(
+                ti.queued_by_job_id
+            ):  # what it had asked for is still done when it wakes up
+                self._left_over.add((self.life(ti), str(owner.job_id)))
+            self._left_over.discard((self.life(ti), str(heir.job_id)))
+        reset = self._offer(heir, orphans)
         for ti in orphans:
             if ti not in reset:
                 ti.queued_by_job_id = heir.job_id
                 continue
-            assert ti.state != "queued", "I5: a queued task instance was not adopted"
-            pod = self.pod_named(ti.hostname)
-            assert pod is None or not pod.is_alive, "I1: a task that runs was reset"
+            if not self._may_fail(str(ti.id)):
+                assert ti.state != "queued", "I5: a queued task instance was not adopted"
+                pod = self.pod_named(ti.hostname)
+                runs = pod is not None and pod.is_alive and ti.state == "running"
+                assert not runs, "I1: a task that runs was reset"
             self.next_try(ti)
         self.session.commit()
 
+    def _fail_to_adopt(self, heir: Scheduler, orphans: list[Any], relabels: int | None) -> None:
+        self._offer(heir, orphans)
+        if heir.runtime.is_alive:
+            heir.runtime.launcher.relabels = relabels
+            heir.runtime.carry_out_all()
+            heir.runtime.launcher.relabels = None
+        self.session.rollback()
+
+    def _offer(self, heir: Scheduler, orphans: list[Any]) -> list[Any]:
+        # Airflow holds the rows locked meanwhile, in a transaction that the executor knows nothing of.
+        ids = [ti.id for ti in orphans]
+        self.session.execute(select(TaskInstance.id).where(TaskInstance.id.in_(ids)).with_for_update())
+        heir.runtime.may_wait = True
+        with self._unstopped():
+            reset = list(heir.executor.try_adopt_task_instances(orphans))
+        heir.runtime.may_wait = False
+        return reset
+
     def turn(self, scheduler: Scheduler) -> None:
         """Let a scheduler's loop turn once: the executor's heartbeat, then its events."""
-        scheduler.executor.heartbeat()
+        self._beat(scheduler)
+        with self._unstopped():
+            scheduler.executor.heartbeat()
         self.session.expire_all()
         for key, (state, info) in scheduler.executor.get_event_buffer().items():
             ti = next(ti for ti in self.tis if ti.key.primary == key.primary)
@@ -114,18 +217,45 @@ class World(Cluster):
         self.session.commit()
         self.check()
 
+    @contextmanager
+    def _unstopped(self) -> Iterator[None]:
+        try:
+            yield
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise AssertionError(f"I10: the scheduler was stopped by {error!r}") from error
+
+    def _beat(self, scheduler: Scheduler) -> None:
+        """Send a heartbeat; it also takes back that somebody took the scheduler for dead."""
+        if scheduler.beat_at != self.now:
+            scheduler.beat_at = self.now
+            self.session.execute(
+                update(Job)
+                .where(Job.id == scheduler.job_id)
+                .values(state="running", latest_heartbeat=self.now)
+            )
+            self.session.commit()
+
     def _receive(self, scheduler: Scheduler, ti: Any, info: Any) -> None:
         """Do what Airflow's scheduler does about an event of the executor: fail what has not ended."""
         requeued = ti.queued_by_job_id != scheduler.job_id or scheduler.executor.has_task(ti)
-        if ti.state not in ("scheduled", "queued", "running") or requeued:
+        if ti.state not in ("scheduled", "queued", "running", "restarting") or requeued:
             return
+        if ti.state == "restarting":
+            self.restart(ti)
+            return
+        if not self._may_fail(str(ti.id)):
+            self._check_failure(ti, info)
+        ti.state = "failed"
+
+    def _check_failure(self, ti: Any, info: Any) -> None:
         if ti.state == "running":
             pod = self.pod_named(ti.hostname)
             assert pod is None or not pod.is_alive, f"I1: the healthy task of {pod.name} was failed: {info}"
         else:
             self._check_failed_launch(self.life(ti), info)
         assert info, "I5: a failure without a reason"
-        ti.state = "failed"
 
     def enqueue(self, scheduler: Scheduler, ti: Any) -> None:
         """Queue a scheduled task instance."""
@@ -148,17 +278,80 @@ class World(Cluster):
         for scheduler in self.schedulers:
             if scheduler.job_id == ti.queued_by_job_id:
                 self._revoked_by[self.life(ti)] = scheduler
+                self._revoked |= scheduler.runtime.creations_of(str(ti.id))
                 scheduler.executor.revoke_task(ti=ti)
+        self._revoked |= {pod.launch_id for pod in self.pods_of(self.life(ti))}
         self._vanished[self.life(ti)] += 1  # a launch that nobody counts
         ti.state, ti.queued_by_job_id, ti.queued_dttm = "scheduled", None, None
         self.session.commit()
 
+    def handle_stuck_in_queued(self) -> None:
+        """Do what Airflow's schedulers do about their task instances that are queued for too long."""
+        longest = self.now - timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
+        working = {scheduler.job_id for scheduler in self.schedulers}
+        for ti in self.tis:
+            if ti.state == "queued" and ti.queued_by_job_id in working and ti.queued_dttm < longest:
+                life = self.life(ti)
+                assert self._stuck[life] < REQUEUES, "I5: an outage has failed a task as stuck in queued"
+                self._stuck[life] += 1
+                self.revoke(ti)
+
+    def give_up_lost(self) -> None:
+        """Do what Airflow does about those that are not heard of, or that have been poisoned and wait."""
+        for ti in self.tis:
+            if ti.state == "restarting":
+                self.restart(ti)
+            elif ti.state == "queued" and self._may_fail(str(ti.id)) and self.poisoned is None:
+                self.revoke(ti)
+
     # ------------------------------------------------------------------ people, triggers and workers
 
     def next_try(self, ti: Any) -> None:
-        ti.prepare_db_for_next_try(self.session)
+        self._give_new_id(ti)
         ti.state, ti.try_number, ti.queued_by_job_id, ti.hostname = "scheduled", ti.try_number + 1, None, ""
         self.session.commit()
+
+    def _give_new_id(self, ti: Any) -> None:
+        ti.prepare_db_for_next_try(self.session)
+        if ti is self.poisoned:
+            self._harmed.add(str(ti.id))
+
+    def clear_running(self, ti: Any) -> None:
+        """Clear a task instance that runs. Its worker goes on until its next heartbeat."""
+        pod = self.pod_named(ti.hostname)
+        assert pod is not None
+        self._cleared[ti.map_index].append(pod)
+        self._give_new_id(ti)
+        ti.state = "restarting"
+        self.session.commit()
+
+    def cleared_workers(self) -> list[WorldPod]:
+        """Return the pods in which a worker runs what was cleared."""
+        return [pod for pods in self._cleared.values() for pod in pods if pod.is_alive]
+
+    def notice_clearing(self, pod: WorldPod, *, succeeds: bool) -> None:
+        """Let the worker of a task instance that was cleared learn of it, and end."""
+        if succeeds:
+            self.succeed(pod)
+        else:
+            self.exit_by_itself(pod)
+
+    def restart(self, ti: Any) -> None:
+        """Schedule a task instance whose cleared worker has ended, with the UUID that clearing gave it."""
+        ti.state, ti.try_number, ti.queued_by_job_id = "scheduled", ti.try_number + 1, None
+        self.session.commit()
+
+    def poison(self, ti: Any, step: str) -> None:
+        """Have a step of the executor's raise an exception for a task instance, in all schedulers."""
+        self.poisoned = ti
+        self._harmed.add(str(ti.id))
+        primary = ti.key.primary
+        concerns = lambda name: name in self._harmed or getattr(name, "primary", None) == primary  # noqa: E731
+        poison(self._poison, step, concerns, self.poison_taken)
+
+    def cure(self) -> None:
+        self._poison.undo()
+        self.poisoned = None
 
     def mark(self, ti: Any, state: str) -> None:
         ti.state = state
@@ -176,6 +369,7 @@ class World(Cluster):
             self.changed(pod)
             return
         ti.state, ti.hostname = "running", pod.name
+        self._stuck.pop(self.life(ti), None)
         self.session.add(Log(event="running", task_instance=ti.key))
         self.session.commit()
 
@@ -191,13 +385,27 @@ class World(Cluster):
             self._vanished[pod.life] += 1
         super().remove(pod)
 
+    def begin_outage(self) -> None:
+        self.is_down, self._down_since = True, self.now
+
+    def end_outage(self) -> None:
+        """Let the API server answer again: those who watch list the pods anew."""
+        self.is_down = False
+        if self.now - self._down_since >= timedelta(seconds=conf.getint("scheduler", "task_queued_timeout")):
+            # The tokens of the pods that have waited have expired. To replace those is nobody's failure.
+            self._vanished.update(self.life(ti) for ti in self.tis if ti.state == "queued")
+        for scheduler in [*self.schedulers, *self.paused]:
+            scheduler.relist()
+
     # ------------------------------------------------------------------ what the executor asks for
 
     def launch(self, body: dict[str, Any]) -> WorldPod:
         """Create a pod: the moment at which it shows whether there are too many."""
         pod = self.create(body)
+        self._check_cleared(pod)
         if (pod.life, pod.labels["airflow-worker"]) in self._left_over:
             pod.is_forgotten = True
+            self._vanished[pod.life] += 1
             return pod
         *earlier, _ = self.pods_of(pod.life)
         for other in earlier:
@@ -212,23 +420,49 @@ class World(Cluster):
         assert launches <= allowed, f"I4: {launches} launches of {allowed} allowed"
         return pod
 
-    def refused(self, body: dict[str, Any]) -> None:
-        """Note that a create call was refused, for which a task instance may be failed."""
-        ti_id = body["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
-        self._refused.add((ti_id, self.triggers[ti_id]))
+    def _check_cleared(self, pod: WorldPod) -> None:
+        ti = next((ti for ti in self.tis if str(ti.id) == pod.ti_id), None)
+        for other in self._cleared[ti.map_index] if ti else ():
+            assert self._may_be_replaced(other), (
+                f"I2: {pod.name} was launched while {other.name}, which was cleared, still runs"
+            )
 
-    def deletion_was_asked_for(self, ref: PodRef) -> None:
+    def refused(self, launch_id: str, body: dict[str, Any], *, is_final: bool) -> None:
+        """Note that a create call was refused: one of those for which a task instance may be failed."""
+        ti_id = body["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
+        life = (ti_id, self.triggers[ti_id])
+        if is_final:
+            self._refused.add(life)
+        else:
+            _, began, _ = self._forbidden.get(launch_id, (life, self.now, self.now))
+            self._forbidden[launch_id] = (life, began, self.now)
+
+    def deletion_was_asked_for(self, ref: PodRef, scheduler: Scheduler) -> None:
         pod = self.pod_of(ref)
-        if pod is None:
+        if pod is None or pod.asked_at:
             return
-        is_first = pod.asked_at is None
-        pod.asked_at = pod.asked_at or self.now
-        if (
-            is_first
-            and pod.is_alive
-            and any(ti.state == "running" and ti.hostname == pod.name for ti in self.tis)
-        ):
+        pod.asked_at = self.now
+        pod.could_start = scheduler.phases.get(pod.uid) in (None, "Pending")
+        if pod.is_alive and self._runs(pod):
             self.complain(f"I1: the pod {pod.name} of a task that runs was deleted")
+        elif pod.is_alive and not pod.lost and self._is_anothers(pod, scheduler):
+            self.complain(f"I1: the healthy pod {pod.name} of another scheduler was deleted")
+
+    def deletion_arrived(self, pod: WorldPod) -> None:
+        """Look at what a deletion hits that a scheduler has decided on some time ago."""
+        is_free = pod.launch_id in self._revoked or pod.is_forgotten or self._may_fail(pod.ti_id)
+        if pod.is_alive and not pod.is_deleting and pod.could_start and not is_free and self._runs(pod):
+            self.complain(f"I1: {pod.name} was deleted as it was decided before, and runs its task by now")
+
+    def _is_anothers(self, pod: WorldPod, scheduler: Scheduler) -> bool:
+        """Whether a task instance waits for a pod that another scheduler has, by its row and by its label."""
+        for ti in self.tis:
+            if str(ti.id) == pod.ti_id and ti.state == "queued" and ti.queued_by_job_id != scheduler.job_id:
+                return pod.labels["airflow-worker"] == str(ti.queued_by_job_id)
+        return False
+
+    def _runs(self, pod: WorldPod) -> bool:
+        return any(ti.state == "running" and ti.hostname == pod.name for ti in self.tis)
 
     # ------------------------------------------------------------------ promises
 
@@ -250,13 +484,22 @@ class World(Cluster):
         given_up = pod.asked_at is not None and self.now >= pod.asked_at + LONGEST_WAIT
         return over or given_up
 
+    def _may_fail(self, ti_id: str) -> bool:
+        """Whether a task instance may be failed for what nobody has expected."""
+        return ti_id in self._harmed
+
     def _check_failed_launch(self, life: Life, info: Any) -> None:
         if life in self._refused:
             return
-        pods = self.pods_of(life)
+        never_created = {
+            launch_id
+            for launch_id, (whose, began, last) in self._forbidden.items()
+            if whose == life and last - began >= PATIENCE
+        }
+        pods = [pod for pod in self.pods_of(life) if pod.launch_id not in never_created]
         healthy = [pod.name for pod in pods if pod.is_healthy and not pod.is_forgotten]
         assert not healthy, f"I1: failed although {healthy[0]} is healthy: {info}"
-        lost = sum(pod.lost for pod in pods)
+        lost = sum(pod.lost for pod in pods) + len(never_created)
         assert lost > self.limit or any(pod.exited_by_itself or pod.is_forgotten for pod in pods), (
             f"I3: failed after {lost} lost launches of {self.limit} allowed: {info}"
         )

@@ -26,9 +26,11 @@ from typing import Any
 import pytest
 from airflow.configuration import conf
 from airflow.executors import executor_loader, workloads
+from airflow.executors.executor_utils import ExecutorName
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
 from airflow.providers.cncf.kubernetes.executors import kubernetes_executor_utils
@@ -55,6 +57,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import WaitingLaunch
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import RuntimeSettings
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -198,7 +201,9 @@ def test_executor_starts_with_the_defaults_of_every_version(monkeypatch: pytest.
     (runtime,) = runtimes
     assert runtime.calls == ["start", "stop"]
     assert (runtime.settings.namespaces, runtime.settings.team_name) == (("default",), None)
-    assert runtime.settings.label_selector == "airflow-worker=7,airflow_executor_done!=True"
+    assert runtime.settings.label_selector == (
+        "airflow-worker=7,airflow-resilience/executor=KubernetesExecutor,airflow_executor_done!=True"
+    )
     options = vars(executor.kube_config)
     assert {"delete_worker_pods", "delete_worker_pods_on_failure"} <= options.keys()
     assert isinstance(options["worker_pod_pending_fatal_container_state_reasons"], list)
@@ -280,7 +285,7 @@ def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodFactory:
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE", "workers")
     executor = KubernetesExecutor()
-    return PodFactory(executor.kube_config, "7", executor.jwt_generator)
+    return PodFactory(executor.kube_config, "7", "KubernetesExecutor", executor.jwt_generator)
 
 
 def waiting(override: k8s.V1Pod | None = None) -> WaitingLaunch:
@@ -358,6 +363,7 @@ def test_pod_is_the_official_executors_pod(
     ours = {name for name in body["metadata"]["annotations"] if name.startswith("airflow-resilience/")}
     for name in ours:
         del body["metadata"]["annotations"][name]
+    assert body["metadata"]["labels"].pop("airflow-resilience/executor") == "KubernetesExecutor"
     assert body == expected
     assert len(ours) == 3
     assert len(hooked) == 2, "the hook has seen both pods"
@@ -389,6 +395,28 @@ def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on
     assert waiting().job.command[0].token == job.job.command[0].token, "the job is left as it was"
 
 
+def test_pod_of_the_official_executor_says_whose_it_is(factory: PodFactory) -> None:
+    body = factory.make_launch(waiting(), ledger.LaunchHistory()).body
+    assert body is not None
+    del body["metadata"]["annotations"][TASK_INSTANCE_ID_ANNOTATION]
+    body["metadata"] |= {"namespace": "airflow", "uid": "1"}
+    assert read_pod(body).annotations[TASK_INSTANCE_ID_ANNOTATION] == TI_ID
+
+
+@pytest.mark.parametrize(
+    ("alias", "team", "label"),
+    [
+        ("KubernetesExecutor", None, "KubernetesExecutor"),
+        (None, None, "path.to.Executor"),
+        ("k8s", "a", "a.k8s"),
+    ],
+)
+def test_label_is_made_of_the_executors_name(alias: str | None, team: str | None, label: str) -> None:
+    executor = KubernetesExecutor()
+    executor.name, executor.team_name = ExecutorName("path.to.Executor", alias), team
+    assert executor._executor_label() == label
+
+
 # --------------------------------------------------------------------------------------------------- database
 
 
@@ -412,9 +440,15 @@ def test_columns_of_task_instances_are_there() -> None:
     assert states <= {state.value for state in TaskInstanceState}
 
 
+def test_columns_of_past_tries_are_there() -> None:
+    columns = set(inspect(TaskInstanceHistory).columns.keys())
+    assert {"dag_id", "task_id", "run_id", "try_number", "map_index", "task_instance_id"} <= columns
+
+
+@pytest.mark.parametrize("column", [TaskInstance.id, TaskInstanceHistory.task_instance_id], ids=str)
 @pytest.mark.parametrize("dialect", [postgresql, mysql, sqlite])
-def test_id_of_a_task_instance_is_bound_as_its_column_wants_it(dialect: Any) -> None:
-    query = select(TaskInstance.id).where(TaskInstance.id.in_(task_instances.typed_ids([TI_ID])))
+def test_id_of_a_task_instance_is_bound_as_its_column_wants_it(dialect: Any, column: Any) -> None:
+    query = select(column).where(column.in_(task_instances.typed_ids([TI_ID], column)))
     text = str(query.compile(dialect=dialect.dialect(), compile_kwargs={"literal_binds": True}))
     assert TI_ID.replace("-", "") in text.replace("-", "")
 

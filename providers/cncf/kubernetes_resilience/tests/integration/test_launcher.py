@@ -17,6 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
+    PodNotDeleted,
     PodObservation,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
@@ -24,6 +25,17 @@ from cluster_lab.apiserver import ApiServer
 
 Pod = Callable[..., dict[str, Any]]
 Make = Callable[..., KubernetesRuntime]
+
+
+def worker(**state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "base",
+        "image": "airflow",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+    }
 
 
 def verb(*names: str) -> Callable[[Any], bool]:
@@ -129,6 +141,30 @@ def test_delete_with_grace_is_seen_by_the_informer(
     assert inbox.observation("a", lambda seen: seen.gone).facts.ref == running.facts.ref
 
 
+def test_a_pod_that_has_changed_and_still_waits_is_deleted(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    kubelet.create(pod("a"))
+    kubelet.bind("a", "node-1")
+    facts = inbox.observation("a", lambda seen: seen.facts.node == "node-1").facts
+    kubelet.status("a", phase="Pending", containerStatuses=[worker(waiting={"reason": "ErrImagePull"})])
+    assert facts.resource_version not in (None, kubelet.read("a")["metadata"]["resourceVersion"])
+    runtime.submit(runtime.launcher.delete, facts.ref, facts.resource_version)
+    assert inbox.of(PodDeletionAccepted) == PodDeletionAccepted(facts.ref, 30)
+
+
+def test_a_pod_that_has_started_is_not_deleted_for_not_having_started(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    kubelet.create(pod("a"))
+    kubelet.bind("a", "node-1")
+    facts = inbox.observation("a", lambda seen: seen.facts.node == "node-1").facts
+    kubelet.status("a", phase="Running", containerStatuses=[worker(running={})])
+    runtime.submit(runtime.launcher.delete, facts.ref, facts.resource_version)
+    assert inbox.of(PodNotDeleted).facts.phase == "Running"
+    assert "deletionTimestamp" not in kubelet.read("a")["metadata"]
+
+
 def test_delete_options_of_the_configuration(make_runtime: Make, inbox: Any, pod: Pod, kubelet: Any) -> None:
     runtime = make_runtime(delete_options={"grace_period_seconds": 0})
     runtime.start()
@@ -149,7 +185,7 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     assert inbox.of(PodDeleted) == PodDeleted(past)
     runtime.submit(runtime.launcher.confirm, past)
     assert inbox.of(PodConfirmed) == PodConfirmed(past, None)
-    assert runtime.call(runtime.launcher.adopt(past, "9"), 10) is False
+    assert runtime.call(runtime.launcher.adopt(past, {"airflow-worker": "9"}), 10) is False
     metadata = kubelet.read("a")["metadata"]
     assert metadata["uid"] == present.uid
     assert metadata["labels"] == {"airflow-worker": "1"}
@@ -173,6 +209,18 @@ def test_done_pods_leave_the_view(runtime: KubernetesRuntime, inbox: Any, pod: P
     assert facts.labels["airflow_executor_done"] == "True"
 
 
+def test_a_pod_that_is_stopped_is_kept(
+    runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
+) -> None:
+    ref = kubelet.create(pod("a"))
+    inbox.next()
+    runtime.submit(runtime.launcher.stop_and_keep, ref)
+    assert inbox.next().gone
+    stopped = kubelet.read("a")
+    assert stopped["metadata"]["labels"]["airflow_executor_done"] == "True"
+    assert stopped["spec"]["activeDeadlineSeconds"] == 1
+
+
 def test_adoption_finds_and_takes_over(
     runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
@@ -183,7 +231,7 @@ def test_adoption_finds_and_takes_over(
     launcher = runtime.launcher
     found = runtime.call(launcher.list_pods(["default"], "kubernetes_executor=True,airflow-worker!=1"), 10)
     assert [facts.ref for facts in found] == [ref]
-    assert runtime.call(launcher.adopt(ref, "1"), 10) is True
+    assert runtime.call(launcher.adopt(ref, {"airflow-worker": "1"}), 10) is True
     assert inbox.observation("a").facts.ref == ref
 
 

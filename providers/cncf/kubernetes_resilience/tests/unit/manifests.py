@@ -279,5 +279,27 @@ def not_startable() -> Json:
     return pod(containers=[base(waiting("RunContainerError", "the runtime does not answer"))])
 
 
+def unschedulable(message: str = "0/3 nodes are available: 3 Insufficient cpu.") -> Json:
+    manifest = pod(node=None)
+    manifest["status"]["conditions"] = [condition("PodScheduled", "False", "Unschedulable", message)]
+    return manifest
+
+
+def gated() -> Json:
+    manifest = pod(node=None)
+    manifest["status"]["conditions"] = [condition("PodScheduled", "False", "SchedulingGated", "waits")]
+    return manifest
+
+
+def lingering(
+    worker: Json | None = None, sidecar: Json | None = None, *, restart_policy: str = "Never", **more: Any
+) -> Json:
+    """A pod whose worker has failed and whose ordinary sidecar runs on."""
+    statuses = [base(worker or terminated(1, "Error")), status_of("statsd", sidecar or running())]
+    manifest = pod(more.pop("phase", "Running"), statuses, **more)
+    manifest["spec"]["restartPolicy"] = restart_policy
+    return manifest
+
+
 def image_pull_error(reason: str = "ErrImagePull", message: str | None = "manifest unknown") -> Json:
     return pod(containers=[base(waiting(reason, message))])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -95,10 +96,35 @@ def test_pod_in_which_the_task_runs_comes_before_a_newer_one(hostname: str) -> N
     assert plan(older, newer, of=orphan(state="running", hostname=hostname)) == ("a", ["b"])
 
 
-@pytest.mark.parametrize("hostname", ["", "node-1"])
-def test_host_that_is_no_pod_says_nothing(hostname: str) -> None:
+@pytest.mark.parametrize("state", ["running", "restarting"])
+@pytest.mark.parametrize("hostname", ["", "node-1", "10.0.0.7"])
+def test_nothing_is_superseded_if_it_cannot_be_told_where_the_task_runs(hostname: str, state: str) -> None:
     older, newer = pod("a"), pod("b", number=2, seconds=40)
-    assert plan(older, newer, of=orphan(state="running", hostname=hostname)) == ("b", ["a"])
+    assert plan(older, newer, of=orphan(state=state, hostname=hostname)) == ("b", [])
+
+
+def test_of_pods_in_which_it_may_run_a_living_one_is_adopted() -> None:
+    living, failed = pod("a"), replace(pod("b", number=2, seconds=40), phase="Failed")
+    assert plan(living, failed, of=orphan(state="running", hostname="node-1")) == ("a", [])
+
+
+def test_pod_with_another_address_is_superseded() -> None:
+    addresses = {"a": "10.0.0.1", "b": "10.0.0.2", "c": ""}
+    pods = [replace(pod(name, seconds=len(name)), addresses=text) for name, text in addresses.items()]
+    assert plan(*pods, of=orphan(state="running", hostname="10.0.0.1")) == ("a", ["c", "b"])
+    assert plan(*pods[1:], of=orphan(state="running", hostname="10.0.0.1")) == ("c", ["b"])
+
+
+def test_task_instance_with_more_than_one_pod_is_noted() -> None:
+    of = orphan(state="running", hostname="a")
+    assert plan_adoption({KEY: of}, [pod("a"), pod("b")]).shared.keys() == {KEY}
+    assert plan_adoption({KEY: of}, [pod("a")]).shared == {}
+
+
+def test_task_that_was_cleared_while_it_ran_is_known_by_its_former_id() -> None:
+    of = replace(orphan(state="restarting"), ti_id="ti-2", former_id="ti-1")
+    assert plan(pod("a"), of=of) == ("a", [])
+    assert plan(pod("a", ti_id="ti-2"), of=of) == (None, [])
 
 
 def test_pod_of_an_earlier_phase_is_no_launch_of_a_task_that_is_queued_again() -> None:
@@ -205,3 +231,29 @@ def test_each_pod_has_one_fate_and_the_order_of_the_list_none(
     again = plan_adoption({KEY: orphan()}, data.draw(st.permutations(pods)))
     ages = [(item.created, launch_number(item)) for item in found.current.values()]
     assert ages == [(item.created, launch_number(item)) for item in again.current.values()]
+
+
+def test_odd_pod_is_left_out_and_the_plan_says_whose_it_is() -> None:
+    nobody, ours = (
+        replace(pod("x"), annotations=Odd(uuid=None)),
+        replace(pod("y"), annotations=Odd(uuid="ti-2")),
+    )
+    found = plan_adoption({KEY: orphan()}, [nobody, ours, pod("a")])
+    assert (found.current[KEY].ref.name, found.odd) == ("a", {None, "ti-2"})
+    assert plan_adoption({KEY: orphan()}, [pod("a")]).odd == set()
+
+
+class Odd(dict[str, str]):
+    """Annotations that cannot be read, but for a task instance's UUID."""
+
+    def __init__(self, *, uuid: str | None) -> None:
+        super().__init__()
+        self.uuid = uuid
+
+    def __getitem__(self, name: str) -> str:
+        raise RuntimeError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if self.uuid is None:
+            raise RuntimeError(name)
+        return self.uuid

@@ -401,3 +401,9 @@ def test_the_decoder_skips_nothing_that_is_read(metadata: m.Json, spec: Any, sta
 def test_no_other_error_than_malformed_pod_is_raised(manifest: Any) -> None:
     with suppress(MalformedPodError):
         assert read_pod(manifest).ref.uid
+
+
+def test_version_of_a_pod_whose_worker_may_still_start_beside_a_sidecar_is_kept() -> None:
+    worker = m.base(m.waiting("RunContainerError", "no"))
+    facts = read_pod(m.pod("Running", [worker, m.status_of("statsd", m.running())]))
+    assert (facts.has_started, facts.resource_version) == (False, "48213")

@@ -200,3 +200,30 @@ def test_task_instances_wait_for_their_own_pods_only(registry: LaunchRegistry) -
 
 def test_pod_that_nobody_waits_for_may_leave_too(registry: LaunchRegistry) -> None:
     assert registry.left("uid-1") is None
+
+
+def test_superseded_pods_of_a_key_are_known_with_what_they_were_the_pods_of(registry: LaunchRegistry) -> None:
+    given_up = launch()
+    registry.leave(KEY, "uid-1", 40.0, ("delete", ("ref", "7")), launch=given_up, unless_started=True)
+    registry.leave(KEY, "uid-2", 40.0, ("delete", ("ref",)))
+    registry.leave(OTHER, "uid-3", 40.0)
+    assert {(item.launch, item.unless_started) for item in registry.departures(KEY)} == {
+        (given_up, True),
+        (None, False),
+    }
+    departure = registry.departure("uid-1")
+    assert departure is not None
+    assert departure.launch is given_up
+    assert registry.pending_deletions() == [("delete", ("ref", "7")), ("delete", ("ref",))]
+    registry.left("uid-1")
+    assert registry.departure("uid-1") is None
+    assert len(registry.departures(KEY)) == 1
+
+
+def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRegistry) -> None:
+    creating, created = launch(), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
+    registry.hold(creating)
+    registry.hold(created)
+    assert registry.starting() == [creating, created]
+    created.facts = replace(pod("uid-2"), phase="Running")
+    assert registry.starting() == [creating]

@@ -5,13 +5,24 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from kubernetes import client
 
+from airflow.providers.cncf.kubernetes_resilience.pods.vocabulary import VOCABULARY
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action, AvoidNode
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import parse_policies
+from airflow_resilience.retry_policy.engine import decide
+from airflow_resilience.retry_policy.evidence import Evidence, Phase
+from airflow_resilience.retry_policy.selection import TaskProfile, select
 from breeze import policy_examples
 from breeze.paths import ROOT
 
@@ -48,8 +59,42 @@ def test_there_are_policies_on_each_page():
 
 @pytest.mark.parametrize("text", BLOCKS)
 def test_a_policy_of_a_page_can_be_used(text):
-    policies = parse_policies(text, "policy.yaml", built_in(1, {"Error"}))
+    policies = parse_policies(text, "policy.yaml", built_in(1, {"Error"}), VOCABULARY)
     assert policies.policies.keys() > {"built-in"}
+    assert policies.warnings == ()
+
+
+@pytest.fixture
+def relaunches():
+    """Give a function that counts relaunches: failures with these reasons, one after the other."""
+
+    def count(text, reasons):
+        policies, history = parse_policies(text, "policy.yaml", built_in(1, {"Error"})), []
+        profile = TaskProfile(dag_id="etl", task_id="load", queue="q", pool="p", dag_tags=frozenset({"ml"}))
+        for reason in reasons:
+            classified = StateChangeReason.__members__.get(reason, StateChangeReason.WORKER_TERMINATION)
+            context = ExecutionContext(StateChangeCategory.INFRASTRUCTURE, classified, ContextSource.EXECUTOR)
+            evidence = Evidence(phase=Phase.LAUNCH, context=context, reasons=(reason,))
+            history.append(decide(evidence, select(policies, profile), policies, history, lambda: 0.0))
+        return Counter(decision.rule for decision in history if decision.action is RELAUNCH)
+
+    return count
+
+
+def block(text):
+    return next(param.values[0] for param in BLOCKS if text in param.values[0])
+
+
+def test_each_rule_of_the_first_example_reaches_its_limit(relaunches):
+    text = block("name: registry\n        onReasons: [IMAGE_UNAVAILABLE]")
+    assert relaunches(text, ["IMAGE_UNAVAILABLE"] * 20) == {"registry": 8}
+    assert relaunches(text, ["WORKER_LOST"] * 20) == {"infrastructure": 3}
+    assert relaunches(text, ["IMAGE_UNAVAILABLE", "WORKER_LOST"] * 20) == {"registry": 7, "infrastructure": 3}
+
+
+def test_worked_case_of_the_limits(relaunches):
+    mixed = ["PreemptionByScheduler", "OOMKilled", "Evicted"] * 10
+    assert relaunches(block("name: infra\n"), mixed) == {"moved": 10, "out-of-memory": 3}
 
 
 @pytest.mark.parametrize(

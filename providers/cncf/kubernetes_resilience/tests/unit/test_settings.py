@@ -18,6 +18,7 @@ EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reason
 PUBLISH = ("kubernetes_executor", "task_publish_max_retries")
 CONCURRENCY = ("kubernetes_resilience", "api_concurrency")
 POLICIES = ("kubernetes_resilience", "retry_policy_file")
+UNSCHEDULABLE = ("kubernetes_resilience", "unschedulable_timeout")
 INACTIVITY = ("kubernetes_resilience", "watch_inactivity_timeout")
 
 
@@ -34,6 +35,7 @@ def test_defaults_are_the_documented_ones() -> None:
         publish_retries=0,
         api_concurrency=32,
         watch_inactivity_timeout=150.0,
+        unschedulable_timeout=0.0,
         retry_policy_file=None,
     )
 
@@ -49,6 +51,7 @@ def test_defaults_are_the_documented_ones() -> None:
         (CONCURRENCY, "api_concurrency", "1", 1),
         (INACTIVITY, "watch_inactivity_timeout", "90", 90.0),
         (INACTIVITY, "watch_inactivity_timeout", "120.5", 120.5),
+        (UNSCHEDULABLE, "unschedulable_timeout", "300", 300.0),
         (POLICIES, "retry_policy_file", "  ", None),
         (POLICIES, "retry_policy_file", " /etc/policies.yaml ", Path("/etc/policies.yaml")),
         (POLICIES, "retry_policy_file", "~/policies.yaml", Path.home() / "policies.yaml"),
@@ -74,6 +77,7 @@ def test_value_is_read(
             ["", "0", "89.9", "-150", "nan", "inf", "1e999", "2 minutes"],
             "a number of seconds, 90 or more",
         ),
+        (UNSCHEDULABLE, ["", "-1", "nan", "inf", "5m"], "a number of seconds, or 0 for no limit"),
     ],
 )
 def test_value_that_cannot_be_used_is_named_with_what_is_allowed(

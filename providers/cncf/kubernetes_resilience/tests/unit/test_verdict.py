@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
@@ -15,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.verdict import (
     Judgement,
     Verdict,
     judge,
-    runs_in_sibling,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
@@ -28,7 +25,6 @@ from . import manifests as m
 
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, -1)
 JOB, OTHER_JOB = 7, 8
-POD = "sales-load-x7k2m9qa"
 SIBLING = "sales-load-b3n8w1zc"
 
 FAILED = find_failure(read_pod(m.start_error()))
@@ -43,9 +39,22 @@ def row(
 
 
 def judged(
-    failure: PodFailure | None, row: TaskInstanceRow | None, *, queued_again: bool = False
+    failure: PodFailure | None,
+    row: TaskInstanceRow | None,
+    *,
+    queued_again: bool = False,
+    runs_here: bool = True,
+    adopted_from: int | None = None,
 ) -> Judgement:
-    return judge(failure, row, pod_name=POD, try_number=1, job_id=JOB, queued_again=queued_again)
+    return judge(
+        failure,
+        row,
+        try_number=1,
+        job_id=JOB,
+        queued_again=queued_again,
+        runs_here=runs_here,
+        adopted_from=adopted_from,
+    )
 
 
 # -------------------------------------------------------------------------------------------------- the table
@@ -149,40 +158,39 @@ def test_scheduler_that_queued_it_matters_only_while_it_is_queued(
 @pytest.mark.parametrize("failure", [FAILED, GIVEN_UP, OVERDUE])
 @pytest.mark.parametrize("state", ["running", "restarting"])
 def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
-    judgement = judged(failure, row(state, hostname=SIBLING))
+    judgement = judged(failure, row(state, hostname=SIBLING), runs_here=False)
     assert judgement.verdict is Verdict.RELEASE
     assert SIBLING in judgement.why
 
 
-@pytest.mark.parametrize("hostname", [POD, f"{POD}.airflow.svc.cluster.local", "10.244.1.7", "node-1", ""])
-def test_task_that_runs_nowhere_else_fails_with_its_pod(hostname: str) -> None:
-    assert judged(FAILED, row("running", hostname=hostname)) == report("failed")
-
-
 def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:
-    assert judged(None, row("running", hostname=SIBLING)) == report("running")
+    assert judged(None, row("running"), runs_here=False) == report("running")
 
 
-@pytest.mark.parametrize(
-    ("hostname", "sibling"),
-    [
-        (SIBLING, True),
-        (f"{SIBLING}.airflow.pod.cluster.local", True),
-        (POD, False),
-        (f"{POD}.airflow.pod.cluster.local", False),
-        ("sales-load-2-b3n8w1zc", False),
-        ("sales-b3n8w1zc", False),
-        ("localhost", False),
-        ("10.244.1.7", False),
-        ("", False),
-        (None, False),
-    ],
-)
-def test_sibling_has_the_same_name_but_for_its_suffix(hostname: str | None, sibling: bool) -> None:
-    assert runs_in_sibling(hostname, POD) is sibling
+# ----------------------------------------------------------------------------- adopted, and not committed yet
 
 
-@pytest.mark.parametrize("hostname", ["", "worker", "anything-b3n8w1zc"])
-@pytest.mark.parametrize("pod_name", ["worker", "x7k2m9qa", ""])
-def test_names_without_a_suffix_have_no_siblings(pod_name: str, hostname: Any) -> None:
-    assert not runs_in_sibling(hostname, pod_name)
+OFFERED_AGAIN = ("queued", "running", "restarting")
+
+
+@any_end
+@pytest.mark.parametrize("state", OFFERED_AGAIN)
+def test_nothing_is_decided_before_the_adoption_is_committed(failure: PodFailure | None, state: str) -> None:
+    judgement = judged(failure, row(state, job_id=OTHER_JOB), adopted_from=OTHER_JOB)
+    assert judgement == Judgement(Verdict.POSTPONE)
+
+
+@any_end
+@pytest.mark.parametrize("state", [state for state in TABLE if state not in OFFERED_AGAIN])
+def test_a_task_that_is_not_offered_again_is_not_waited_for(
+    failure: PodFailure | None, state: str | None
+) -> None:
+    judgement = judged(failure, row(state, job_id=OTHER_JOB), adopted_from=OTHER_JOB)
+    assert judgement == judged(failure, row(state))
+
+
+@any_end
+@pytest.mark.parametrize("state", TABLE)
+def test_adopted_launch_is_like_any_other_after_that(failure: PodFailure | None, state: str | None) -> None:
+    assert judged(failure, row(state), adopted_from=OTHER_JOB) == judged(failure, row(state))
+    assert judged(failure, row(state), adopted_from=JOB) == judged(failure, row(state))

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.cli.description import (
@@ -13,7 +11,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.description import (
 )
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.context import StateChangeCategory
-from airflow_resilience.retry_policy.built_in import OwnExit
+from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.matchers import (
     ConditionPattern,
@@ -27,6 +25,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
+from airflow_resilience.retry_policy.patterns import Pattern
 
 BASE = ContainerScope(name="base", include_init=False)
 
@@ -46,8 +45,9 @@ BASE = ContainerScope(name="base", include_init=False)
             OnPodConditions((ConditionPattern(type="Ready", status="False"), ConditionPattern(type="X"))),
             "onPodConditions Ready=False, X=True",
         ),
-        (OnTerminationMessage(pattern=re.compile("a b")), "onTerminationMessage 'a b'"),
-        (OwnExit(frozenset()), "the worker container ended on its own, reason none"),
+        (OnTerminationMessage(pattern=Pattern("a b")), "onTerminationMessage 'a b'"),
+        (OwnExit(), "the worker container ended on its own, reason Error"),
+        (ShownReasons(frozenset({"b", "a"})), "the pod or a container shows reason a, b"),
         ("a condition of a later version", "a condition of a later version"),
     ],
 )

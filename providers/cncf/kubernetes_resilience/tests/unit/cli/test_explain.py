@@ -75,7 +75,7 @@ def test_relaunch_is_told_with_everything_that_led_to_it(answer):
     assert [(step["rule"], step["matched"]) for step in told["steps"]] == [
         ("excluded", False),
         ("disruption", True),
-        ("retryLimit", False),
+        ("pod_launch_failure_retries", False),
         ("globalMaxRetries", False),
     ]
     assert (told["decision"]["action"], told["decision"]["delay"]) == ("relaunch", 0.0)
@@ -126,10 +126,34 @@ def test_configured_policies_and_reasons_are_used(answer, configured, monkeypatc
     assert answer(m.image_pull_error("ImagePullBackOff"))[0] == 0
 
 
-def test_failure_of_a_running_task(answer, explain):
-    code, told = answer(m.evicted(), "--phase", "execution")
-    assert (code, told["phase"], told["decision"]["action"]) == (1, "execution", "count")
-    assert "not acted upon yet" in explain(m.evicted(), words=["--phase", "execution"]).out
+RELAUNCHES_ALL = """
+policies:
+  - name: eager
+    rules:
+      - {name: everything, onCategories: [INFRASTRUCTURE], action: Retry, backoff: {initialDelay: 10s}}
+      - {name: other, onExitCodes: {operator: In, values: [1]}, action: Fail}
+defaultPolicy: eager
+"""
+
+
+@pytest.mark.parametrize(
+    ("manifest", "action"), [(m.evicted(), "relaunch"), (m.worker_error(), "fail")], ids=["retry", "fail"]
+)
+def test_what_is_decided_about_a_running_task_is_not_acted_upon(answer, explain, tmp_path, manifest, action):
+    file = tmp_path / "eager.yaml"
+    file.write_text(RELAUNCHES_ALL)
+    words = ["--phase", "execution", "--policy", file]
+    code, told = answer(manifest, *words)
+    assert (code, told["phase"], told["decision"]["action"]) == (1, "execution", action)
+    assert told["decision"]["acted_upon"] is False
+    out = " ".join(explain(manifest, words=words).out.split())
+    assert f"count: the policies say {action}, which is not acted upon yet" in out
+    for promise in ("relaunch: another pod", "fail: the task fails", "delay", "node-1 avoided"):
+        assert promise not in out
+
+
+def test_what_is_decided_about_a_launch_is_acted_upon(answer):
+    assert answer(m.evicted(), "--phase", "launch")[1]["decision"]["acted_upon"] is True
 
 
 # --------------------------------------------------------------------------------- pods that have not failed

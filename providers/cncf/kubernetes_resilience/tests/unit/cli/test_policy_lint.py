@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
+
 
 def test_valid_file(run, policy_file):
     code, out, err = run("policy", "lint", policy_file)
@@ -18,6 +20,35 @@ def test_each_mistake_is_a_line_on_stderr(run, policy_file):
     limit, action = err.splitlines()
     assert limit.startswith(f"{policy_file}:5: policies[0].retryLimt")
     assert "Retry, Fail, Count" in action
+
+
+def test_what_can_have_no_effect_is_a_warning(run, policy_file):
+    policy_file.write_text(policy_file.read_text().replace("IMAGE_UNAVAILABLE", "OOMKiled"))
+    code, out, err = run("policy", "lint", policy_file)
+    assert code == 0
+    assert f"{policy_file}: valid" in out
+    (warning,) = err.splitlines()
+    assert (
+        "onReasons[0]: got 'OOMKiled', which is no reason that is known (did you mean OOMKilled?)" in warning
+    )
+    assert re.match(rf"{policy_file}:\d+: warning: policies\[", warning)
+
+
+def test_delay_of_years_is_refused(run, policy_file):
+    policy_file.write_text(policy_file.read_text().replace("maxDelay: 5m", "maxDelay: 99999999h"))
+    code, _, err = run("policy", "lint", policy_file)
+    assert code == 2
+    allowed = "a duration such as 30s, 5m or 1m30s, at most 24h"
+    assert err.strip().endswith(f": policies[0].backoff.maxDelay: got '99999999h'; allowed: {allowed}")
+
+
+def test_policy_of_armada(run, policy_file):
+    policy_file.write_text(
+        "apiVersion: armadaproject.io/v1beta1\nkind: RetryPolicy\nname: p\nretryLimit: 3\n"
+    )
+    code, _, err = run("policy", "lint", policy_file)
+    assert code == 2
+    assert f"{policy_file}:4: retryLimit: is Armada's; here: policies[0].retryLimit" in err.splitlines()
 
 
 def test_file_that_is_not_there(run, tmp_path):

@@ -35,7 +35,8 @@ def test_without_a_file_the_built_in_policy_is_in_force(run, monkeypatch):
     data = run("policy", "show", "-o", "json").data
     assert (data["origin"], data["defaultPolicy"], data["globalMaxRetries"]) == ("built-in", "built-in", -1)
     (policy,) = data["policies"]
-    assert (policy["name"], policy["why"], policy["retryLimit"]) == ("built-in", "the default policy", -1)
+    assert (policy["name"], policy["why"]) == ("built-in", "the default policy")
+    assert (policy["retryLimit"], policy["pod_launch_failure_retries"]) == (None, -1)
     assert policy["rules"][0]["conditions"][1] == "the worker container ended on its own, reason Error"
 
 

@@ -77,7 +77,7 @@ class Pod:
         """Take over everything that another manifest says about a pod's life, but not whose pod it is."""
         like = copy.deepcopy(like)
         self.manifest["status"] = like["status"]
-        for name in ("nodeName", "initContainers", "terminationGracePeriodSeconds"):
+        for name in ("nodeName", "initContainers", "restartPolicy", "terminationGracePeriodSeconds"):
             if name in like["spec"]:
                 self.manifest["spec"][name] = like["spec"][name]
         if ends := like["metadata"].get("deletionTimestamp"):
@@ -131,7 +131,9 @@ class FakeLauncher:
 
     async def create(self, launch_id, body): ...
 
-    async def delete(self, ref):
+    async def call_off(self, launch_id): ...
+
+    async def delete(self, ref, resource_version=None):
         self._cluster.pods.pop(ref.uid, None)
 
     async def clean_up(self, ref):
@@ -143,16 +145,19 @@ class FakeLauncher:
         if pod := self._cluster.pods.get(ref.uid):
             pod.labels["airflow_executor_done"] = "True"
 
+    async def stop_and_keep(self, ref):
+        await self.mark_done(ref)
+
     async def confirm(self, ref): ...
 
-    async def adopt(self, ref, worker_label):
+    async def adopt(self, ref, labels):
         self._cluster.answer()
         if error := self._cluster.refused.get(ref.uid):
             raise error
         pod = self._cluster.pods.get(ref.uid)
         if pod is None:
             return False
-        pod.labels["airflow-worker"] = worker_label
+        pod.labels.update(labels)
         return True
 
     async def list_pods(self, namespaces, label_selector, field_selector=None):

@@ -42,6 +42,8 @@ class FakeRuntime:
         self.cluster = cluster
         self.launcher = FakeLauncher(cluster)
         self.is_alive = False
+        self.is_away = False
+        """Whether the API server does not answer."""
         self.connects = True
         """Whether a connection comes about at once."""
         self.starts = self.calls = 0

@@ -4,6 +4,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+from airflow.jobs.job import Job
+from sqlalchemy import update
+
 from airflow.providers.cncf.kubernetes_resilience.executors import adopter
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
 from cluster_lab.airflow_fixtures import make_scheduler_job
@@ -227,10 +233,10 @@ def test_many_are_held_as_they_are_relabelled(harness, queued_ti, successor, mon
     monkeypatch.setattr(adopter, "RELABEL_BATCH", 1)
     relabel, held = heir.runtime.launcher.adopt, []
 
-    async def adopt(ref, worker_label):
+    async def adopt(ref, labels):
         heir.executor.sync()  # the loop goes on meanwhile
         held.append(len(heir.executor._registry))
-        return await relabel(ref, worker_label)
+        return await relabel(ref, labels)
 
     monkeypatch.setattr(heir.runtime.launcher, "adopt", adopt)
     heir.adopt(*tis)
@@ -315,15 +321,176 @@ def test_the_pod_of_an_earlier_life_of_the_task_instance_is_not_adopted(harness,
     assert pod.labels["airflow-worker"] == own_label(harness)
 
 
-def test_a_pod_of_a_living_scheduler_is_not_adopted(harness, queued_ti, successor, session):
+def test_a_running_task_whose_pod_a_living_scheduler_has_labelled_is_adopted(
+    harness, queued_ti, successor, session
+):
+    """That scheduler was killed before it had committed, and its heartbeat is fresh."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    heir = successor()
+    pod.labels["airflow-worker"] = str(make_scheduler_job(session))
+    assert heir.adopt(ti) == []
+    assert pod.labels["airflow-worker"] == own_label(heir)
+    assert heir.occupied(ti)
+
+
+def test_the_same_for_the_official_executors_pod_of_a_queued_task(harness, queued_ti, successor, session):
+    ti = queued_ti()
+    pod = harness.launch(ti).strip()
+    heir = successor()
+    pod.labels["airflow-worker"] = str(make_scheduler_job(session))
+    heir.adopt(ti)
+    heir.send()
+    assert pod.labels["airflow-worker"] == own_label(heir)
+    assert heir.row(ti).state == "queued"
+    assert heir.occupied(ti)
+
+
+def test_a_pod_whose_workload_is_of_an_earlier_life_is_not_adopted(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti).strip()
+    index = pod.base["args"].index("--json-string") + 1
+    pod.base["args"][index] = json.dumps({"ti": {"id": "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"}})
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+    assert pod.labels["airflow-worker"] == own_label(harness)
+
+
+def restart(harness, ti) -> None:
+    """Clear a task instance while it runs, as the API server does."""
+    ti = harness.row(ti)
+    ti.prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "restarting")
+
+
+def test_a_task_that_was_cleared_while_it_ran_waits_for_its_worker(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    restart(harness, ti)
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    assert heir.occupied(ti)
+    heir.observe(pod, m.alive())
+    assert heir.events() == {}
+    heir.observe(pod, m.succeeded())
+    assert [state for state, _ in heir.events().values()] == ["success"]
+    assert not heir.occupied(ti)
+
+
+def test_a_task_that_was_cleared_while_it_ran_and_has_no_pod_is_reset(harness, queued_ti, successor, cluster):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    restart(harness, ti)
+    cluster.remove(pod)
+    assert successor().adopt(ti) == [ti]
+
+
+def test_a_pod_of_another_try_is_not_waited_for(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    restart(harness, ti)
+    pod.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
+    assert successor().adopt(ti) == [ti]
+
+
+@pytest.mark.parametrize("kind", ["official", "ours"])
+def test_nobody_knows_in_which_of_its_pods_a_task_runs(harness, queued_ti, successor, cluster, kind):
+    """As after a switch from the official executor, which has left two pods, with host names of no pod."""
+    ti = queued_ti()
+    runs = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.executor.revoke_task(ti=ti)
+    harness.accepted(runs.ref)
+    harness.clock.advance(60)
+    failed = harness.launch(ti)
+    if kind == "official":
+        runs.strip()
+        failed.strip()
+    harness.set_state(ti, "running", hostname="some-host")
+    runs.become(m.alive())
+    failed.become(m.worker_error())  # it has lost the start
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    heir.observe(failed)
+    heir.quiet()
+    assert (heir.runtime.take("delete"), heir.events()) == ([], {})
+    heir.observe(runs, m.worker_error())
+    assert (heir.runtime.take("delete"), heir.events()) == ([], {})
+
+
+@pytest.mark.parametrize("order", ["runs in the older", "runs in the newer"])
+def test_the_address_says_in_which_of_its_pods_a_task_runs(harness, queued_ti, successor, order):
+    ti = queued_ti()
+    older = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.executor.revoke_task(ti=ti)
+    harness.accepted(older.ref)
+    harness.clock.advance(60)
+    newer = harness.launch(ti)
+    older.become(m.alive()).manifest["status"]["podIP"] = "10.0.0.1"
+    newer.become(m.alive()).manifest["status"]["podIP"] = "10.0.0.2"
+    runs, other = (older, newer) if order == "runs in the older" else (newer, older)
+    harness.set_state(ti, "running", hostname=runs.manifest["status"]["podIP"])
+    heir = successor()
+
+    heir.adopt(ti)
+    assert heir.runtime.take("delete") == [(other.ref,)]
+    assert runs.labels["airflow-worker"] == own_label(heir)
+    heir.observe(runs)
+    evicted = m.evicted()
+    del evicted["status"]["podIP"]
+    heir.observe(runs, evicted)
+    assert [state for state, _ in heir.events().values()] == ["failed"]
+
+
+def test_what_a_scheduler_had_in_mind_before_another_one_took_over_is_forgotten(
+    harness, queued_ti, start, session, cluster
+):
+    """It was taken for dead while a relaunch waited; the other one launched it, and died."""
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.image_pull_error())  # the relaunch waits until that pod is gone, and 30 s
+    cluster.remove(first)
+    other = make_scheduler_job(session)
+    harness.set_state(ti, "queued", queued_by_job_id=other)
+    takes_over = start(other)
+    takes_over.queue(ti)
+    takes_over.executor.heartbeat()
+    takes_over.wait(31)
+    second = takes_over.created()
+    session.execute(update(Job).where(Job.id == other).values(state="failed"))
+    session.commit()
+
+    assert harness.adopt(harness.row(ti)) == []
+    harness.runtime.take("delete")
+    harness.deleted(first.ref)
+    harness.wait(600)
+    assert harness.runtime.take("create") == []
+    harness.observe(second, m.alive())
+    assert harness.occupied(ti)
+
+
+def test_the_adoption_that_was_rolled_back_decides_nothing(harness, queued_ti, successor):
     ti = queued_ti()
     pod = harness.launch(ti)
     heir = successor()
-    pod.labels["airflow-worker"] = living = str(make_scheduler_job(session))
-    heir.adopt(ti)
-    heir.send()
-    assert pod.labels["airflow-worker"] == living
-    assert not heir.occupied(ti)
+    heir.executor.try_adopt_task_instances([ti])
+    heir.session.rollback()
+    heir.runtime.carry_out("Adopter")
+
+    heir.observe(pod, m.start_error())
+    heir.wait(1)
+    assert (heir.ledger(ti), heir.events(), heir.occupied(ti)) == ([], {}, True)
+    assert heir.offer(ti) == []  # Airflow repeats it, and this time it succeeds
+    heir.wait(1)
+    assert (heir.row(ti).state, len(heir.ledger(ti))) == ("scheduled", 1)
 
 
 def test_a_task_of_its_own_is_left_as_it_is(harness, queued_ti):

@@ -4,20 +4,29 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import PUBLISH_BACKOFF, REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import CREATION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     ConnectionFailedError,
+    CreationCalledOffError,
     KubernetesApiError,
     PodConflictError,
+    PodNotFoundError,
+    UnknownOwnerError,
+    error_from_status,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodNotCreated
 
 from .. import manifests as m
 from .cluster import Pod
+from .harness import lock
 
 QUOTA = KubernetesApiError('pods "x" is forbidden: exceeded quota: tasks', status=403, reason="Forbidden")
 MODIFIED = PodConflictError("the object has been modified; please apply", status=409, reason="Conflict")
@@ -31,10 +40,24 @@ FOREIGN = PodConflictError(
     "pod default/x exists and belongs to another launch", status=409, reason="AlreadyExists"
 )
 LASTING = [
-    KubernetesApiError('pods is forbidden: User "airflow"', status=403, reason="Forbidden"),
+    KubernetesApiError("the request is malformed", status=400, reason="BadRequest"),
+    KubernetesApiError("limit is 3145728", status=413, reason="RequestEntityTooLarge"),
     KubernetesApiError('Pod "x" is invalid: spec.containers[0].image', status=422, reason="Invalid"),
-    KubernetesApiError("namespaces not found", status=404, reason="NotFound"),
+    PodNotFoundError("namespaces not found", status=404, reason="NotFound"),
 ]
+REFUSED_CREDENTIALS = [
+    KubernetesApiError("Unauthorized", status=401, reason="Unauthorized"),
+    KubernetesApiError('pods is forbidden: User "airflow"', status=403, reason="Forbidden"),
+    UnknownOwnerError("409 AlreadyExists; looking for it: 403 Forbidden", status=403),
+]
+OF_A_PROXY = [
+    error_from_status(302, None, text="<html>moved"),
+    error_from_status(404, None, text="<html>no such route"),
+    error_from_status(520, None, text="<html>unknown"),
+    error_from_status(405, None, text="<html>method"),
+    *(error_from_status(status, None, text="<html>request") for status in (400, 413, 422)),
+]
+NOT_THE_MANIFEST = REFUSED_CREDENTIALS + OF_A_PROXY
 
 
 @pytest.fixture
@@ -156,7 +179,8 @@ def test_attempts_can_be_unlimited(start, queued_ti):
     for _ in range(20):
         harness.send(PodNotCreated(begun[0], QUOTA))
         wait(harness)
-        assert harness.create_call() == begun
+        launch_id, body = harness.create_call()
+        assert (launch_id, body["metadata"]) == (begun[0], begun[1]["metadata"])
     assert harness.events() == {}
 
 
@@ -251,6 +275,7 @@ def test_a_creation_is_not_given_up_while_the_database_is_away(harness, queued_t
     launch_id, _ = begin(harness, ti)
     with monkeypatch.context() as patch:
         patch.setattr(task_instances, "read_rows", database_is_away)
+        patch.setattr(isolation, "database_answers", lambda: False)
         harness.send(PodNotCreated(launch_id, QUOTA))
         assert (harness.events(), harness.occupied(ti)) == ({}, True)
     harness.executor.sync()
@@ -412,3 +437,210 @@ def test_it_is_when_the_other_call_has_failed(harness, queued_ti):
     (entry,) = harness.ledger(ti)
     assert entry["worker_uid"] == pod.ref.uid
     assert harness.created().launch_number == 2
+
+
+# ---------------------------------------------------------------- refused, and not for the manifest's fault
+
+
+def refuse_for_good(harness, call: tuple[str, dict], error) -> None:
+    """Refuse each create call of a launch, until it is given up."""
+    for _ in range(REFUSALS - 1):
+        harness.send(PodNotCreated(call[0], error))
+        assert harness.events() == {}
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    harness.send(PodNotCreated(call[0], error))
+    harness.executor.sync()
+
+
+@pytest.mark.parametrize("error", NOT_THE_MANIFEST, ids=str)
+def test_what_is_not_the_manifests_fault_is_waited_out(harness, queued_ti, error):
+    ti = queued_ti()
+    begun = begin(harness, ti)
+    for _ in range(5):
+        harness.send(PodNotCreated(begun[0], error))
+        assert (harness.events(), harness.occupied(ti)) == ({}, True)
+        wait(harness)
+        assert harness.create_call() == begun
+    pod = Pod(begun[1])
+    harness.send(PodCreated(begun[0], pod.ref))
+    assert (harness.ledger(ti), harness.events()) == ([], {})
+
+
+def test_it_is_waited_out_for_some_five_minutes():
+    seconds = sum(PUBLISH_BACKOFF.delay(attempt, lambda: 0.5) for attempt in range(1, REFUSALS))
+    assert 200 < seconds < 400
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [(error, "api-refused-credentials") for error in REFUSED_CREDENTIALS]
+    + [(error, "api-unreachable") for error in OF_A_PROXY],
+    ids=str,
+)
+def test_it_is_a_launch_failure_then(harness, queued_ti, error, cause):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    refuse_for_good(harness, call, error)
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == call[0]
+    assert entry["action"] == "relaunch"
+    assert entry["context"]["category"] == "INFRASTRUCTURE"
+    metadata = entry["context"]["metadata"]
+    assert metadata["cause"] == cause
+    assert error.message in metadata["pod_message"]
+    assert "uid" not in metadata
+    if error.leaves_open:
+        harness.clock.advance(CREATION_TIMEOUT)
+        harness.executor.sync()
+    assert harness.created().launch_number == 2
+    assert (harness.events(), harness.occupied(ti)) == ({}, True)
+
+
+def test_it_costs_a_relaunch_and_then_takes_the_tasks_normal_way(harness, queued_ti):
+    ti = queued_ti()
+    for _ in range(2):
+        call = harness.create_call() if harness.ledger(ti) else begin(harness, ti)
+        refuse_for_good(harness, call, REFUSED_CREDENTIALS[0])
+    assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "count"]
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "CreationRefused" in info
+    assert "401 Unauthorized" in info
+    assert not harness.occupied(ti)
+    wait(harness)
+    assert harness.runtime.take("create") == []
+
+
+def test_a_policy_decides_about_it(start, queued_ti, tmp_path):
+    file = tmp_path / "policies.yaml"
+    file.write_text(
+        "policies: [{name: patient, rules: [{action: Retry, retryLimit: 5, onReasons: [CreationRefused],"
+        " backoff: {initialDelay: 100s, jitter: 0}}]}]\n"
+        "defaultPolicy: patient\n"
+    )
+    harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file))
+    ti = queued_ti()
+    refuse_for_good(harness, begin(harness, ti), REFUSED_CREDENTIALS[1])
+    (entry,) = harness.ledger(ti)
+    assert (entry["policy"], entry["delay"]) == ("patient", 100.0)
+
+
+def test_an_outage_in_between_is_not_counted(harness, queued_ti):
+    call = begin(harness, queued_ti())
+    for error in (
+        [REFUSED_CREDENTIALS[1]] * (REFUSALS - 1) + [BUSY] + [REFUSED_CREDENTIALS[1]] * (REFUSALS - 1)
+    ):
+        harness.send(PodNotCreated(call[0], error))
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    assert harness.events() == {}
+
+
+def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing(harness, queued_ti):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    harness.send(PodNotCreated(call[0], LOST))
+    wait(harness)
+    assert harness.create_call()[0] == call[0]
+    for _ in range(REFUSALS - 1):
+        harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    with lock(ti):  # it is not settled in the turn in which it is given up
+        harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
+        harness.executor.sync()
+    harness.begin(ti, Pod(call[1]))
+    harness.executor.sync()
+    assert (harness.ledger(ti), harness.events(), harness.occupied(ti)) == ([], {}, True)
+    for _ in range(2):
+        wait(harness)
+    assert harness.create_call()[0] == call[0], "it goes on to ask for what it has lost sight of"
+    pod = harness.cluster.add(Pod(call[1]))
+    harness.send(PodCreated(call[0], pod.ref))
+    harness.observe(pod, m.alive())
+    harness.observe(pod, m.succeeded())
+    assert not harness.occupied(ti)
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def expiry(body: dict) -> int:
+    """When the token in a manifest expires (seconds since 1970)."""
+    token = Pod(body).workload["token"]
+    payload = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+
+
+def test_a_create_call_that_is_repeated_late_has_a_fresh_token(harness, queued_ti, time_machine):
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    launch_id, first = begin(harness, queued_ti())
+    for seconds, is_fresh in ((150, False), (60, True), (150, False)):
+        time_machine.shift(seconds)
+        harness.send(PodNotCreated(launch_id, LOST))
+        wait(harness, seconds)
+        again, body = harness.create_call()
+        assert again == launch_id
+        assert (expiry(body) > expiry(first)) is is_fresh
+        assert {**body, "spec": None} == {**first, "spec": None}
+        first = body
+
+
+def test_wherever_the_mutation_hook_has_put_it(harness, queued_ti, monkeypatch, time_machine):
+    def hook(pod):
+        base = pod.spec.containers[0]
+        base.args = ["sh", "-c", " ".join(base.args)]
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    launch_id, first = begin(harness, queued_ti())
+    time_machine.shift(500)
+    harness.send(PodNotCreated(launch_id, LOST))
+    wait(harness, 500)
+    _, body = harness.create_call()
+    old, new = (manifest["spec"]["containers"][0]["args"][2] for manifest in (first, body))
+    assert old != new
+    assert len(old) == len(new)
+
+
+def test_a_call_that_is_repeated_after_the_thread_was_down_has_one_too(harness, queued_ti, time_machine):
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    launch_id, first = begin(harness, queued_ti())
+    harness.runtime.crash()
+    time_machine.shift(500)
+    harness.clock.advance(500)
+    harness.executor.sync()
+    again, body = harness.create_call()
+    assert again == launch_id
+    assert expiry(body) > expiry(first)
+
+
+# ---------------------------------------------------------------- called off before it was sent
+
+
+def test_a_creation_that_is_revoked_is_called_off(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    assert [command.__name__ for command, _ in harness.runtime.commands[-2:]] == ["call_off", "look_for"]
+    assert harness.runtime.take("call_off") == [(launch_id,)]
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+    assert harness.created().launch_number == 1
+
+
+@pytest.mark.parametrize(("error", "is_certain"), [(BUSY, True), (LOST, False)], ids=str)
+def test_that_is_certain_unless_a_call_before_had_no_answer(harness, queued_ti, error, is_certain):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, error))
+    wait(harness)
+    harness.create_call()
+    harness.executor.revoke_task(ti=ti)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+    assert bool(harness.runtime.take("create")) is is_certain

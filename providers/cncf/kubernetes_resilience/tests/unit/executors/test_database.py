@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 
 from .. import manifests as m
@@ -24,6 +24,7 @@ def database_error(monkeypatch):
             raise OperationalError("SELECT 1", {}, Exception("the database is away"))
 
         monkeypatch.setattr(task_instances, name, broken)
+        monkeypatch.setattr(isolation, "database_answers", lambda: False)
         return monkeypatch.undo
 
     return fail

@@ -4,10 +4,17 @@
 
 from __future__ import annotations
 
-from airflow.providers.cncf.kubernetes_resilience.executors import publisher
+import json
+from datetime import UTC, datetime, timedelta
+
+from airflow.models.log import Log
+from sqlalchemy import select
+
+from airflow.providers.cncf.kubernetes_resilience.executors import pacing, publisher
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
+from airflow_resilience.backoff import Backoff
 
 from .. import manifests as m
 from .cluster import Pod
@@ -82,3 +89,29 @@ def test_a_deletion_is_overdue_by_our_own_clock(harness, queued_ti):
     harness.clock.advance(2)
     harness.send()
     harness.created()  # its grace period is over: there is no other to wait for
+
+
+def test_a_due_time_of_a_clock_that_was_ahead_is_no_further_away_than_the_delay(
+    harness, queued_ti, successor, session, monkeypatch
+):
+    monkeypatch.setattr(pacing, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(pacing, "RELAUNCH_BACKOFF", Backoff(initial=60.0, maximum=60.0, jitter=0.0))
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.evicted())
+    row = session.scalars(select(Log).where(Log.event == "pod launch failed")).one()
+    ahead = datetime.now(UTC) + timedelta(hours=5)
+    row.extra = json.dumps({**json.loads(row.extra), "due": ahead.isoformat()})
+    session.commit()
+    heir = successor()
+    harness.cluster.remove(pod)
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+    heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
+    heir.queue(ti)
+    heir.executor.heartbeat()
+    heir.wait(59)
+    assert heir.runtime.take("create") == []
+    heir.wait(1)
+    assert heir.created().launch_number == 2

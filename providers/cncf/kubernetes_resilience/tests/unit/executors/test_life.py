@@ -85,7 +85,10 @@ def test_the_namespaces_that_are_watched(start, config, namespaces):
 
 def test_only_pods_of_its_own_are_watched(harness):
     selector = harness.runtime.settings.label_selector
-    assert selector == f"airflow-worker={harness.executor.job_id},airflow_executor_done!=True"
+    assert selector == (
+        f"airflow-worker={harness.executor.job_id},airflow-resilience/executor=KubernetesExecutor,"
+        "airflow_executor_done!=True"
+    )
 
 
 def test_what_the_runtime_is_told(start):

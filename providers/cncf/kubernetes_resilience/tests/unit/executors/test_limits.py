@@ -87,7 +87,8 @@ def test_the_dead_pod_is_tidied_after_its_end_was_reported(start, queued_ti):
 
 BY_ITSELF = {
     "exit 1": m.worker_error(),
-    "killed by nobody known": m.worker_error(137),
+    "crashed (SIGSEGV)": m.worker_error(139),
+    "aborted (SIGABRT)": m.worker_error(134),
     "disruption that did not happen": m.pod(
         "Failed",
         [m.base(m.terminated(1, "Error"))],
@@ -117,6 +118,9 @@ NOT_BY_ITSELF = {
     "sidecar": m.sidecar_error(),
     "drained": m.disrupted("EvictionByEvictionAPI"),
     "deleted": m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True),
+    "told to go by nobody known": m.worker_error(143),
+    "killed by nobody known": m.worker_error(137),
+    "killed, in a field of its own": m.pod("Failed", [m.base(m.terminated(255, "Error", signal=9))]),
     "node shutdown": m.node_shutdown(),
     "sidecar's is first": m.pod(
         "Failed", [m.status_of("statsd", m.terminated(2, "Error")), m.base(m.COMPLETED)]

@@ -13,7 +13,7 @@ from airflow_resilience.decision import AvoidNode
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-ELSEWHERE = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-1"]}
+ELSEWHERE = {"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}
 GPU = {"key": "gpu", "operator": "Exists"}
 ZONE = {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
 APART = {"podAntiAffinity": {PREFERRED: []}}
@@ -29,14 +29,14 @@ def pod(affinity=None):
         (
             AvoidNode.PREFER,
             None,
-            {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchExpressions": [ELSEWHERE]}}]}},
+            {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchFields": [ELSEWHERE]}}]}},
         ),
         (
             AvoidNode.PREFER,
             {"nodeAffinity": {PREFERRED: [ZONE]}, **APART},
             {
                 "nodeAffinity": {
-                    PREFERRED: [ZONE, {"weight": 100, "preference": {"matchExpressions": [ELSEWHERE]}}]
+                    PREFERRED: [ZONE, {"weight": 100, "preference": {"matchFields": [ELSEWHERE]}}]
                 },
                 **APART,
             },
@@ -44,14 +44,14 @@ def pod(affinity=None):
         (
             AvoidNode.REQUIRE,
             None,
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ELSEWHERE]}]}}},
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [ELSEWHERE]}]}}},
         ),
         (
             AvoidNode.REQUIRE,
             {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}, PREFERRED: [ZONE]}},
             {
                 "nodeAffinity": {
-                    REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ELSEWHERE]}]},
+                    REQUIRED: {"nodeSelectorTerms": [{"matchFields": [ELSEWHERE]}]},
                     PREFERRED: [ZONE],
                 }
             },
@@ -61,7 +61,11 @@ def pod(affinity=None):
             {
                 "nodeAffinity": {
                     REQUIRED: {
-                        "nodeSelectorTerms": [{"matchExpressions": [GPU]}, {"matchFields": [{"key": "f"}]}]
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [GPU]},
+                            {"matchFields": [{"key": "f"}]},
+                            {},
+                        ]
                     }
                 }
             },
@@ -69,8 +73,9 @@ def pod(affinity=None):
                 "nodeAffinity": {
                     REQUIRED: {
                         "nodeSelectorTerms": [
-                            {"matchExpressions": [GPU, ELSEWHERE]},
-                            {"matchFields": [{"key": "f"}], "matchExpressions": [ELSEWHERE]},
+                            {"matchExpressions": [GPU], "matchFields": [ELSEWHERE]},
+                            {"matchFields": [{"key": "f"}, ELSEWHERE]},
+                            {},
                         ]
                     }
                 }

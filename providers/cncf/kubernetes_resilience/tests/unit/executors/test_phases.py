@@ -34,12 +34,33 @@ def test_a_pod_that_fails_under_its_task_is_reported_once(harness, running, like
     assert harness.ledger(ti) == []
 
 
-@pytest.mark.parametrize("hostname", ["", "10.1.2.3", "some-other-host", "{pod}", "{pod}.dag.svc"])
-def test_a_hostname_that_is_no_siblings_says_nothing(harness, running, hostname):
+@pytest.mark.parametrize("hostname", ["", "10.244.1.7", "some-other-host", "{pod}", "{pod}.dag.svc"])
+def test_a_task_that_can_run_in_no_other_pod_fails_with_it(harness, running, hostname):
     ti, pod = running
     harness.set_state(ti, "running", hostname=hostname.format(pod=pod.name))
     harness.observe(pod, m.worker_error())
     assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_task_that_runs_at_another_address_does_not_fail_with_the_pod(harness, running):
+    ti, pod = running
+    harness.set_state(ti, "running", hostname="10.1.2.3")
+    harness.observe(pod, m.worker_error())
+    assert (harness.events(), harness.occupied(ti)) == ({}, False)
+
+
+@pytest.mark.parametrize("hostname", ["some-other-host", "10.244.1.7"])
+def test_a_relaunched_task_that_runs_nobody_knows_where_does_not_fail_with_a_pod(
+    harness, queued_ti, hostname
+):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.node_lost())
+    second = harness.created()
+    lost = m.worker_error()
+    lost["status"]["podIP"] = "10.244.1.8"
+    harness.set_state(ti, "running", hostname=hostname)
+    harness.observe(second, lost)
+    assert (harness.events(), harness.occupied(ti)) == ({}, False)
 
 
 def test_the_task_runs_in_an_earlier_launch(harness, queued_ti):

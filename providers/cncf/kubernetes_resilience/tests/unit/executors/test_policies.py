@@ -16,7 +16,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policies import CHEC
 from .. import manifests as m
 
 GIVEN_UP = {"KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "ErrImagePull"}
-HOSTNAME = "kubernetes.io/hostname"
 
 
 @pytest.fixture
@@ -110,8 +109,8 @@ def test_a_relaunch_prefers_another_node(harness, queued_ti):
     (preferred,) = second.manifest["spec"]["affinity"]["nodeAffinity"][
         "preferredDuringSchedulingIgnoredDuringExecution"
     ]
-    assert preferred["preference"]["matchExpressions"] == [
-        {"key": HOSTNAME, "operator": "NotIn", "values": ["node-1"]}
+    assert preferred["preference"]["matchFields"] == [
+        {"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}
     ]
 
 
@@ -177,7 +176,7 @@ def test_a_node_is_excluded_on_request(start_with, queued_ti):
     (term,) = harness.created().manifest["spec"]["affinity"]["nodeAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"
     ]["nodeSelectorTerms"]
-    assert term["matchExpressions"] == [{"key": HOSTNAME, "operator": "NotIn", "values": ["node-1"]}]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}]
 
 
 SELECTED = """
@@ -308,3 +307,66 @@ def test_the_audit_log_carries_the_context(harness, queued_ti):
         1,
     )
     assert (known["container"], known["container_type"], known["exit_code"]) == ("git-sync", "init", 1)
+
+
+# ----------------------------------------------------------------------------------- what can have no effect
+
+MISSPELT = """\
+    policies:
+    - {name: p, rules: [{action: Fail, onReasons: [%s]}]}
+    """
+
+
+def test_what_can_have_no_effect_is_told_once_for_each_content(start_with, file, caplog):
+    harness = start_with(MISSPELT % "OOMKiled")
+    harness.wait(2 * CHECK_INTERVAL)
+    file.write_text(dedent(MISSPELT % "Evictd"))
+    harness.wait(CHECK_INTERVAL + 1)
+    harness.wait(CHECK_INTERVAL + 1)
+    told = [record.message for record in caplog.records if "can have no effect" in record.message]
+    assert len(told) == 2
+    assert f"{file}:2: warning: policies[0].rules[0].onReasons[0]: got 'OOMKiled'" in told[0]
+    assert "(did you mean Evicted?)" in told[1]
+
+
+def init_out_of_memory():
+    containers = [m.base(m.waiting("PodInitializing"))]
+    init = [m.status_of("git-sync", m.terminated(137, "OOMKilled"))]
+    return m.pod("Failed", containers, init=init)
+
+
+def test_excluded_reason_that_is_not_known_is_told_once_at_the_start(start, caplog):
+    harness = start(
+        KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS="Error,OomKilled,OutOfcpu,Evicted"
+    )
+    harness.wait(2 * CHECK_INTERVAL)
+    told = [record.message for record in caplog.records if "excluded_container_reasons" in record.message]
+    assert told == [
+        (
+            "[kubernetes_executor] pod_launch_failure_excluded_container_reasons: got 'OomKilled', which is"
+            " no reason that is known (did you mean OOMKilled?)"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "ended"),
+    [
+        ("ErrImagePull", m.image_pull_error),
+        ("Error, Evicted", m.evicted),
+        ("OOMKilled", init_out_of_memory),
+    ],
+)
+def test_excluded_reason_is_not_relaunched_wherever_it_is_shown(start, queued_ti, excluded, ended):
+    harness = start(**GIVEN_UP, KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS=excluded)
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), ended())
+    assert rules(harness, ti) == [("built-in", "excluded-reason", "count")]
+    assert harness.runtime.take("create") == []
+
+
+@pytest.mark.parametrize("ended", [m.evicted, init_out_of_memory, m.init_error])
+def test_error_alone_excludes_no_other_container(start, queued_ti, ended):
+    harness, ti = start(), queued_ti()
+    harness.observe(harness.launch(ti), ended())
+    assert rules(harness, ti) == [("built-in", "launch-failure", "relaunch")]

@@ -129,3 +129,16 @@ def test_an_outage_is_waited_out_quietly(leftover, successor, cluster):
     heir.clock.advance(conf.getfloat("scheduler", "orphaned_tasks_check_interval"))
     sweep(heir)
     assert cluster.pods == {}
+
+
+@pytest.mark.parametrize("like", [m.start_error(), m.starting()], ids=["failed", "never started"])
+@pytest.mark.parametrize("kind", ["official", "ours"])
+def test_a_pod_of_a_try_that_was_cleared_or_tried_again(leftover, harness, ti, successor, like, kind):
+    """The task instance has another UUID since."""
+    if kind == "official":
+        leftover.strip()
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "queued", try_number=2)
+    leftover.become(like)
+    sweep(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
+    assert list(harness.cluster.pods.values()) == []

@@ -107,6 +107,8 @@ class FakeCluster:
         self.deletions: list[Json] = []
         self.entered: Callable[[], Any] | None = None
         """Awaited within every call, to hold it."""
+        self.before: dict[str, list[Callable[[], object]]] = defaultdict(list)
+        """Per operation, what happens just before each of the next calls."""
         self._uids = 0
 
     async def create_pod(self, namespace: str, body: Json) -> Json:
@@ -132,6 +134,8 @@ class FakeCluster:
         self.calls.append(operation)
         if self.entered is not None:
             await self.entered()
+        if self.before[operation]:
+            self.before[operation].pop(0)()
         if self.fail[operation] and (error := self.fail[operation].pop(0)):
             raise error
         answer = function(*args)
@@ -145,9 +149,16 @@ class FakeCluster:
             raise refusal(409, "AlreadyExists")
         self._uids += 1
         pod = copy.deepcopy(body)
-        pod["metadata"]["uid"] = f"uid-{self._uids}"
+        pod["metadata"] |= {"uid": f"uid-{self._uids}", "resourceVersion": "1"}
+        pod.setdefault("status", {"phase": "Pending"})
         self.pods[name] = pod
         return pod
+
+    def change(self, name: str, **status: Any) -> None:
+        """Give a pod another version, and another status if there is one to give."""
+        metadata = self.pods[name]["metadata"]
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+        self.pods[name]["status"] = status or self.pods[name]["status"]
 
     def _stored(self, name: str) -> Json:
         if name not in self.pods:
@@ -158,6 +169,8 @@ class FakeCluster:
         self.deletions.append(options)
         pod = self._stored(name)
         if pod["metadata"]["uid"] != options["uid"]:
+            raise refusal(409, "Conflict")
+        if options["resource_version"] not in (None, pod["metadata"]["resourceVersion"]):
             raise refusal(409, "Conflict")
         grace = options["grace_seconds"] if options["grace_seconds"] is not None else 30
         pod["metadata"]["deletionGracePeriodSeconds"] = grace
@@ -170,14 +183,14 @@ class FakeCluster:
         if body["metadata"]["uid"] != metadata["uid"]:
             raise refusal(422, "Invalid")
         metadata.setdefault("labels", {}).update(body["metadata"]["labels"])
+        self.pods[name].setdefault("spec", {}).update(body.get("spec", {}))
         return self.pods[name]
 
 
 def refusal(status: int, reason: str = "", *, retry_after: int | None = None) -> Exception:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return error_from_status(
-        status, {"reason": reason, "message": f"{reason or status} it said"}, headers=headers
-    )
+    body = {"kind": "Status", "reason": reason, "message": f"{reason or status} it said"}
+    return error_from_status(status, body, headers=headers)
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ import yaml
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     PodFailure,
+    find_expired_token,
     find_failure,
+    find_no_pod,
     find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
@@ -35,6 +37,11 @@ GIVEN_UP = (
 )
 """Upstream's default of ``worker_pod_pending_fatal_container_state_reasons``."""
 
+
+def _name(facts: PodFacts) -> tuple[str, str]:
+    return facts.ref.namespace, facts.ref.name
+
+
 FINDERS = {
     "failed": find_failure,
     "gone": lambda facts: find_failure(facts, gone=True),
@@ -42,6 +49,9 @@ FINDERS = {
     "obstacle": find_obstacle,
     "overdue": find_overdue_deletion,
     "silent-exit": find_silent_exit,
+    "expired-token": lambda facts: find_expired_token(find_failure(facts)),
+    "creation-refused": lambda facts: find_no_pod(*_name(facts), refused=True, message="403 Forbidden: pods"),
+    "creation-unanswered": lambda facts: find_no_pod(*_name(facts), refused=False, message="302: <html>"),
 }
 
 

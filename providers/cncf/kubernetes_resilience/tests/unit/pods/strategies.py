@@ -73,6 +73,7 @@ PODS = st.builds(
     phase=st.none() | st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown", "Odd"]),
     reason=REASONS,
     message=MESSAGES,
+    never_restarts=st.booleans(),
     conditions=st.lists(CONDITIONS, max_size=3).map(tuple),
     containers=st.lists(CONTAINERS, max_size=4).map(tuple),
 )

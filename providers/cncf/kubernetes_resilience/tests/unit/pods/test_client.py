@@ -115,6 +115,13 @@ async def test_delete_carries_precondition_and_options() -> None:
     ]
 
 
+async def test_delete_of_a_version_names_it_beside_the_uid() -> None:
+    transport = Transport({})
+    await PodClient(transport).delete_pod("ns", "p", uid="u", resource_version="7")  # type: ignore[arg-type]
+    ((_, _, sent),) = transport.sent
+    assert sent["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+
+
 def test_unknown_delete_option_is_refused_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"delete_option_kwargs: gracePeriod, x not known; .*grace_period_seconds"

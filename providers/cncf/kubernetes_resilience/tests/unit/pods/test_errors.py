@@ -45,6 +45,20 @@ def test_a_404_that_is_not_of_the_api_server_says_nothing_about_the_pod() -> Non
     assert type(error_from_status(404, None, text="default backend - 404")) is ConnectionFailedError
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("body", [None, {}, {"message": "Bad Request"}, "no"], ids=str)
+def test_a_page_says_nothing_about_the_request(status: int, body: Any) -> None:
+    error = error_from_status(status, body, text="<html>")
+    assert type(error) is ConnectionFailedError
+    assert (error.status, error.transient, error.leaves_open) == (status, False, False)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_status_does(status: int) -> None:
+    # A webhook that denies a request need not give a reason.
+    assert type(error_from_status(status, {"kind": "Status", "message": "no"})) is KubernetesApiError
+
+
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [

@@ -112,7 +112,10 @@ def test_message_of_a_condition_stands_in_for_that_of_the_pod() -> None:
     ("failure", "by_itself"),
     [
         (read_fixture("worker-failed").failure, True),
-        (read_fixture("worker-terminated").failure, True),
+        (read_fixture("worker-terminated").failure, False),
+        (read_fixture("worker-killed-signal").failure, False),
+        (read_fixture("worker-crashed").failure, True),
+        (read_fixture("worker-out-of-memory").failure, True),
         (read_fixture("exited-without-starting").failure, True),
         (read_fixture("drained-with-good-exit").failure, False),
         (read_fixture("deleted-with-grace").failure, False),

@@ -18,6 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
+    find_unschedulable,
 )
 
 from .. import manifests as m
@@ -41,6 +42,7 @@ class Fault:
     gone: bool = False
     deleted: bool = False
     alive: bool = False
+    lingers: bool = False
     by_itself: bool = False
     """Whether the worker ended, and nobody outside of it had asked for that."""
 
@@ -51,7 +53,12 @@ FAULTS = {
     "container is lost": Fault(m.status_unknown(), "ContainerStatusUnknown", exit_code=137, by_itself=True),
     "out of memory": Fault(m.out_of_memory(), "OOMKilled", exit_code=137, by_itself=True),
     "worker exits on its own": Fault(m.worker_error(), "Error", exit_code=1, by_itself=True),
-    "killed, and nobody says by whom": Fault(m.worker_error(137), "Error", exit_code=137, by_itself=True),
+    "killed, and nobody says by whom": Fault(m.worker_error(137), "Error", exit_code=137),
+    "told to go, and nobody says by whom": Fault(m.worker_error(143), "Error", exit_code=143),
+    "killed, and no reason either": Fault(
+        m.pod("Failed", [m.base(m.terminated(137))]), "Failed", exit_code=137
+    ),
+    "crashed": Fault(m.worker_error(139), "Error", exit_code=139, by_itself=True),
     "exit code without a reason": Fault(
         m.pod("Failed", [m.base(m.terminated(3))]), "Failed", exit_code=3, by_itself=True
     ),
@@ -114,6 +121,27 @@ FAULTS = {
         gone=True,
         deleted=True,
     ),
+    # The worker has failed, and a sidecar runs on.
+    "worker fails beside a sidecar that runs on": Fault(
+        m.lingering(), "Error", exit_code=1, by_itself=True, lingers=True
+    ),
+    "worker fails beside a sidecar that cannot start": Fault(
+        m.lingering(phase="Pending", sidecar=m.waiting("ErrImagePull")),
+        "Error",
+        exit_code=1,
+        by_itself=True,
+        lingers=True,
+    ),
+    "worker fails as its pod is deleted, and a sidecar runs on": Fault(
+        m.lingering(m.terminated(143, "Error"), deleted=True),
+        "Error",
+        exit_code=143,
+        deleted=True,
+        lingers=True,
+    ),
+    "worker had failed when the pod was removed": Fault(
+        m.lingering(), "Error", exit_code=1, gone=True, by_itself=True
+    ),
     # Given up on while Pending.
     "image cannot be pulled": Fault(m.image_pull_error(), "ErrImagePull", alive=True),
     "secret for the environment is missing": Fault(
@@ -152,6 +180,7 @@ def test_fault_is_recognised(fault: Fault) -> None:
     assert (container.name if container else None) == fault.container
     assert (container.exit_code if container else None) == fault.exit_code
     assert (failure.deleted, failure.alive) == (fault.deleted, fault.alive)
+    assert failure.lingers is fault.lingers
 
 
 @faults
@@ -190,6 +219,9 @@ ALIVE = {
     "image of an ordinary sidecar cannot be pulled": m.pod(
         containers=[m.base(m.CREATING), m.status_of("statsd", m.waiting("ErrImagePull", "unknown"))]
     ),
+    "worker is started again": m.lingering(restart_policy="OnFailure"),
+    "worker completed beside a sidecar that runs on": m.lingering(m.COMPLETED),
+    "node of a worker that failed does not answer": m.lingering(phase="Unknown"),
     "fatal reason, but the pod runs": m.pod("Running", [m.base(m.waiting("ErrImagePull"))]),
 }
 
@@ -345,6 +377,19 @@ def test_only_a_pending_pod_has_an_obstacle(manifest: m.Json) -> None:
 
 
 # ------------------------------------------------------------------------------------------- special failures
+
+
+def test_pod_without_a_node_is_explained_by_its_condition() -> None:
+    failure = find_unschedulable(read_fixture("unschedulable-resources").facts)
+    assert failure is not None
+    assert (failure.reason, failure.alive, failure.container) == ("Unschedulable", True, None)
+    assert failure.condition is not None
+    assert "Insufficient" in (failure.condition.message or "")
+
+
+@pytest.mark.parametrize("manifest", [m.gated(), m.starting(), m.alive(), m.pod("Failed", node=None)])
+def test_no_other_pod_is_unschedulable(manifest: m.Json) -> None:
+    assert find_unschedulable(read_pod(manifest)) is None
 
 
 def test_overdue_deletion_keeps_the_disruption_and_the_pod_counts_as_alive() -> None:

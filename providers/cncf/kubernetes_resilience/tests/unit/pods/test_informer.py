@@ -176,3 +176,49 @@ async def test_started_again_it_still_knows_the_pods(watched: Watched, script: A
     with pytest.raises(LookupError):
         await watched.informer.run()
     assert (await watched.play())[2:] == [("a", "Pending", True)]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [
+        (BROKEN, True),
+        (error_from_status(503, None), True),
+        (error_from_status(403, {"reason": "Forbidden"}), False),
+        (EXPIRED, False),
+    ],
+    ids=str,
+)
+async def test_the_server_is_away_if_it_does_not_list(
+    watched: Watched, script: Any, pod: Pod, time: Any, error: Exception, is_away: bool
+) -> None:
+    noted: list[bool] = []
+    sleep = time.sleep
+
+    async def note(seconds: float) -> None:
+        noted.append(watched.informer.is_away)
+        await sleep(seconds)
+
+    time.sleep = note
+    watched.informer._timing = time.timing
+    script.lists = [error, error, ("1", [pod()])]
+    await watched.play()
+    assert noted == [is_away, is_away]
+    assert not watched.informer.is_away
+
+
+async def test_a_watch_that_breaks_does_not_say_that_it_is_away(
+    watched: Watched, script: Any, pod: Pod, time: Any
+) -> None:
+    noted: list[bool] = []
+    sleep = time.sleep
+
+    async def note(seconds: float) -> None:
+        noted.append(watched.informer.is_away)
+        await sleep(seconds)
+
+    time.sleep = note
+    watched.informer._timing = time.timing
+    script.lists = [("1", [pod()]), ("2", [pod()])]
+    script.watches = [[BROKEN]]
+    await watched.play()
+    assert noted == [False]

@@ -15,8 +15,10 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.calls import DEFAULT_PAUSE, RETRY, Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     ConnectionFailedError,
+    CreationCalledOffError,
     KubernetesApiError,
     PodConflictError,
+    error_from_status,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.launcher import LAUNCH_ID_ANNOTATION, Launcher
@@ -26,6 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
+    PodNotDeleted,
 )
 
 DROPPED = ConnectionFailedError("TimeoutError")
@@ -113,6 +116,74 @@ class TestCreate:
         assert isinstance(bench.outcome().error, ConnectionFailedError)
         assert cluster.calls.count("get") == 3
 
+    @pytest.mark.parametrize("status", [401, 403, 418])
+    async def test_lookup_that_is_refused_leaves_open_whether_it_was_carried_out(
+        self, bench: Bench, cluster: Any, refused: Any, status: int
+    ) -> None:
+        cluster.lose_answer["create"] = [DROPPED]
+        cluster.fail["get"] = [refused(status)] * 3
+        await bench.launcher.create("launch-1", body())
+        assert bench.outcome() == PodNotCreated("launch-1", DROPPED)
+        assert bench.outcome().error.__cause__.status == status
+
+    @pytest.mark.parametrize("lookup", [403, 503])
+    async def test_a_name_that_is_taken_by_nobody_knows_whom_may_be_our_own(
+        self, bench: Bench, cluster: Any, refused: Any, lookup: int
+    ) -> None:
+        await bench.launcher.create("launch-1", body())
+        cluster.fail["get"] = [refused(lookup)] * 3
+        await bench.launcher.create("launch-1", body())
+        error = bench.emitted[1].error
+        # What is not permitted is not waited for without an end, as an outage is.
+        assert (error.leaves_open, error.transient, error.reason) == (True, lookup == 503, None)
+        assert "AlreadyExists" in str(error)
+        assert str(lookup) in str(error)
+
+    async def test_one_that_waits_for_a_slot_is_called_off_for_certain(self, cluster: Any, time: Any) -> None:
+        bench = Bench(cluster, time, concurrency=1)
+        go_on = asyncio.Event()
+        cluster.entered = go_on.wait
+        creations = [
+            asyncio.create_task(bench.launcher.create(name, body(name, name))) for name in ("a", "b", "c")
+        ]
+        await asyncio.sleep(0)
+        assert cluster.calls == ["create"]
+        await bench.launcher.call_off("b")
+        message = bench.outcome()
+        assert (message.launch_id, message.error.leaves_open) == ("b", False)
+        assert isinstance(message.error, CreationCalledOffError)
+        go_on.set()
+        await asyncio.gather(*creations)
+        assert [type(item) for item in bench.emitted[1:]] == [PodCreated, PodCreated]
+        assert sorted(cluster.pods) == ["a", "c"]
+
+    async def test_one_that_waits_for_the_servers_time_is_called_off_for_certain(
+        self, cluster: Any, time: Any, refused: Any
+    ) -> None:
+        async def sleep(seconds: float) -> None:
+            time.now += seconds
+            await bench.launcher.call_off("b")
+
+        time.sleep = sleep
+        bench = Bench(cluster, time)
+        cluster.fail["create"] = [refused(429, retry_after=25)]
+        await bench.launcher.create("a", body("a", "a"))
+        await bench.launcher.create("b", body("b", "b"))
+        (message,) = bench.emitted[1:]
+        assert isinstance(message.error, CreationCalledOffError)
+        assert cluster.pods == {}
+
+    async def test_one_that_was_sent_is_not_called_off(self, bench: Bench, cluster: Any) -> None:
+        cluster.entered = lambda: bench.launcher.call_off("launch-1")
+        await bench.launcher.create("launch-1", body())
+        await bench.launcher.call_off("launch-1")
+        assert bench.outcome() == PodCreated("launch-1", REF)
+
+    async def test_one_that_was_called_off_may_be_asked_for_again(self, bench: Bench, cluster: Any) -> None:
+        await bench.launcher.call_off("launch-1")
+        await bench.launcher.create("launch-1", body())
+        assert bench.outcome() == PodCreated("launch-1", REF)
+
     @pytest.mark.parametrize(
         ("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (400, "BadRequest"), (409, "Conflict")]
     )
@@ -176,7 +247,12 @@ class TestDelete:
         await created.launcher.delete(REF)
         assert created.outcome() == PodDeletionAccepted(REF, 30)
         assert cluster.deletions == [
-            {"uid": "uid-1", "grace_seconds": None, "options": {"propagationPolicy": "Background"}}
+            {
+                "uid": "uid-1",
+                "resource_version": None,
+                "grace_seconds": None,
+                "options": {"propagationPolicy": "Background"},
+            }
         ]
 
     async def test_removed_at_once(self, created: Bench) -> None:
@@ -240,6 +316,12 @@ class TestDelete:
         retry.set()
         await deleting
 
+    @pytest.mark.parametrize("status", [400, 413, 422])
+    async def test_a_page_is_no_such_answer(self, created: Bench, cluster: Any, status: int) -> None:
+        cluster.fail["delete"] = [error_from_status(status, None, text="<html>")]
+        await created.launcher.delete(REF, grace_seconds=0)
+        assert created.outcome() == PodDeleted(REF)
+
     async def test_answer_that_no_retry_changes_is_raised(
         self, created: Bench, cluster: Any, refused: Any
     ) -> None:
@@ -247,6 +329,95 @@ class TestDelete:
         with pytest.raises(KubernetesApiError, match="BadRequest"):
             await created.launcher.delete(REF)
         assert created.emitted == []
+
+
+STARTED = {"phase": "Running", "containerStatuses": [{"name": "base", "state": {"running": {}}}]}
+
+
+class TestDeleteUnlessStarted:
+    async def test_the_version_that_was_decided_upon_is_a_precondition(
+        self, created: Bench, cluster: Any
+    ) -> None:
+        await created.launcher.delete(REF, "1")
+        assert [options["resource_version"] for options in cluster.deletions] == ["1"]
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
+
+    async def test_a_pod_that_still_waits_is_deleted_at_the_version_that_it_has_now(
+        self, created: Bench, cluster: Any, time: Any
+    ) -> None:
+        for _ in range(3):
+            cluster.before["delete"].append(lambda: cluster.change("worker"))
+        await created.launcher.delete(REF, "1")
+        assert [options["resource_version"] for options in cluster.deletions] == ["1", "2", "3", "4"]
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
+        assert time.sleeps == [RETRY.delay(attempt, float) for attempt in (1, 2, 3)]
+
+    @pytest.mark.parametrize(
+        "status",
+        [
+            STARTED,
+            {**STARTED, "phase": "Pending"},  # a sidecar's image is still being pulled
+            {"phase": "Running"},
+            {"phase": "Succeeded"},
+            {"phase": "Failed"},
+            {"phase": "Unknown"},
+        ],
+        ids=lambda status: "-".join((status["phase"], *map(str, status.get("containerStatuses", ())))),
+    )
+    async def test_one_that_has_started_or_ended_is_left_alone(
+        self, created: Bench, cluster: Any, status: Any
+    ) -> None:
+        cluster.before["delete"] = [lambda: cluster.change("worker", **status)]
+        await created.launcher.delete(REF, "1")
+        assert "deletionGracePeriodSeconds" not in cluster.pods["worker"]["metadata"]
+        message = created.outcome()
+        assert isinstance(message, PodNotDeleted)
+        assert (message.facts.ref, message.facts.phase) == (REF, status["phase"])
+
+    async def test_one_that_is_being_deleted_already(self, created: Bench, cluster: Any) -> None:
+        def deleted_by_somebody() -> None:
+            cluster.change("worker", **STARTED)
+            cluster.pods["worker"]["metadata"] |= {
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": 12,
+            }
+
+        cluster.before["delete"] = [deleted_by_somebody]
+        await created.launcher.delete(REF, "1")
+        assert created.outcome() == PodDeletionAccepted(REF, 12)
+
+    async def test_a_deletion_without_an_answer_is_found_to_be_accepted(
+        self, created: Bench, cluster: Any
+    ) -> None:
+        def lost() -> None:
+            cluster.change("worker")
+            cluster.pods["worker"]["metadata"] |= {
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": 30,
+            }
+
+        cluster.fail["delete"] = [DROPPED]
+        cluster.before["delete"] = [lost]
+        await created.launcher.delete(REF, "1")
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
+
+    async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
+        old = PodRef("airflow", "worker", "uid-0")
+        await created.launcher.delete(old, "1")
+        assert created.outcome() == PodDeleted(old)
+        assert "worker" in cluster.pods
+
+    async def test_one_that_is_gone(self, bench: Bench) -> None:
+        await bench.launcher.delete(REF, "1")
+        assert bench.outcome() == PodDeleted(REF)
+
+    async def test_goes_on_through_an_outage(self, created: Bench, cluster: Any) -> None:
+        cluster.fail["delete"] = [DROPPED] * 9
+        cluster.before["delete"] = [lambda: cluster.change("worker")]
+        cluster.fail["get"] = [DROPPED] * 9
+        await created.launcher.delete(REF, "1")
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
+        assert cluster.deletions[-1]["resource_version"] == "2"
 
 
 class TestHousekeeping:
@@ -257,7 +428,7 @@ class TestHousekeeping:
         cluster.entered = event.wait
         return event
 
-    @pytest.mark.parametrize("name", ["mark_done", "clean_up"])
+    @pytest.mark.parametrize("name", ["mark_done", "stop_and_keep", "clean_up"])
     async def test_takes_a_part_of_what_may_be_done_at_once(
         self, cluster: Any, time: Any, held: asyncio.Event, name: str
     ) -> None:
@@ -302,16 +473,22 @@ class TestLabels:
         await created.launcher.mark_done(REF)
         assert cluster.pods["worker"]["metadata"]["labels"] == {"airflow_executor_done": "True"}
 
+    async def test_stop_and_keep(self, created: Bench, cluster: Any) -> None:
+        await created.launcher.stop_and_keep(REF)
+        assert cluster.pods["worker"]["metadata"]["labels"] == {"airflow_executor_done": "True"}
+        assert cluster.pods["worker"]["spec"]["activeDeadlineSeconds"] == 1
+
     async def test_adopt(self, created: Bench, cluster: Any) -> None:
-        assert await created.launcher.adopt(REF, "42") is True
+        assert await created.launcher.adopt(REF, {"airflow-worker": "42"}) is True
         assert cluster.pods["worker"]["metadata"]["labels"] == {"airflow-worker": "42"}
 
     async def test_pod_is_gone(self, bench: Bench) -> None:
         await bench.launcher.mark_done(REF)
-        assert await bench.launcher.adopt(REF, "42") is False
+        assert await bench.launcher.adopt(REF, {"airflow-worker": "42"}) is False
 
     async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
-        assert await created.launcher.adopt(PodRef("airflow", "worker", "uid-0"), "42") is False
+        another = PodRef("airflow", "worker", "uid-0")
+        assert await created.launcher.adopt(another, {"airflow-worker": "42"}) is False
         assert "labels" not in cluster.pods["worker"]["metadata"]
 
     async def test_refused_although_it_is_there(self, created: Bench, cluster: Any, refused: Any) -> None:

@@ -147,7 +147,7 @@ def test_unknown_delete_option_is_raised_by_start(quiet: QuietCluster, inbox: Si
     runtime = KubernetesRuntime(settings, inbox.put, connect=quiet.connect)
     with pytest.raises(ValueError, match="delete_option_kwargs"):
         runtime.start()
-    assert quiet.closed == 1
+    assert quiet.closed == 2  # all that were made
 
 
 def test_command_that_fails_is_logged(runtime: KubernetesRuntime, caplog: pytest.LogCaptureFixture) -> None:
@@ -252,3 +252,18 @@ def test_stop_while_it_connects(
     runtime.stop(30)
     assert not runtime.is_alive
     assert quiet.closed == 2
+
+
+def test_the_server_is_away_while_no_informer_can_list_or_there_is_none(
+    runtime: KubernetesRuntime, quiet: QuietCluster
+) -> None:
+    assert runtime.is_away
+    runtime.start()
+    assert runtime.wait_synced(10)
+    assert not runtime.is_away
+    (informer,) = runtime._running().informers
+    informer.is_away = True
+    assert runtime.is_away
+    informer.is_away = False
+    runtime.stop(1)
+    assert runtime.is_away

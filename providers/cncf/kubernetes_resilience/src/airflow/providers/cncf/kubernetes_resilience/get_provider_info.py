@@ -39,6 +39,13 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "/opt/airflow/config/retry-policies.yaml",
                         "default": "",
                     },
+                    "unschedulable_timeout": {
+                        "description": "Seconds for which a worker pod may stay unschedulable, before it is given up on: deleted, and decided\nabout like any other failed launch. That is for pods which no node suits (too little CPU or memory,\ntaints, a volume that is not there), and not for those that a scheduling gate holds back. They count\nfrom when this scheduler sees the pod's condition ``PodScheduled`` with the reason ``Unschedulable``.\nIt should be more than the cluster's autoscaler needs for a new node, and less than\n``[scheduler] task_queued_timeout``, which ends the wait otherwise. 0 waits for as long as that.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": "300",
+                        "default": "0",
+                    },
                     "watch_inactivity_timeout": {
                         "description": "Seconds without anything arriving on a watch, after which the connection is taken for dead and\npods are listed again. The API server is asked to end each watch some time before that, so a quiet\nconnection that is healthy is not given up. A value of less than 90 is refused: most of what it\nwould bring is reconnects.\n",
                         "version_added": "0.1.0",

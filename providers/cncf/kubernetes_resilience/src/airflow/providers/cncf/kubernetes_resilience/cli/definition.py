@@ -27,7 +27,8 @@ _COMMANDS = "airflow.providers.cncf.kubernetes_resilience.cli.commands"
 _EXIT_CODES_OF_EXPLAIN = """\
 exit codes:
   0  every pod is launched again ("relaunch")
-  1  the failure of a pod counts against the task ("count"), or fails it for good ("fail")
+  1  the failure of a pod counts against the task ("count"), or fails it for good ("fail");
+     or its task was running (--phase execution): whatever is decided, it counts for now
   2  no answer: an option, a file or a manifest cannot be used, or something does not answer
   3  a pod has not failed
 of several that apply: 2 before 1, 1 before 3
@@ -47,8 +48,15 @@ _POLICY_COMMANDS = (
     ActionCommand(
         name="lint",
         help="Check a policy file",
-        description="Check a policy file: a line for each mistake, with its place and what is allowed there.",
-        epilog="exit codes:\n  0  the file can be used\n  2  it cannot; the mistakes are on stderr\n",
+        description=(
+            "Check a policy file: a line for each mistake, with its place and what is allowed there, and\n"
+            "one with the word warning for what can never match or never be reached. For a retry policy\n"
+            "in the form of Armada it says what each field is called here."
+        ),
+        epilog=(
+            "exit codes:\n  0  the file can be used; warnings are on stderr\n"
+            "  2  it cannot; the mistakes are on stderr\n"
+        ),
         func=lazy_load_command(f"{_COMMANDS}.lint"),
         args=(_argument("file", help="the policy file"), ARG_VERBOSE),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import UNLIMITED, Action
-from airflow_resilience.retry_policy.built_in import OwnExit
+from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
 from airflow_resilience.retry_policy.durations import format_duration
 from airflow_resilience.retry_policy.matchers import (
     ContainerScope,
@@ -23,6 +23,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
 )
 from airflow_resilience.retry_policy.rule import Policy, Rule, Selector
+from airflow_resilience.retry_policy.selection import RETRIES_KEY
 
 _ACTIONS = {Action.RELAUNCH: "Retry", Action.COUNT: "Count", Action.FAIL: "Fail"}
 
@@ -32,6 +33,7 @@ def describe_policy(policy: Policy) -> dict[str, Any]:
     return {
         "name": policy.name,
         "retryLimit": policy.retry_limit,
+        RETRIES_KEY: policy.shared_limit,
         "backoff": describe_backoff(policy.backoff),
         "avoidNode": policy.avoid_node,
         "defaultAction": policy.default_action and _ACTIONS[policy.default_action],
@@ -95,9 +97,11 @@ def describe_condition(matcher: Matcher) -> str:
         case OnPodConditions(patterns):
             return f"onPodConditions {', '.join(map(str, patterns))}"
         case OnTerminationMessage():
-            return f"onTerminationMessage {matcher.pattern.pattern!r}{_of(matcher.containers)}"
-        case OwnExit(reasons):
-            return f"the worker container ended on its own, reason {_listed(reasons) or 'none'}"
+            return f"onTerminationMessage {matcher.pattern.text!r}{_of(matcher.containers)}"
+        case OwnExit():
+            return "the worker container ended on its own, reason Error"
+        case ShownReasons(reasons):
+            return f"the pod or a container shows reason {_listed(reasons)}"
         case _:
             return str(matcher)
 

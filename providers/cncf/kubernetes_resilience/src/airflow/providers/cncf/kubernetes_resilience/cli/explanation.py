@@ -49,11 +49,16 @@ class Explanation:
     """None if there is nothing that the pod could be said to fail of."""
 
     @property
+    def acted_upon(self) -> bool:
+        """Whether the executor does what is decided; if not, the failure counts."""
+        return self.phase is Phase.LAUNCH
+
+    @property
     def exit_code(self) -> int:
-        """0 for a relaunch, 1 for any other decision, 3 for a pod that has not failed."""
+        """0 for a relaunch, 1 if anything else becomes of the task, 3 for a pod that has not failed."""
         if self.standing.state is not State.FAILED or self.answer is None:
             return 3
-        return 0 if self.answer.decision.action is Action.RELAUNCH else 1
+        return 0 if self.acted_upon and self.answer.decision.action is Action.RELAUNCH else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
@@ -63,7 +68,7 @@ class Explanation:
             "state": self.standing.state,
             "policies": self.policies.origin,
             "circumstances": self.circumstances.source,
-            **(_answer(self.answer) if self.answer else {}),
+            **(_answer(self.answer, acted_upon=self.acted_upon) if self.answer else {}),
         }
 
 
@@ -140,7 +145,7 @@ def _facts(facts: PodFacts) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: Answer, *, acted_upon: bool) -> dict[str, Any]:
     cause, selection = answer.classified.cause, answer.selection
     return {
         "cause": {"row": cause.name, "why": cause.why, "url": cause.url},
@@ -148,5 +153,6 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "chain": [{"policy": policy.name, "why": why} for policy, why in selection.policies],
         "unknown_policies": list(selection.unknown),
         "steps": [asdict(step) for step in answer.trace.steps],
-        "decision": answer.decision.to_dict() | {"shortest_delay": answer.shortest_delay},
+        "decision": answer.decision.to_dict()
+        | {"shortest_delay": answer.shortest_delay, "acted_upon": acted_upon},
     }

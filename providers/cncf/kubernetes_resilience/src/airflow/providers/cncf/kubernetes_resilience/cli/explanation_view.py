@@ -16,7 +16,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, AvoidNode
 from airflow_resilience.retry_policy.durations import format_duration
 from airflow_resilience.retry_policy.engine import Step
-from airflow_resilience.retry_policy.evidence import Phase
 
 Named = Iterator[tuple[str, object]]
 
@@ -25,10 +24,10 @@ _ACTIONS = {
     Action.COUNT: "count: the failure uses one of the task's own retries, or fails it if there is none",
     Action.FAIL: "fail: the task fails, whatever retries it has left",
 }
-_PHASES = {
-    Phase.LAUNCH: "launch",
-    Phase.EXECUTION: "execution; not acted upon yet: a later release will, until then the failure counts",
-}
+_NOT_ACTED_UPON = (
+    "count: the policies say {action}, which is not acted upon yet where the task was running; its failure is"
+    " reported, and Airflow retries or fails it as its author asked"
+)
 _NODES = {
     AvoidNode.NONE: "may be used again",
     AvoidNode.PREFER: "avoided, if there is another one",
@@ -105,12 +104,15 @@ def _decision(explanation: Explanation, answer: Answer) -> Named:
     decision = answer.decision
     if not _has_failed(explanation):
         yield "state", explanation.standing.text
-    yield "action", _ACTIONS[decision.action]
+    if explanation.acted_upon or decision.action is Action.COUNT:
+        yield "action", _ACTIONS[decision.action]
+    else:
+        yield "action", _NOT_ACTED_UPON.format(action=decision.action)
     yield "explanation", decision.explanation
-    if decision.action is Action.RELAUNCH:
+    if explanation.acted_upon and decision.action is Action.RELAUNCH:
         yield "delay", _delay(answer)
         yield "node", _NODES[decision.avoid_node] if explanation.facts.node else None
-    yield "task phase", _PHASES[explanation.phase]
+    yield "task phase", explanation.phase
     yield "based on", explanation.circumstances.source
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.effective import Effective
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_data
 from airflow.providers.cncf.kubernetes_resilience.cli.policy_view import show_policies
 from airflow.providers.cncf.kubernetes_resilience.cli.serialized_tasks import read_task
+from airflow.providers.cncf.kubernetes_resilience.pods.vocabulary import VOCABULARY
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import read_policies
 
@@ -23,7 +25,9 @@ from airflow_resilience.retry_policy.document import read_policies
 def lint(args: Namespace) -> int:
     """Check a policy file."""
     # What the built-in policy would do is no matter: a file can only name it.
-    policies = read_policies(Path(args.file), built_in(0, ()))
+    policies = read_policies(Path(args.file), built_in(0, ()), VOCABULARY)
+    for warning in policies.warnings:
+        sys.stderr.write(f"{warning}\n")
     names = ", ".join(policies.policies)
     AirflowConsole().print(
         f"{args.file}: valid; policies: {names}; default: {policies.default}", markup=False, soft_wrap=True

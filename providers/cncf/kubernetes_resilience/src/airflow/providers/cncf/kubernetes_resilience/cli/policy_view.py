@@ -22,7 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.effective import (
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
 from airflow_resilience.retry_policy.selection import POLICIES_KEY, RETRIES_KEY
 
-_OF_THE_POLICY = ("retryLimit", "backoff", "avoidNode", "defaultAction")
+_OF_THE_POLICY = ("retryLimit", RETRIES_KEY, "backoff", "avoidNode", "defaultAction")
 
 
 def show_policies(console: AirflowConsole, effective: EffectivePolicies) -> None:
@@ -71,4 +71,7 @@ def _show_policy(console: AirflowConsole, item: PolicyInForce) -> None:
 
 def _in_words(described: dict[str, Any]) -> dict[str, Any]:
     conditions = "\n".join(described.get("conditions", ()))
-    return described | {"retryLimit": describe_limit(described["retryLimit"]), "conditions": conditions}
+    limits = {
+        name: describe_limit(described[name]) for name in ("retryLimit", RETRIES_KEY) if name in described
+    }
+    return described | limits | {"conditions": conditions}

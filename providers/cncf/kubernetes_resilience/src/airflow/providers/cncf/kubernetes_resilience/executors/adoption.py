@@ -8,21 +8,29 @@ Pure: pods and task instances go in, a plan comes out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
+from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_NUMBER_ANNOTATION,
     TASK_INSTANCE_ID_ANNOTATION,
     PodFacts,
 )
 
+log = logging.getLogger(__name__)
+
 NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
 """Label selector of the worker pods with which no executor is done."""
+
+_HUGE = 10
+"""Digits of a number that no launch has. Python refuses to read one of thousands."""
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
@@ -36,7 +44,14 @@ class Orphan:
     state: str | None
     hostname: str | None
     job_id: int
-    """The dead scheduler's job, by which the pods are labelled."""
+    """The dead scheduler's job."""
+    former_id: str | None = None
+    """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
+
+    @property
+    def pod_id(self) -> str:
+        """The task instance's UUID that its pods carry."""
+        return self.former_id or self.ti_id
 
 
 @dataclass(slots=True)
@@ -45,40 +60,66 @@ class AdoptionPlan:
 
     current: dict[TaskInstanceKey, PodFacts] = field(default_factory=dict)
     superseded: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
+    shared: dict[TaskInstanceKey, list[PodFacts]] = field(default_factory=dict)
+    """The pods of the task instances that have more than one."""
+    odd: set[str | None] = field(default_factory=set)
+    """UUIDs of the task instances whose pods could not be read; None for a pod that does not say whose it is,
+    which may be that of any."""
 
 
-def plan_adoption(
-    orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts], *, own_label: str = ""
-) -> AdoptionPlan:
+def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts]) -> AdoptionPlan:
     """
     Choose the newest launch of each task instance.
 
-    A pod in which the task is known to run comes before one that was launched later: it won the start.
-    Pods that are not of these task instances are left alone, and so is the pod of an earlier phase of a task
-    that is queued again: its worker has reported, and is no launch any more.
+    A pod in which the task is known to run comes before one that was launched later: it won the start. If it
+    runs and it cannot be told in which of its pods, none of them is superseded. Pods that are not of these
+    task instances are left alone, and so is the pod of an earlier phase of a task that is queued again: its
+    worker has reported, and is no launch any more.
 
-    :param own_label: the adopting scheduler's label, which a pod has after an adoption that was cut off
+    A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
     """
+    plan = AdoptionPlan()
     candidates: dict[TaskInstanceKey, list[PodFacts]] = {}
     for pod in pods:
-        key = task_key(pod.annotations)
-        if key and key in orphans and _is_launch_of(pod, orphans[key], own_label):
-            candidates.setdefault(key, []).append(pod)
-    plan = AdoptionPlan()
+        try:
+            key = task_key(pod.annotations)
+            if key and key in orphans and _is_launch_of(pod, orphans[key]):
+                candidates.setdefault(key, []).append(pod)
+        except Exception:
+            # Whatever is odd about one pod must not keep the others from being adopted.
+            log.exception("Pod %s cannot be read, and is left out of adoption", pod.ref)
+            plan.odd.add(_ti_id_of_odd(pod))
     for key, found in candidates.items():
-        hostname = orphans[key].hostname if orphans[key].state == "running" else None
-        plan.current[key], *older = newest_first(found, hostname)
-        plan.superseded.extend((key, pod) for pod in older)
+        choose(plan, orphans[key], found)
     return plan
+
+
+def _ti_id_of_odd(pod: PodFacts) -> str | None:
+    try:
+        return pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
+    except Exception:  # noqa: BLE001 - it was logged why
+        return None
+
+
+def choose(plan: AdoptionPlan, orphan: Orphan, found: list[PodFacts]) -> None:
+    """Choose one of a task instance's pods."""
+    key, runs = orphan.key, orphan.state != TaskInstanceState.QUEUED
+    plan.current[key], *others = newest_first(found, orphan.hostname if runs else None)
+    if others:
+        plan.shared[key] = found
+    if runs and _host(orphan.hostname, plan.current[key]) is not Place.HERE:
+        others = [pod for pod in others if _host(orphan.hostname, pod) is Place.ELSEWHERE]
+    plan.superseded.extend((key, pod) for pod in others)
 
 
 def newest_first(pods: Iterable[PodFacts], hostname: str | None) -> list[PodFacts]:
     """
     Put the launches of one task instance in order, the current one first.
 
-    :param hostname: where the task is known to run; that pod is the current launch, whatever its age
+    :param hostname: where the task is known to run; that pod is the current launch, whatever its age. If it
+        is none of them for certain, those in which it may run come first, and of these the living ones
     """
-    return sorted(pods, key=lambda pod: (is_host(hostname, pod), *_age(pod)), reverse=True)
+    return sorted(pods, key=lambda pod: (*_likelihood(hostname, pod), *_age(pod)), reverse=True)
 
 
 def task_key(annotations: Mapping[str, str]) -> TaskInstanceKey | None:
@@ -98,24 +139,35 @@ def task_key(annotations: Mapping[str, str]) -> TaskInstanceKey | None:
 def launch_number(pod: PodFacts) -> int:
     """Read the number of the launch that a pod is; 1 for a pod that another executor has created."""
     text = pod.annotations.get(LAUNCH_NUMBER_ANNOTATION, "")
-    return int(text) if text.isdecimal() else 1
+    return int(text) if text.isdecimal() and len(text) < _HUGE else 1
 
 
 def is_host(hostname: str | None, pod: PodFacts) -> bool:
     """Whether a worker with that host name runs, or has run, in a pod."""
-    return pod.ref.name == (hostname or "").split(".")[0]
+    return _host(hostname, pod) is Place.HERE
 
 
-def _is_launch_of(pod: PodFacts, orphan: Orphan, own_label: str) -> bool:
-    if orphan.state == "queued" and is_host(orphan.hostname, pod):
+def _host(hostname: str | None, pod: PodFacts) -> Place:
+    return locate(hostname, name=pod.ref.name, addresses=pod.addresses)
+
+
+def _likelihood(hostname: str | None, pod: PodFacts) -> tuple[bool, bool, bool]:
+    if not hostname:
+        return False, False, False
+    place = _host(hostname, pod)
+    return place is Place.HERE, place is Place.UNKNOWN, place is Place.UNKNOWN and not pod.is_terminal
+
+
+def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
+    # By name only: the address of an earlier phase's pod may be the new one's by now.
+    if orphan.state == TaskInstanceState.QUEUED and locate(orphan.hostname, name=pod.ref.name) is Place.HERE:
         return False
     if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
         # A task instance that was cleared has the same key in its next life, but another UUID.
-        return ti_id == orphan.ti_id
-    # The official executor's pod. Another deployment in the namespace may have equal keys, not equal jobs. A
-    # scheduler that died while it adopted may have left the label of the one before.
-    is_ours = pod.labels.get("airflow-worker") in (str(orphan.job_id), own_label)
-    return is_ours or is_host(orphan.hostname, pod)
+        return ti_id == orphan.pod_id
+    # A pod that does not say whose it is, nor its workload. Another deployment in the namespace may have
+    # equal keys, not equal jobs.
+    return pod.labels.get("airflow-worker") == str(orphan.job_id) or is_host(orphan.hostname, pod)
 
 
 def _age(pod: PodFacts) -> tuple[datetime, int]:

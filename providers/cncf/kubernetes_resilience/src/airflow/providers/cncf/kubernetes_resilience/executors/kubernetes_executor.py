@@ -28,34 +28,45 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
 )
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import (
     POD_EXECUTOR_DONE_KEY,
+    KubernetesJob,
 )
 from airflow.providers.common.compat.sdk import Stats
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy.exc import SQLAlchemyError
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import Creations
+from airflow.providers.cncf.kubernetes_resilience.executors.expired_tokens import ExpiredTokens
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
+    DatabaseAwayError,
+    Isolation,
+    count_unhandled,
+    describe,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
     Launch,
     LaunchRegistry,
     WaitingLaunch,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
 from airflow.providers.cncf.kubernetes_resilience.executors.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
 from airflow.providers.cncf.kubernetes_resilience.executors.queued_timeout import QueuedTimeout
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
-from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Settled, Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Ended, Settled, Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.sweep import Sweep
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
 from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import UnwantedLaunches
 from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdict
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
 from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
@@ -88,6 +99,9 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     retry of the task and without the scheduler noticing; each time is a row of the audit log.
     """
 
+    _patience = Patience()
+    """One for all executors of this kind in a scheduler: they adopt one after another."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         try:
             super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -101,6 +115,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._registry = LaunchRegistry()
         self._runtime: KubernetesRuntime | None = None
         self._turn_began = self._last_message = 0.0
+        self._refused: dict[TaskInstanceKey, str] = {}
 
     # ------------------------------------------------------------------ life
 
@@ -111,16 +126,21 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         :raises AirflowConfigException: if a configured value cannot be used
         """
         settings = read_settings(self.conf)
+        self._isolation = Isolation(self._clock)
         self._policies = RetryPolicies(settings, self._clock)
         self.log.info("Start Kubernetes executor (kubernetes_resilience)")
         self.scheduler_job_id = str(self.job_id)
         job_id = None if self.job_id is None else int(self.job_id)  # None: DAG.test
         self.task_queue = Queue()
         namespaces = self._namespaces()
+        own_labels = {"airflow-worker": self._own_label(), EXECUTOR_LABEL: self._executor_label()}
         self._runtime = KubernetesRuntime(
             RuntimeSettings(
                 namespaces=namespaces,
-                label_selector=f"airflow-worker={self._own_label()},{POD_EXECUTOR_DONE_KEY}!=True",
+                label_selector=(
+                    f"airflow-worker={self._own_label()},{EXECUTOR_LABEL}={self._executor_label()},"
+                    f"{POD_EXECUTOR_DONE_KEY}!=True"
+                ),
                 concurrency=settings.api_concurrency,
                 delete_options=self.kube_config.delete_option_kwargs,
                 request_timeout=self.kube_config.kube_client_request_args.get("_request_timeout"),
@@ -136,31 +156,56 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             kube_config=self.kube_config,
             clock=self._clock,
         )
+        factory = PodFactory(
+            self.kube_config, self.scheduler_job_id, self._executor_label(), self.jwt_generator
+        )
+        queued_timeout = conf.getfloat("scheduler", "task_queued_timeout")
         self._creations = Creations(
             registry=self._registry,
             create=self._commands.create,
             fail=self.fail,
             drop=self._drop,
+            give_up=self._give_up,
+            isolation=self._isolation,
+            ended=self._ended_without_pod,
+            renew_token=factory.renew_token,
+            token_validity=queued_timeout,
             job_id=job_id,
             retries=settings.publish_retries,
             clock=self._clock,
         )
         self._publisher = Publisher(
-            factory=PodFactory(self.kube_config, self.scheduler_job_id, self.jwt_generator),
+            factory=factory,
             registry=self._registry,
             creations=self._creations,
             fail=self.fail,
             drop=self._drop,
+            give_up=self._give_up,
+            isolation=self._isolation,
             job_id=job_id,
             clock=self._clock,
         )
         self._queued_timeout = QueuedTimeout(
-            conf.getfloat("scheduler", "task_queued_timeout"), job_id=job_id, clock=self._clock
+            queued_timeout,
+            waiting=self._waiting_on_purpose,
+            held=self._held_in_an_outage,
+            is_away=self._is_away,
+            isolation=self._isolation,
+            job_id=job_id,
+            clock=self._clock,
+        )
+        self._expired_tokens = ExpiredTokens(
+            registry=self._registry,
+            replace=self._replace,
+            validity=queued_timeout,
+            is_away=self._is_away,
+            clock=self._clock,
         )
         self._settlement = Settlement(
             policies=lambda: self._policies.current,
             job_id=job_id,
             queued_again=lambda key: key in self.queued_tasks,
+            has_expired=self._expired_tokens.has_expired,
             now=lambda: datetime.now(UTC),
         )
         self._adopter = Adopter(
@@ -169,9 +214,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             registry=self._registry,
             retirement=self._retirement,
             namespaces=namespaces,
-            own_label=self._own_label(),
+            own_labels=own_labels,
             job_id=job_id,
-            held=lambda launch: self._tracker.follow(launch),  # noqa: PLW0108 - it is made further down
+            replaced=self._forget_past,
+            patience=self._patience,
+            held=self._follow,
+            isolation=self._isolation,
             clock=self._clock,
         )
         self._unwanted = UnwantedLaunches(
@@ -180,6 +228,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             release=self._release,
             relaunching=self._publisher.relaunching,
             call_off=self._call_off_relaunch,
+            job_id=job_id,
+            isolation=self._isolation,
             clock=self._clock,
         )
         self._sweep = Sweep(
@@ -188,8 +238,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             retirement=self._retirement,
             namespaces=namespaces,
             own_label=self._own_label(),
+            isolation=self._isolation,
             job_id=job_id,
             clock=self._clock,
+        )
+        self._ownership = Ownership(
+            registry=self._registry,
+            commands=self._commands,
+            own_labels=own_labels,
+            job_id=job_id,
+            release=self._release,
+            isolation=self._isolation,
         )
         self._tracker = LaunchTracker(
             registry=self._registry,
@@ -197,9 +256,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             retirement=self._retirement,
             own_label=self._own_label(),
             given_up_reasons=self.kube_config.worker_pod_pending_fatal_container_state_reasons,
+            unschedulable_timeout=settings.unschedulable_timeout,
             expects=self._adopter.expects,
-            lost=self._release,
+            doubt=self._ownership.doubt,
             not_created=self._creations.failed,
+            take_back=self._take_back,
             clock=self._clock,
         )
         self._runtime.start()
@@ -214,8 +275,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if self._runtime is None:
             return
         self.log.info("Shutting down Kubernetes executor")
-        self._retirement.finish(self._turn_began)
-        self._runtime.stop(STOP_TIMEOUT)
+        self._isolation.run("end", self._retirement.finish, self._turn_began)
+        self._isolation.run("end", self._runtime.stop, STOP_TIMEOUT)
         self._runtime = None
         self.task_queue = None
 
@@ -225,44 +286,68 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self, key: TaskInstanceKey, command: Any, queue: str | None = None, executor_config: Any = None
     ) -> None:
         """Accept a workload; its pod is created in the next :meth:`sync`."""
-        super().execute_async(key=key, command=command, queue=queue, executor_config=executor_config)
+        try:
+            super().execute_async(key=key, command=command, queue=queue, executor_config=executor_config)
+        except Exception as error:  # noqa: BLE001 - logged below
+            # A coordinator's template, say. It concerns this task alone; the scheduler hands over others. It
+            # is reported in the next sync(): official providers before 10.24 give the task its slot after
+            # this call, and the scheduler does not believe a report about a task that has one.
+            self._refuse(key, error)
         # Upstream's record of attempts is not used; left there it would grow with every task.
         self.pod_launch_attempts.pop(key, None)
 
     def _take_jobs(self) -> None:
         for job in _drain(self.task_queue):
-            # A task instance that deferred or was rescheduled comes back under the same key. The pod of
-            # its earlier phase has reported and ends by itself; it is not the current launch any more.
-            self._adopter.forget(job.key)
-            self._call_off_creation(job.key)
-            self._publisher.add(WaitingLaunch(job=job, ti_id=str(job.command[0].ti.id)))
+            try:
+                self._take_job(job)
+            except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
+                self._refuse(job.key, error)
+        while self._refused:
+            self.fail(*self._refused.popitem())
+
+    def _take_job(self, job: KubernetesJob) -> None:
+        workload: Any = job.command[0]  # the type hint is of Airflow 2
+        # A task instance that deferred or was rescheduled comes back under the same key. The pod of its
+        # earlier phase has reported and ends by itself; it is not the current launch any more.
+        self._adopter.forget(job.key)
+        self._call_off_creation(job.key)
+        self._publisher.add(WaitingLaunch(job=job, ti_id=str(workload.ti.id)))
+
+    def _refuse(self, key: TaskInstanceKey, error: Exception) -> None:
+        self._isolation.gave_up("intake", key, error)
+        self._refused[key] = f"Workload could not be accepted: {describe(error)}"
 
     # ------------------------------------------------------------------ the loop
 
     def sync(self) -> None:
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
-        self._policies.tick()
-        self._commands.revive(self._registry)
+        run = self._isolation.run
+        run("policies", self._policies.tick)
+        run("revive", self._commands.revive, self._registry, self._creations.ask)
         self._turn_began = self._clock()
-        self._retirement.tick(self._last_message)
-        self._take_jobs()
-        has_more = self._receive(until=self._clock() + RECEIVE_BUDGET)
-        self._tracker.tick()
+        run("tidy", self._retirement.tick, self._last_message)
+        run("intake", self._take_jobs)
+        has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
+        run("track", self._tracker.tick)
         try:
-            has_more |= self._settle(until=self._clock() + SETTLE_BUDGET)
-            self._adopter.continue_(self.running)
-            self._queued_timeout.hold_off(
-                {*self._publisher.relaunching().values(), *self._adopter.handing_back()}
-            )
-            self._creations.tick()
-            has_more |= self._publisher.publish_due()
-            self._unwanted.tick()
-            self._sweep.tick()
-        except SQLAlchemyError:
+            run("own", self._settle_ownership)
+            has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
+            run("adopt", self._adopter.continue_, self.running)
+            run("hold-off", self._queued_timeout.tick)
+            run("expire", self._expired_tokens.tick)
+            run("create", self._creations.tick)
+            has_more |= run("publish", self._publisher.publish_due)
+            run("unwanted", self._unwanted.tick)
+            run("sweep", self._sweep.tick)
+        except DatabaseAwayError as error:
             # Nothing is lost: what could not be settled or published is still there for the next turn.
-            self.log.exception("The metadata database did not answer; trying again in the next loop")
+            self.log.warning("The metadata database did not answer; trying again in the next loop: %s", error)
         if has_more:
             self._stay_awake()
+
+    def _settle_ownership(self) -> None:
+        for launch, pod in self._ownership.settle():
+            self._isolation.run("own", self._tracker.labelled_again, launch, pod)
 
     def _stay_awake(self) -> None:
         """
@@ -290,6 +375,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             except Exception:
                 # What cannot be handled concerns one pod, not the scheduler.
                 self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
+                count_unhandled("receive")
+                self._isolation.run("receive", self._tracker.misread, message)
             if self._last_message > until:
                 return True
         return False
@@ -298,51 +385,69 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Settle what has ended, and launch again what is to be; return whether the time has run out."""
         ended, has_more = self._tracker.ended(), False
         for first in range(0, len(ended), SETTLE_BATCH):
-            for settled in self._settlement.settle(ended[first : first + SETTLE_BATCH]):
-                self._tracker.settled(settled.launch)
-                self._act(settled)
-            has_more = self._publisher.publish_due()
+            self._settle_batch(ended[first : first + SETTLE_BATCH])
+            has_more = self._isolation.run("publish", self._publisher.publish_due)
             if self._clock() > until:
                 return True
         return has_more
 
+    def _settle_batch(self, ended: Sequence[Ended]) -> None:
+        settled = self._isolation.batch(
+            "settle", ended, self._settlement.settle, name=_key, give_up=self._cannot_settle
+        )
+        for item in settled:
+            self._isolation.alone("act", item, self._act, name=_key, give_up=self._cannot_act)
+
     def _act(self, settled: Settled) -> None:
-        """Turn a judgement into what is done about it. The one place where that happens."""
-        match settled.judgement.verdict:
-            case Verdict.KEEP:
-                return
+        """
+        Turn a judgement into what is done about it. The one place where that happens.
+
+        If it fails it is done again in a later turn, as a whole: the decision is in the ledger. Hence a
+        launch is let go of last.
+        """
+        launch, judgement = settled.launch, settled.judgement
+        if judgement.verdict is not Verdict.KEEP:
+            self._retirement.supersede(launch, settled.failure)
+        match judgement.verdict:
             case Verdict.RELEASE:
-                self.log.info("Pod of %s has ended; %s", settled.launch.key, settled.judgement.why)
-                self._release(settled.launch)
+                self.log.info("Pod of %s has ended; %s", launch.key, judgement.why)
+                self._release(launch)
             case Verdict.REPORT:
-                self._report(settled, settled.judgement.state)
+                self._report(settled, judgement.state)
             case Verdict.LAUNCH_FAILURE:
                 self._act_on_launch_failure(settled)
-                return
-        self._retirement.supersede(settled.launch, settled.failure)
+        self._tracker.settled(launch)
 
     def _act_on_launch_failure(self, settled: Settled) -> None:
         entry, launch = settled.entry, settled.launch
         if entry is None:
             raise AssertionError("a launch failure is always decided")
-        Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
-        if entry.decision.action is not Action.RELAUNCH:
+        if entry.decision.action is Action.RELAUNCH:
+            self.log.warning(
+                "Relaunching %s%s without touching its retries: its process never started; %s; %s",
+                launch.key,
+                f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
+                settled.failure,
+                entry.decision.explanation,
+            )
+            self._launch_again(launch, entry)
+        else:
             self._report(settled, "failed")
-            self._retirement.supersede(launch, settled.failure)
-            return
-        self.log.warning(
-            "Relaunching %s%s without touching its retries: its process never started; %s; %s",
-            launch.key,
-            f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
-            settled.failure,
-            entry.decision.explanation,
-        )
-        self._retirement.supersede(launch, settled.failure)
-        self._registry.release(launch.key)
+        Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
+
+    def _launch_again(self, launch: Launch, entry: LedgerEntry | None) -> None:
         if launch.recipe is None:
-            self._adopter.hand_back(launch.key, launch.ti_id)
+            self._adopter.hand_back(launch)
         else:
             self._publisher.relaunch(launch, launch.recipe.job(launch.key), entry)
+        self._registry.release(launch.key)
+
+    def _replace(self, launch: Launch) -> None:
+        """Give a launch up that has not failed, unless it starts before."""
+        if launch.facts is None:
+            raise AssertionError("a launch is replaced for what is seen of its pod")
+        self._retirement.give_up(launch.key, launch.facts, launch)
+        self._launch_again(launch, None)
 
     def _report(self, settled: Settled, state: str | None) -> None:
         key, info = settled.launch.key, None
@@ -353,13 +458,95 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             # A pod may fail when all is said and done: that of a task which was marked as a success, say.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
             self.log.log(level, "%s ended as %s: %s", key, state, info)
-        self._release(settled.launch)
+        self._release_as(settled.launch, state, info)
+
+    def _release_as(self, launch: Launch, state: str | None, info: str | None) -> None:
         if state:
-            self.change_state(key, TaskInstanceState(state), info, remove_running=False)
+            self.change_state(launch.key, TaskInstanceState(state), info, remove_running=False)
+        self._release(launch)
+
+    # ------------------------------------------------------------------ what cannot be handled
+
+    def _cannot_act(self, settled: Settled, error: Exception) -> None:
+        """Tell the scheduler what is known of a launch that nothing could be done about."""
+        is_failure = settled.judgement.verdict is Verdict.LAUNCH_FAILURE
+        state = TaskInstanceState.FAILED if is_failure else settled.judgement.state
+        self._release_as(settled.launch, state, _unhandled(error))
+        self._put_away(settled.launch, settled.failure)
+
+    def _cannot_settle(self, ended: Ended, error: Exception) -> None:
+        """End a launch that could not be judged, or about whose failure nothing could be decided."""
+        self._give_up(ended.launch.key, ended.launch.ti_id, error)
+        self._put_away(ended.launch, ended.failure)
+
+    def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
+        self._tracker.settled(launch)
+        self._isolation.run("retire", self._retirement.supersede, launch, failure)
+
+    def _give_up(self, key: TaskInstanceKey, ti_id: str, error: Exception) -> None:
+        """
+        End a task instance that cannot be handled in Airflow's normal way.
+
+        If it is known that no worker runs it, the scheduler is told so. If not even that is known nothing is
+        reported, since no healthy task may fail: Airflow's own time limits end the task if it does not run.
+        """
+        if self._isolation.run("give-up", self._settlement.is_queued, key, ti_id):
+            self._drop(key)
+            self.fail(key, _unhandled(error))
+        else:
+            self._registry.release(key)
+            self.running.discard(key)
+
+    def _ended_without_pod(self, launch: Launch, failure: PodFailure) -> None:
+        self._tracker.end(launch, failure)
+
+    def _follow(self, launch: Launch) -> None:
+        """Take in a launch that was adopted; one that cannot be read does not keep the others waiting."""
+        try:
+            self._tracker.follow(launch)
+        except Exception as error:
+            self._isolation.gave_up("adopt", launch.key, error)
+            if launch.facts is None:
+                raise
+            self._isolation.run("adopt", self._tracker.misread, PodObservation(launch.facts))
+
+    # ------------------------------------------------------------------ small acts
 
     def _release(self, launch: Launch) -> None:
         self._registry.release(launch.key)
         self.running.discard(launch.key)
+
+    def _take_back(self, launch: Launch) -> bool:
+        """Make a launch that was given up on the current one again, if its replacement was not asked for."""
+        if not (self._publisher.take_back(launch) or self._adopter.take_back(launch)):
+            return False
+        self.log.info("Pod %s of %s has started after all; it is not replaced", launch.ref, launch.key)
+        launch.given_up, launch.has_survived = None, True
+        self._registry.hold(launch)
+        return True
+
+    def _is_away(self) -> bool:
+        return self._runtime is None or self._runtime.is_away
+
+    def _waiting_on_purpose(self) -> set[str]:
+        """Return the UUIDs of the queued task instances that wait because this executor wants them to."""
+        return {
+            *self._publisher.relaunching().values(),
+            *self._creations.waiting(),
+            *self._adopter.handing_back(),
+            *self._adopter.postponed(),
+        }
+
+    def _held_in_an_outage(self) -> set[str]:
+        """
+        Return the UUIDs of all task instances that cannot start while the API server does not answer.
+
+        Their launches are noted as held.
+        """
+        starting = self._registry.starting()
+        for launch in starting:
+            launch.was_held = True
+        return self._publisher.waiting() | {launch.ti_id for launch in starting}
 
     def _drop(self, key: TaskInstanceKey) -> None:
         self._call_off_creation(key)
@@ -369,7 +556,16 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _call_off_relaunch(self, key: TaskInstanceKey) -> None:
         self._publisher.remove(key)
+        self._retirement.revoke_given_up(key)
         self._drop(key)
+
+    def _forget_past(self, key: TaskInstanceKey) -> None:
+        """Forget what was to be done for a task instance before another scheduler had it."""
+        self.queued_tasks.pop(key, None)
+        self._publisher.remove(key)
+        launch = self._registry.get(key)
+        if launch and launch.ref is None:
+            self._call_off_creation(key)
 
     def _call_off_creation(self, key: TaskInstanceKey) -> None:
         launch = self._registry.release(key)
@@ -385,10 +581,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self.running.discard(key)
         if self._runtime is None:
             return
-        self._publisher.remove(key)
-        self._adopter.forget(key)
+        # Each by itself: the scheduler revokes others after this one.
+        self._isolation.run("revoke", self._publisher.remove, key)
+        self._isolation.run("revoke", self._adopter.forget, key)
+        self._isolation.run("revoke", self._retirement.revoke_given_up, key)
         if launch := self._registry.release(key):
-            self._retirement.revoke(launch)
+            self._isolation.run("revoke", self._retirement.revoke, launch)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
         """
@@ -399,7 +597,15 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         tags = {"team_name": self.team_name} if self.team_name else {}
         with Stats.timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
-            return self._adopter.adopt(tis, self.running)
+            try:
+                return self._adopter.adopt(tis, self.running)
+            except DatabaseAwayError as error:
+                raise error.__cause__ or error from None  # Airflow repeats the offer
+            except Exception as error:  # noqa: BLE001 - the scheduler would end, and so would the next; logged below
+                self._isolation.gave_up("adopt", f"{len(tis)} task instances", error)
+                # Those that have a slot were taken note of, and their pods are looked for again. The others
+                # may run, so that none is reset: Airflow limits how long they may be silent, or queued.
+                return []
 
     def get_streaming_task_log(self, ti: TaskInstance, try_number: int) -> Any:
         """Read the log of the current launch's pod, and of earlier ones that were kept after it."""
@@ -426,6 +632,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def _own_label(self) -> str:
         return self._make_safe_label_value(str(self.scheduler_job_id))
 
+    def _executor_label(self) -> str:
+        """Return what tells this executor from the others of its scheduler, also after a restart."""
+        name = self.name.alias or self.name.module_path if self.name else type(self).__name__
+        return self._make_safe_label_value(f"{self.team_name}.{name}" if self.team_name else name)
+
 
 def _tags(entry: LedgerEntry) -> dict[str, str]:
     """Return what a failure is counted by; nothing that is different for each task."""
@@ -433,8 +644,16 @@ def _tags(entry: LedgerEntry) -> dict[str, str]:
         "action": entry.decision.action,
         "category": entry.context.category,
         "reason": entry.context.reason,
-        "cause": entry.context.metadata["cause"],
+        "cause": entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
     }
+
+
+def _key(item: Ended | Settled) -> TaskInstanceKey:
+    return item.launch.key
+
+
+def _unhandled(error: Exception) -> str:
+    return f"The executor could not handle the launch: {describe(error)}"
 
 
 def _drain(queue: Any) -> Iterator[Any]:

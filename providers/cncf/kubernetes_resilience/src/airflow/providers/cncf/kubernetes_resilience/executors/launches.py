@@ -19,6 +19,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from kubernetes.client import V1Pod
 
+from airflow.providers.cncf.kubernetes_resilience.executors.hosts import runs_in
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
 
@@ -103,6 +104,10 @@ class Launch:
     """The last that was seen of the pod."""
     body: dict[str, Any] | None = None
     """The manifest, kept until its creation is confirmed so that the call can be repeated."""
+    token: str | None = None
+    """The workload's token in the manifest, kept as long."""
+    token_made_at: float = 0.0
+    """When it was made, or a little later, on the executor's monotonic clock (seconds)."""
     adopted_from: int | None = None
     """The dead scheduler's job, for a launch that was adopted."""
     given_up: PodFailure | None = None
@@ -115,10 +120,39 @@ class Launch:
     launch: the call before may have been carried out without an answer, and its pod be gone by now."""
     unanswered: int = 0
     """How often its creation has failed because the API server was away or overloaded."""
+    was_unclear: bool = False
+    """Whether a call to create its pod had no clear answer."""
+    refusals: int = 0
+    """How often in a row its creation was refused for something that is not its manifest's fault."""
+    was_held: bool = False
+    """Whether an outage of the API server may have kept its pod from starting."""
+    has_survived: bool = False
+    """Whether its pod was given up on and has started all the same."""
     is_renamed: bool = False
     """Whether its pod has got another name, because the first one was taken."""
     may_exist: bool = False
     """Whether a call to create the pod is under way or has had no clear answer."""
+    has_siblings: bool = False
+    """Whether its task instance may have had other pods, beside those that its number tells of."""
+
+    def runs(self, hostname: str | None) -> bool:
+        """
+        Whether a task that runs, runs in its pod, as far as can be told.
+
+        :param hostname: what the worker has reported
+        """
+        return runs_in(
+            hostname,
+            name=self.name,
+            addresses=self.facts.addresses if self.facts else "",
+            is_alone=self.number == 1 and not self.has_siblings,
+        )
+
+    @property
+    def is_created_again(self) -> bool:
+        """Whether its pod does not exist, as far as is known, and a call to create it has failed."""
+        # A renamed one is asked for again at once.
+        return self.ref is None and bool(self.unanswered or self.refusals or self.publish_attempts)
 
     @property
     def has_started(self) -> bool:
@@ -135,6 +169,10 @@ class Departure:
     """When it is waited for no longer, on the executor's monotonic clock (seconds)."""
     command: Command | None
     """What has its deletion asked for; None if something else sees to that."""
+    launch: Launch | None = None
+    """What it was the pod of, or was to be; None if that is not known."""
+    unless_started: bool = False
+    """Whether it stays if it has started by the time that its deletion is carried out."""
     accepted: bool = False
     """Whether the API server has accepted its deletion, so that it goes without our doing."""
 
@@ -209,7 +247,7 @@ class LaunchRegistry:
         """Note the identity of the pod that was created for a launch, in place of an earlier one."""
         if launch.ref:
             self._by_uid.pop(launch.ref.uid, None)
-        launch.ref, launch.body = ref, None
+        launch.ref, launch.body, launch.token = ref, None, None
         self._by_uid[ref.uid] = self._starting[launch.launch_id] = launch
 
     def pending(self) -> list[Launch]:
@@ -220,8 +258,20 @@ class LaunchRegistry:
                 del self._starting[launch.launch_id]
         return [launch for launch in self._starting.values() if launch.ref]
 
+    def starting(self) -> list[Launch]:
+        """Return the current launches that have not been seen to start, with and without pods."""
+        self.pending()
+        return list(self._starting.values())
+
     def leave(
-        self, key: TaskInstanceKey, token: str, deadline: float, command: Command | None = None
+        self,
+        key: TaskInstanceKey,
+        token: str,
+        deadline: float,
+        command: Command | None = None,
+        *,
+        launch: Launch | None = None,
+        unless_started: bool = False,
     ) -> None:
         """
         Note a superseded pod that may still run; the next launch of the key waits for it.
@@ -229,9 +279,11 @@ class LaunchRegistry:
         :param token: the pod's UID, or the launch id of a creation whose outcome is not known yet
         :param deadline: when it is waited for no longer, on the executor's monotonic clock (seconds)
         :param command: what has its deletion asked for
+        :param launch: what it was the pod of, or was to be
+        :param unless_started: whether it stays if it has started by then
         """
         self._leaving.setdefault(key, set()).add(token)
-        self._departures[token] = Departure(key, deadline, command)
+        self._departures[token] = Departure(key, deadline, command, launch, unless_started)
 
     def leaves_by(self, token: str, deadline: float) -> None:
         """Note that a superseded pod's deletion was accepted; it is waited for until then and no longer."""
@@ -250,10 +302,13 @@ class LaunchRegistry:
             del self._leaving[departure.key]
         return departure.key
 
-    def deletion_of(self, token: str) -> Command | None:
-        """Return the command that has a superseded pod deleted, if it is waited for."""
-        departure = self._departures.get(token)
-        return departure.command if departure else None
+    def departure(self, token: str) -> Departure | None:
+        """Return what is known of a superseded pod, if it is waited for."""
+        return self._departures.get(token)
+
+    def departures(self, key: TaskInstanceKey) -> list[Departure]:
+        """Return the superseded pods of a key that are waited for."""
+        return [self._departures[token] for token in self._leaving.get(key, ())]
 
     def pending_deletions(self) -> list[Command]:
         """Return the commands that have superseded pods deleted and are not known to be carried out."""

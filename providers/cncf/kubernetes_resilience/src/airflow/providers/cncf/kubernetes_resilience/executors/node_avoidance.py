@@ -5,7 +5,9 @@ Keeping a pod away from the node on which the one before it failed.
 
 Pure: a manifest goes in, another comes out.
 
-.. seealso:: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+.. seealso::
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#NodeAffinity
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any
 
 from airflow_resilience.decision import AvoidNode
 
-HOSTNAME_LABEL = "kubernetes.io/hostname"
+NODE_NAME = "metadata.name"
+"""The field with the node's name. The label ``kubernetes.io/hostname`` is often another word."""
 
 HIGHEST_WEIGHT = 100
 """Of a preference; the template's own ones may weigh less, and are weaker then."""
@@ -26,7 +29,7 @@ def avoid(manifest: dict[str, Any], node: str | None, how: AvoidNode) -> dict[st
     Return a pod manifest whose node affinity also keeps the pod away from a node.
 
     What the manifest says about affinity stays. Its required terms are alternatives, so that the requirement
-    goes into each of them.
+    goes into each of them; but not into an empty one, which selects no node as long as it is empty.
 
     :param manifest: a ``v1.Pod`` as it is sent to the API server; it is not changed
     :param node: name of the node; None if the pod before never had one
@@ -35,17 +38,17 @@ def avoid(manifest: dict[str, Any], node: str | None, how: AvoidNode) -> dict[st
         return manifest
     manifest = copy.deepcopy(manifest)
     affinity = _member(_member(manifest["spec"], "affinity"), "nodeAffinity")
-    elsewhere = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": [node]}
+    elsewhere = {"key": NODE_NAME, "operator": "NotIn", "values": [node]}
     if how is AvoidNode.PREFER:
         preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
-        preferred.append({"weight": HIGHEST_WEIGHT, "preference": {"matchExpressions": [elsewhere]}})
+        preferred.append({"weight": HIGHEST_WEIGHT, "preference": {"matchFields": [elsewhere]}})
     else:
         required = _member(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
         terms = required.setdefault("nodeSelectorTerms", [])
         if not terms:
-            terms.append({})
-        for term in terms:
-            term.setdefault("matchExpressions", []).append(elsewhere)
+            terms.append({"matchFields": []})
+        for term in filter(None, terms):
+            term.setdefault("matchFields", []).append(elsewhere)
     return manifest
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from airflow_resilience.backoff import Backoff
-from airflow_resilience.decision import Action, Decision
+from airflow_resilience.decision import LONGEST_DELAY, Action, Decision
 
 IMMEDIATE_RELAUNCHES = 3
 RELAUNCH_BACKOFF = Backoff(initial=2.0, maximum=60.0, jitter=0.5)
@@ -19,10 +19,13 @@ def paced(decision: Decision, relaunches: int, random: Callable[[], float]) -> D
     """
     Return the decision with a delay that grows from the fourth relaunch on, if it has not a longer one.
 
+    None is longer than :data:`~airflow_resilience.decision.LONGEST_DELAY`.
+
     :param relaunches: that the try has had before this decision
     :param random: returns a number from 0 up to 1, for the jitter
     """
-    attempt = relaunches + 1 - IMMEDIATE_RELAUNCHES
-    if decision.action is not Action.RELAUNCH or attempt <= 0:
+    if decision.action is not Action.RELAUNCH:
         return decision
-    return replace(decision, delay=max(decision.delay, RELAUNCH_BACKOFF.delay(attempt, random)))
+    attempt = relaunches + 1 - IMMEDIATE_RELAUNCHES
+    pause = RELAUNCH_BACKOFF.delay(attempt, random) if attempt > 0 else 0.0
+    return replace(decision, delay=min(LONGEST_DELAY, max(decision.delay, pause)))

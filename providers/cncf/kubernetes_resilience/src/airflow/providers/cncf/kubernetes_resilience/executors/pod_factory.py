@@ -26,6 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches import Laun
 from airflow.providers.cncf.kubernetes_resilience.executors.moulds import Pattern, PodMoulds, Task
 from airflow.providers.cncf.kubernetes_resilience.executors.node_avoidance import avoid
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    EXECUTOR_LABEL,
     LAUNCH_ID_ANNOTATION,
     LAUNCH_NUMBER_ANNOTATION,
     TASK_INSTANCE_ID_ANNOTATION,
@@ -41,11 +42,15 @@ class PodFactory:
 
     :param kube_config: configuration of the executor
     :param scheduler_job_id: this scheduler's job, by which its pods are labelled
+    :param executor_label: tells the pods of this executor from those of the scheduler's others
     :param jwt_generator: signs the workloads' tokens
     """
 
-    def __init__(self, kube_config: KubeConfig, scheduler_job_id: str, jwt_generator: Any) -> None:
+    def __init__(
+        self, kube_config: KubeConfig, scheduler_job_id: str, executor_label: str, jwt_generator: Any
+    ) -> None:
         self._kube_config = kube_config
+        self._executor_label = executor_label
         self._jwt_generator = jwt_generator
         self._moulds = PodMoulds(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
@@ -62,7 +67,8 @@ class PodFactory:
         :raises AirflowConfigException: if there is none
         """
         number = history.relaunches + 1
-        pod = self._build(waiting.job)
+        workload = self._with_fresh_token(waiting.job)
+        pod = self._build(waiting.job, workload)
         if number > 1 and pod.metadata.name in (waiting.previous_name, _pinned_name(waiting.job)):
             # Of the pods that it replaces one has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
@@ -73,17 +79,29 @@ class PodFactory:
             name=pod.metadata.name,
             number=number,
             recipe=Recipe.of(waiting.job),
+            token=workload.token,
         )
         pod.metadata.annotations |= {
             LAUNCH_ID_ANNOTATION: launch.launch_id,
             LAUNCH_NUMBER_ANNOTATION: str(number),
             TASK_INSTANCE_ID_ANNOTATION: waiting.ti_id,
         }
+        pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
         launch.body = _elsewhere(self._serializer.sanitize_for_serialization(pod), history.last)
         return launch
 
-    def _build(self, job: KubernetesJob) -> V1Pod:
-        workload = self._with_fresh_token(job)
+    def renew_token(self, launch: Launch) -> None:
+        """
+        Put a fresh token into the manifest of a launch whose pod does not exist yet.
+
+        Where it stands is up to the pod mutation hook, so its text is looked for. A hook that encodes the
+        arguments keeps the token that it was given.
+        """
+        if launch.token:
+            fresh = upstream.make_token(launch.ti_id, self._jwt_generator)
+            launch.body, launch.token = _replace(launch.body, launch.token, fresh), fresh
+
+    def _build(self, job: KubernetesJob, workload: ExecuteTask) -> V1Pod:
         key = workload.ti.key
         pod = self._moulds.make(
             Pattern(
@@ -127,6 +145,19 @@ def rename(launch: Launch) -> None:
         raise AssertionError("a launch without identity has a manifest")
     launch.name, launch.is_renamed = add_unique_suffix(name=launch.name), True
     launch.body = {**launch.body, "metadata": {**launch.body["metadata"], "name": launch.name}}
+
+
+def _replace(value: Any, old: str, new: str) -> Any:
+    """Replace a text wherever it stands in a manifest; the parts without it are shared with the result."""
+    match value:
+        case str():
+            return value.replace(old, new)
+        case dict():
+            return {name: _replace(item, old, new) for name, item in value.items()}
+        case list():
+            return [_replace(item, old, new) for item in value]
+        case _:
+            return value
 
 
 def _elsewhere(manifest: dict[str, Any], last: LedgerEntry | None) -> dict[str, Any]:

@@ -11,7 +11,13 @@ from pathlib import Path
 from airflow.exceptions import AirflowConfigException
 from airflow.providers.common.compat.sdk import Stats
 
-from airflow.providers.cncf.kubernetes_resilience.executors.settings import OWN_SECTION, Settings
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
+    EXCLUDED_REASONS,
+    OWN_SECTION,
+    UPSTREAM_SECTION,
+    Settings,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.vocabulary import VOCABULARY
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import PolicyFileError
 from airflow_resilience.retry_policy.rule import PolicySet
@@ -39,6 +45,8 @@ class RetryPolicies:
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         self._built_in = make_built_in(settings)
         self._source = _open(settings.retry_policy_file, self._built_in)
+        _warn_of_excluded_reasons(settings)
+        _warn_of(self.current)
         self._clock = clock
         self._next_look = clock() + CHECK_INTERVAL
 
@@ -60,13 +68,25 @@ class RetryPolicies:
             Stats.incr("kubernetes_executor.retry_policy_file_errors")
         elif self.current is not before:
             log.info("Retry policies were read again from %s", self.current.origin)
+            _warn_of(self.current)
+
+
+def _warn_of_excluded_reasons(settings: Settings) -> None:
+    for reason in sorted(settings.excluded_container_reasons):
+        if doubt := VOCABULARY.doubt(reason):
+            log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, doubt)
+
+
+def _warn_of(policies: PolicySet) -> None:
+    if policies.warnings:
+        log.warning("Something in the retry policies can have no effect:\n%s", "\n".join(policies.warnings))
 
 
 def _open(path: Path | None, fallback: PolicySet) -> PolicySource | None:
     if path is None:
         return None
     try:
-        return PolicySource(path, fallback)
+        return PolicySource(path, fallback, VOCABULARY)
     except PolicyFileError as error:
         raise AirflowConfigException(
             f"[{OWN_SECTION}] retry_policy_file = {str(path)!r} cannot be used; allowed is the path of a"

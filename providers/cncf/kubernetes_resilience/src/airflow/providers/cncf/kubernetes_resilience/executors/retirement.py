@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
@@ -54,10 +54,15 @@ class Retirement:
 
     A pod that could still start is deleted, by UID, and noted as leaving: its task instance's next launch
     waits until it is gone, or until the grace period is over that begins when the API server accepts the
-    deletion, or for :data:`DELETION_TIMEOUT`. A pod that has ended is deleted or kept, as
-    ``delete_worker_pods`` and ``delete_worker_pods_on_failure`` say; a kept one is labelled so that neither
-    this executor nor another sees it again. That is done when there is nothing better to do: it cannot start
-    any more, and the API server has other pods to create and to tell about.
+    deletion, or for :data:`DELETION_TIMEOUT`. One that was given up on because it did not start is deleted on
+    condition that it has not by then: between the decision and the deletion there may be minutes of an API
+    server that is overloaded, in which its image could be pulled after all.
+
+    A pod that has ended is deleted or kept, as ``delete_worker_pods`` and ``delete_worker_pods_on_failure``
+    say; a kept one is labelled so that neither this executor nor another sees it again, and what runs on in
+    it beside a worker that has ended is stopped: it may never notice that it is alone. That is done when
+    there is nothing better to do: the worker cannot start any more, and the API server has other pods to
+    create and to tell about.
 
     :param clock: monotonic time, seconds
     """
@@ -74,16 +79,18 @@ class Retirement:
         self._registry = registry
         self._config = kube_config
         self._clock = clock
-        self._untidied: dict[PodRef, tuple[float, bool]] = {}
+        self._untidied: dict[PodRef, tuple[float, bool, bool]] = {}
 
-    def tidy(self, ref: PodRef, *, failed: bool) -> None:
+    def tidy(self, ref: PodRef, *, failed: bool, lingers: bool = False) -> None:
         """
         Delete or keep a pod that has ended, as configured, in a later turn of the scheduler's loop.
 
         A scheduler that is killed before it has read what was reported of a pod then leaves one behind that
         its successor still sees.
+
+        :param lingers: whether a container of it runs on
         """
-        self._untidied.setdefault(ref, (self._clock(), failed))
+        self._untidied.setdefault(ref, (self._clock(), failed, lingers))
 
     def tick(self, last_message: float) -> None:
         """
@@ -103,16 +110,18 @@ class Retirement:
         """
         self._tidy_up(turn_began, self._untidied.items())
 
-    def _tidy_up(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool]]]) -> None:
-        for ref, (ended, failed) in list(pods):
+    def _tidy_up(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool, bool]]]) -> None:
+        for ref, (ended, failed, lingers) in list(pods):
             if ended < until:
                 del self._untidied[ref]
-                self._tidy(ref, failed=failed)
+                self._tidy(ref, failed=failed, lingers=lingers)
 
-    def _tidy(self, ref: PodRef, *, failed: bool) -> None:
+    def _tidy(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
         deletes = self._config.delete_worker_pods_on_failure if failed else True
         if self._config.delete_worker_pods and deletes:
             self._commands.clean_up(ref)
+        elif lingers:
+            self._commands.stop_and_keep(ref)
         else:
             self._commands.mark_done(ref)
 
@@ -125,11 +134,27 @@ class Retirement:
         if launch.ref is None:
             self.retire_unknown(launch)
         elif failure is None or not failure.alive:
-            self.tidy(launch.ref, failed=failure is not None)
-        else:
+            runs_on = launch.facts is not None and launch.facts.has_done_worker
+            lingers = failure.lingers if failure else runs_on
+            self.tidy(launch.ref, failed=failure is not None, lingers=lingers)
+        elif failure.reason == DELETION_OVERDUE:
             self.revoke(launch)
-            if failure.reason == DELETION_OVERDUE:
-                self.accepted(launch.ref, 0)
+            self.accepted(launch.ref, 0)
+        else:
+            self.give_up(launch.key, failure.facts, launch)
+
+    def give_up(self, key: TaskInstanceKey, pod: PodFacts, launch: Launch | None = None) -> None:
+        """
+        Delete a pod that does not start, unless it has by then; the next launch of the key waits for it.
+
+        :param pod: what was known of it when that was decided
+        :param launch: what it is the pod of, which is followed again if it has started; None to leave it
+            alone then
+        """
+        if pod.resource_version is None:
+            self.delete(key, pod)
+        elif not self._registry.departure(pod.ref.uid):  # else it goes already, maybe whatever it does
+            self._delete(key, pod, (pod.ref, pod.resource_version), launch)
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch that is not wanted any more, whatever its state."""
@@ -138,10 +163,28 @@ class Retirement:
         else:
             self.delete(launch.key, launch.facts or PodFacts(launch.ref, {}, {}))
 
+    def revoke_given_up(self, key: TaskInstanceKey) -> None:
+        """Delete the pods of a key that was given up on and is not wanted any more, whatever their state."""
+        for departure in self._registry.departures(key):
+            if departure.unless_started and departure.launch:
+                self.revoke(departure.launch)
+
     def delete(self, key: TaskInstanceKey, pod: PodFacts) -> None:
         """Delete a pod that may still run, and have the next launch of the key wait for it."""
-        command = ("delete", (pod.ref,))
-        self._registry.leave(key, pod.ref.uid, self._clock() + DELETION_TIMEOUT, command)
+        self._delete(key, pod, (pod.ref,))
+
+    def _delete(
+        self, key: TaskInstanceKey, pod: PodFacts, args: tuple[Any, ...], launch: Launch | None = None
+    ) -> None:
+        command = ("delete", args)
+        self._registry.leave(
+            key,
+            pod.ref.uid,
+            self._clock() + DELETION_TIMEOUT,
+            command,
+            launch=launch,
+            unless_started=len(args) > 1,
+        )
         if pod.deletion_timestamp:
             self.accepted(pod.ref, pod.deletion_grace_seconds)
         self._commands.send(command)
@@ -155,19 +198,28 @@ class Retirement:
         self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
 
     def retire_unknown(self, launch: Launch) -> None:
-        """Delete the pod of a create call that has not been answered clearly, if there is one."""
+        """
+        Delete the pod of a create call that has not been answered clearly, if there is one.
+
+        A call that has not been sent yet is called off.
+        """
         if not launch.may_exist:
             return
+        deadline = self._clock() + CREATION_TIMEOUT
         command = ("look_for", (launch.namespace, launch.name, launch.launch_id))
-        self._registry.leave(launch.key, launch.launch_id, self._clock() + CREATION_TIMEOUT, command)
+        self._registry.leave(launch.key, launch.launch_id, deadline, command, launch=launch)
+        self._commands.call_off(launch.launch_id)
         self._commands.send(command)
 
     def not_created(self, launch_id: str, error: KubernetesApiError) -> None:
         """Note that a create call has failed whose launch was given up meanwhile."""
-        if not error.leaves_open:
+        departure = self._registry.departure(launch_id)
+        if departure is None or departure.command is None:
+            return
+        if error.leaves_open:
+            self._commands.send(departure.command)  # the first look may have been too early
+        elif not (departure.launch and departure.launch.was_unclear):  # a call before may have made the pod
             self._registry.left(launch_id)
-        elif command := self._registry.deletion_of(launch_id):
-            self._commands.send(command)  # the first look may have been too early
 
     def created_in_vain(self, launch_id: str, pod: PodFacts, *, certain: bool = False) -> None:
         """

@@ -14,6 +14,7 @@ from airflow.exceptions import AirflowConfigException
 
 UPSTREAM_SECTION = "kubernetes_executor"
 OWN_SECTION = "kubernetes_resilience"
+EXCLUDED_REASONS = "pod_launch_failure_excluded_container_reasons"
 
 SHORTEST_WATCH_INACTIVITY = 90.0
 """Seconds. The API server ends a watch at 0.4 of the limit or later; less would be reconnects."""
@@ -28,13 +29,16 @@ class Settings:
     launch_failure_retries: int
     """``[kubernetes_executor] pod_launch_failure_retries``: relaunches for one try; -1 for no limit."""
     excluded_container_reasons: frozenset[str]
-    """``[kubernetes_executor] pod_launch_failure_excluded_container_reasons``."""
+    """``[kubernetes_executor] pod_launch_failure_excluded_container_reasons``: no relaunch with these;
+    of ``Error`` only the worker container's own."""
     publish_retries: int
     """``[kubernetes_executor] task_publish_max_retries``: repetitions of a create call; -1 for no limit."""
     api_concurrency: int
     """``[kubernetes_resilience] api_concurrency``: changing requests under way at one time."""
     watch_inactivity_timeout: float
     """``[kubernetes_resilience] watch_inactivity_timeout``, seconds."""
+    unschedulable_timeout: float
+    """``[kubernetes_resilience] unschedulable_timeout``, seconds; 0 for never."""
     retry_policy_file: Path | None
     """``[kubernetes_resilience] retry_policy_file``; None for the policy that is built in."""
 
@@ -53,7 +57,7 @@ def read_settings(conf: Any) -> Settings:
             f"[{UPSTREAM_SECTION}] client_factory is set and async_client_factory is not; this executor talks"
             " to Kubernetes through the latter only, and must not end up in another cluster"
         )
-    excluded = conf.get(UPSTREAM_SECTION, "pod_launch_failure_excluded_container_reasons", fallback="Error")
+    excluded = conf.get(UPSTREAM_SECTION, EXCLUDED_REASONS, fallback="Error")
     return Settings(
         launch_failure_retries=_limit(conf, "pod_launch_failure_retries", fallback="1"),
         excluded_container_reasons=frozenset(filter(None, map(str.strip, (excluded or "").split(",")))),
@@ -68,6 +72,14 @@ def read_settings(conf: Any) -> Settings:
             "watch_inactivity_timeout",
             SHORTEST_WATCH_INACTIVITY,
             allowed=f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
+        ),
+        unschedulable_timeout=_number(
+            float,
+            conf,
+            OWN_SECTION,
+            "unschedulable_timeout",
+            0.0,
+            allowed="a number of seconds, or 0 for no limit",
         ),
         retry_policy_file=_path(conf, "retry_policy_file"),
     )

@@ -15,6 +15,7 @@ from airflow.utils.session import create_session
 from airflow.providers.cncf.kubernetes_resilience.executors import schedulers, task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import NOT_DONE, task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import is_over
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
@@ -43,6 +44,7 @@ class Sweep:
         retirement: Retirement,
         namespaces: Sequence[str | None],
         own_label: str,
+        isolation: Isolation,
         job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
@@ -51,6 +53,7 @@ class Sweep:
         self._retirement = retirement
         self._namespaces = namespaces
         self._own_label = own_label
+        self._isolation = isolation
         self._job_id = job_id
         self._clock = clock
         self._found: SimpleQueue[list[PodFacts]] = SimpleQueue()
@@ -60,10 +63,10 @@ class Sweep:
         """
         Look for such pods, if it is time to, and tidy up after those that were found.
 
-        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        :raises DatabaseAwayError: if the database does not answer
         """
         while not self._found.empty():
-            self._tidy(self._found.get())
+            self._isolation.batch("sweep", self._found.get(), self._tidy, name=lambda pod: pod.ref.uid)
         if self._clock() >= self._next:
             self._next = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
             with create_session(scoped=False) as session:
@@ -84,12 +87,15 @@ class Sweep:
         ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := _ti_id(pod))}
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows(set(ti_ids.values()), session=session)
+            # A task instance that was cleared or tried again has another UUID since.
+            past = task_instances.read_past(set(ti_ids.values()) - rows.keys(), session=session)
         for pod in pods:
-            key, row = task_key(pod.annotations), rows.get(ti_ids.get(pod.ref.uid, ""))
+            key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
+            row = rows.get(ti_id)
             if pod.phase == "Succeeded":
                 self._retirement.tidy(pod.ref, failed=False)
-            # Without a row it may be the pod of another deployment in the same namespace.
-            elif key and row and is_over(row, key.try_number):
+            # Without any row it may be the pod of another deployment in the same namespace.
+            elif ti_id in past or (key and row and is_over(row, key.try_number)):
                 self._left_behind(pod)
 
     def _left_behind(self, pod: PodFacts) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
@@ -40,20 +41,46 @@ def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
     return _rows(ti_ids, session, lock=True)
 
 
-def read_restarting(keys: Collection[TaskInstanceKey], *, session: Session) -> set[TaskInstanceKey]:
+def read_restarting(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> dict[TaskInstanceKey, int | None]:
     """
     Return the tries that were cleared while they ran, and wait for the end of their worker.
 
     Airflow has given their task instances another UUID already, so that they are known by their keys only.
+
+    :return: the job of the scheduler that has each
     """
     if not keys:
-        return set()
+        return {}
     ti = TaskInstance
     columns = (ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
-    query = select(*columns).where(
+    query = select(*columns, ti.queued_by_job_id).where(
         tuple_(*columns).in_([tuple(key) for key in keys]), ti.state == TaskInstanceState.RESTARTING
     )
-    return {TaskInstanceKey(*row) for row in session.execute(query)}
+    return {TaskInstanceKey(*row[:5]): row[5] for row in session.execute(query)}
+
+
+def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
+    """
+    Return the UUIDs that tries had before they were cleared, or tried again.
+
+    Airflow writes them down with the first end of a try, and gives the task instance another one.
+    """
+    if not keys:
+        return {}
+    past = TaskInstanceHistory
+    columns = (past.dag_id, past.task_id, past.run_id, past.try_number, past.map_index)
+    query = select(*columns, past.task_instance_id).where(tuple_(*columns).in_([tuple(key) for key in keys]))
+    return {TaskInstanceKey(*row[:5]): str(row[5]) for row in session.execute(query)}
+
+
+def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
+    """Return which of these UUIDs are of tries that have ended."""
+    if not ti_ids:
+        return set()
+    past = TaskInstanceHistory.task_instance_id
+    return {str(ti_id) for ti_id in session.scalars(select(past).where(past.in_(typed_ids(ti_ids, past))))}
 
 
 def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
@@ -134,12 +161,12 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
     return {row.ti_id: row for row in rows}
 
 
-def typed_ids(ti_ids: Collection[str]) -> list[Any]:
-    """Return UUIDs as the column has them."""
-    # The column is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
+def typed_ids(ti_ids: Collection[str], column: Any = TaskInstance.id) -> list[Any]:
+    """Return UUIDs as a column has them."""
+    # It is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
     # either be refused or keep the database from using the primary key.
     try:
-        kind = TaskInstance.id.type.python_type
+        kind = column.type.python_type
     except NotImplementedError:
         kind = str
     return [kind(ti_id) for ti_id in ti_ids]

@@ -18,6 +18,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
 from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
@@ -59,6 +60,7 @@ class UnwantedLaunches:
     :param release: gives back the slot of a launch
     :param relaunching: tells which relaunches wait, with the UUIDs of their task instances
     :param call_off: gives up such a relaunch, and its slot
+    :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
 
@@ -70,6 +72,8 @@ class UnwantedLaunches:
         release: Callable[[Launch], None],
         relaunching: Callable[[], Mapping[TaskInstanceKey, str]],
         call_off: Callable[[TaskInstanceKey], None],
+        job_id: int | None,
+        isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
@@ -77,6 +81,8 @@ class UnwantedLaunches:
         self._release = release
         self._relaunching = relaunching
         self._call_off = call_off
+        self._job_id = job_id
+        self._isolation = isolation
         self._clock = clock
         self._next_look = 0.0
         self._pending: list[Launch] = []
@@ -86,7 +92,7 @@ class UnwantedLaunches:
         """
         Look for such launches, if it is time to.
 
-        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is tried again then
+        :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
         if not (self._pending or self._waiting):
             if self._clock() < self._next_look:
@@ -94,13 +100,16 @@ class UnwantedLaunches:
             self._next_look = self._clock() + CHECK_INTERVAL
             self._pending, self._waiting = self._registry.pending(), list(self._relaunching().items())
         if self._pending:
-            self._look_at_pending(self._pending[:CHECK_BATCH])
+            for launch in self._isolation.batch("unwanted", self._pending[:CHECK_BATCH], self._find_over):
+                self._isolation.run("unwanted", self._retire, launch)
             del self._pending[:CHECK_BATCH]
         elif self._waiting:
-            self._look_at_waiting(dict(self._waiting[:CHECK_BATCH]))
+            for key in self._isolation.batch("unwanted", self._waiting[:CHECK_BATCH], self._find_called_off):
+                log.info("%s was cleared, marked or deleted; it is not launched again", key)
+                self._isolation.run("unwanted", self._call_off, key)
             del self._waiting[:CHECK_BATCH]
 
-    def _look_at_pending(self, pending: Sequence[Launch]) -> None:
+    def _find_over(self, pending: Sequence[Launch]) -> list[Launch]:
         pending = [
             launch for launch in pending if self._registry.is_current(launch) and not launch.has_started
         ]
@@ -108,21 +117,39 @@ class UnwantedLaunches:
             rows = task_instances.read_rows({launch.ti_id for launch in pending}, session=session)
             gone = {launch.key for launch in pending if launch.ti_id not in rows}
             restarting = task_instances.read_restarting(gone, session=session)
-        for launch in pending:
+        return [
+            launch
+            for launch in pending
             # What restarts did start, and the end of its pod is waited for.
-            if is_over(rows.get(launch.ti_id), launch.key.try_number) and launch.key not in restarting:
-                self._retire(launch)
+            if launch.key not in restarting and not self._wants(rows.get(launch.ti_id), launch)
+        ]
 
-    def _look_at_waiting(self, waiting: Mapping[TaskInstanceKey, str]) -> None:
+    def _wants(self, row: TaskInstanceRow | None, launch: Launch) -> bool:
+        """Whether a launch's pod may still start; one that another scheduler has is let go of."""
+        if row is None or is_over(row, launch.key.try_number):
+            log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
+            return False
+        if self._is_anothers(row, launch):
+            # That scheduler may have adopted this very pod, before its label or our watch says so.
+            log.info("%s was adopted by scheduler job %s", launch.key, row.queued_by_job_id)
+            self._release(launch)
+        return True
+
+    def _is_anothers(self, row: TaskInstanceRow, launch: Launch) -> bool:
+        # Until its adoption is committed, the row is the dead scheduler's.
+        is_adopted = launch.adopted_from is not None and row.queued_by_job_id == launch.adopted_from
+        return row.queued_by_job_id != self._job_id and not is_adopted
+
+    def _find_called_off(self, waiting: Sequence[tuple[TaskInstanceKey, str]]) -> list[TaskInstanceKey]:
         still = self._relaunching()
         with create_session(scoped=False) as session:
-            rows = task_instances.read_rows(set(waiting.values()), session=session)
-        for key, ti_id in waiting.items():
-            if still.get(key) == ti_id and is_over(rows.get(ti_id), key.try_number):
-                log.info("%s was cleared, marked or deleted; it is not launched again", key)
-                self._call_off(key)
+            rows = task_instances.read_rows({ti_id for _, ti_id in waiting}, session=session)
+        return [
+            key
+            for key, ti_id in waiting
+            if still.get(key) == ti_id and is_over(rows.get(ti_id), key.try_number)
+        ]
 
     def _retire(self, launch: Launch) -> None:
-        log.info("%s was cleared, marked or deleted; pod %s has not started and goes", launch.key, launch.ref)
         self._release(launch)
         self._retirement.revoke(launch)

@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow.utils.state import TaskInstanceState
+from airflow.utils.state import State, TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
 from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
-
-_UNIQUE_SUFFIX_LENGTH = 9
-"""A dash and eight random characters end the name of each worker pod."""
 
 
 class Verdict(StrEnum):
@@ -31,6 +28,8 @@ class Verdict(StrEnum):
     """Give the slot back and tell nobody: the pod says nothing about what the task instance is now."""
     KEEP = "keep"
     """Nothing has ended: the worker has started in the meantime."""
+    POSTPONE = "postpone"
+    """It cannot be said yet whose task instance it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +45,34 @@ def judge(
     failure: PodFailure | None,
     row: TaskInstanceRow | None,
     *,
-    pod_name: str,
     try_number: int,
     job_id: int | None,
     queued_again: bool,
+    runs_here: bool = True,
+    adopted_from: int | None = None,
     restarting: bool = False,
+    restarts_by: int | None = None,
 ) -> Judgement:
     """
     Judge the end of a task instance's current launch.
 
     :param failure: how the pod failed; None if it succeeded
     :param row: the task instance with the launch's own UUID; None if there is none any more
-    :param pod_name: name of the launch's pod
     :param try_number: the try that the pod was launched for
     :param job_id: this scheduler's job
     :param queued_again: whether this executor has already been handed the task instance's next phase
         (it deferred or was rescheduled by the very worker whose pod has ended)
+    :param runs_here: whether a task that runs, runs in this launch's pod as far as can be told
+    :param adopted_from: the dead scheduler's job, for a launch that was adopted
     :param restarting: whether the try was cleared while it ran, and waits for the end of its worker
+    :param restarts_by: the scheduler's job that has it then
     """
     if queued_again:
         return Judgement(Verdict.RELEASE, why="its next phase is queued")
+    owner = row.queued_by_job_id if row else restarts_by
+    if owner == adopted_from is not None and adopted_from != job_id and _is_offered_again(row):
+        # Airflow has not committed the adoption, and may never: what is reported now would be ignored.
+        return Judgement(Verdict.POSTPONE)
     if row is None and restarting:
         # Success is what the scheduler wants to hear of a worker that has gone as it was told.
         state = TaskInstanceState.SUCCESS if failure is None else TaskInstanceState.FAILED
@@ -82,21 +89,17 @@ def judge(
         # The worker has reported its end. What happened to its pod afterwards does not change that; to
         # report a failure now would fail a task that waits for its trigger or its next try.
         return Judgement(Verdict.REPORT, state=row.state)
-    if runs_in_sibling(row.hostname, pod_name):
-        return Judgement(Verdict.RELEASE, why=f"pod {row.hostname} of an earlier launch runs the task")
+    return _judge_running(failure, row, runs_here=runs_here)
+
+
+def _is_offered_again(row: TaskInstanceRow | None) -> bool:
+    """Whether Airflow offers a task instance of a dead scheduler again, if nobody adopts it."""
+    return row is None or row.state in State.adoptable_states
+
+
+def _judge_running(failure: PodFailure, row: TaskInstanceRow, *, runs_here: bool) -> Judgement:
+    if not runs_here:
+        return Judgement(Verdict.RELEASE, why=f"the task runs on {row.hostname}, which is another pod")
     if failure.alive:
         return Judgement(Verdict.KEEP)
     return Judgement(Verdict.REPORT, state=TaskInstanceState.FAILED)
-
-
-def runs_in_sibling(hostname: str | None, pod_name: str) -> bool:
-    """
-    Whether the worker that holds the task runs in another pod of the same task.
-
-    The first worker to report wins the start, also if its pod was superseded (a partitioned node). The
-    pod's name is its host name unless ``[core] hostname_callable`` says otherwise; a host name that is
-    not like a sibling's name says nothing. A name that a pod override fixes is the first launch's as it is,
-    and that of later ones with a suffix.
-    """
-    name, stem = (hostname or "").split(".")[0], pod_name[:-_UNIQUE_SUFFIX_LENGTH]
-    return name != pod_name and stem != "" and stem in (name, name[:-_UNIQUE_SUFFIX_LENGTH])

@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError, PodNotFoundError
+from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+    PodNotFoundError,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.timing import REAL, Timing
 from airflow_resilience.backoff import Backoff
 
@@ -27,8 +31,9 @@ DEFAULT_PAUSE = 1.0
 WARN_AT_ATTEMPT = 3
 """A request's failures are reported once, at this attempt: if it succeeds before, nobody needs to know."""
 
-_PERHAPS_LATER = frozenset({401, 403})
-# Credentials are rotated and permissions are corrected; a pod that has to go still has to go then.
+_STANDS = frozenset({400, 409, 410, 413, 422})
+# What the API server says of the request itself. Else credentials are rotated, permissions are corrected, and
+# a proxy finds its way again; a pod that has to go still has to go then.
 
 HOUSEKEEPING_SHARE = 8
 """Of so many requests at once, one may be housekeeping: to label a pod that has ended can wait, to create the
@@ -118,6 +123,7 @@ class Calls:
 def _may_change(error: KubernetesApiError, attempt: int, *, stubborn: bool) -> bool:
     if isinstance(error, PodNotFoundError):
         return False
-    if error.status in _PERHAPS_LATER:
-        return stubborn or attempt < REFUSALS
-    return stubborn or error.transient
+    if stubborn or error.transient:
+        return True
+    stands = error.status in _STANDS and not isinstance(error, ConnectionFailedError)
+    return not stands and attempt < REFUSALS

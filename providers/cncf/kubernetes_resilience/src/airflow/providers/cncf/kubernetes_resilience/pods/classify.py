@@ -55,7 +55,7 @@ def _pod(failure: PodFailure) -> dict[str, Any]:
     return {
         "pod": facts.ref.name,
         "namespace": facts.ref.namespace,
-        "uid": facts.ref.uid,
+        "uid": facts.ref.uid or None,  # a pod that was never created has none
         "node": facts.node,
         "phase": facts.phase,
         "pod_reason": facts.reason,

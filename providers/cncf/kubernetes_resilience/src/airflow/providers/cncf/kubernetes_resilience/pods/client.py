@@ -10,13 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import ResourceExpiredError, error_from_status
-from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_EVENT, POD_LIST
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import (
-    Json,
-    JsonTransport,
-    RequestTimeout,
-    fix_proxy,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_EVENT, POD_LIST, Decoder
+from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json, JsonTransport
 
 T = TypeVar("T")
 
@@ -57,30 +52,6 @@ class PodClient:
     def __init__(self, transport: JsonTransport) -> None:
         self._transport = transport
 
-    @classmethod
-    async def connect(
-        cls, *, team_name: str | None = None, request_timeout: RequestTimeout | None = None
-    ) -> PodClient:
-        """
-        Make a client as ``[kubernetes_executor]`` says. No request is sent.
-
-        :param request_timeout: limit of each request that is not a watch
-        :raises Exception: whatever the factory or kubernetes_asyncio raise for an unusable configuration
-        """
-        from airflow.providers.cncf.kubernetes import kube_client  # noqa: PLC0415
-
-        async def make() -> Any:
-            api: Any
-            # 10.24 brought [kubernetes_executor] async_client_factory and with it this function.
-            if hasattr(kube_client, "_get_executor_async_kube_client"):
-                api = await kube_client._get_executor_async_kube_client(team_name=team_name)
-            else:
-                api = await kube_client.get_async_kube_client()
-            fix_proxy(api.api_client)
-            return api.api_client
-
-        return cls(JsonTransport(await make(), request_timeout, renew=make))
-
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
@@ -92,6 +63,7 @@ class PodClient:
         label_selector: str,
         field_selector: str | None = None,
         read: Callable[[Json], T | None],
+        decoder: Decoder = POD_LIST,
     ) -> Listing[T]:
         """
         List pods as they are now (a consistent read), page by page.
@@ -102,6 +74,7 @@ class PodClient:
         :param namespace: None for all
         :param read: applied to each manifest as its page arrives, so that one page at a time is in memory;
             what it reads as None is left out
+        :param decoder: what of the answer to decode
         :raises KubernetesApiError: if any page cannot be had
 
         .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
@@ -110,20 +83,24 @@ class PodClient:
         if field_selector:
             query["fieldSelector"] = field_selector
         try:
-            return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read)
+            return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read, decoder)
         except ResourceExpiredError:
             # The snapshot was compacted away between two pages. A second attempt at paging could end the
             # same way; asking for all at once cannot.
-            return await self._list(namespace, query, read)
+            return await self._list(namespace, query, read, decoder)
 
     async def _list(
-        self, namespace: str | None, query: Mapping[str, str], read: Callable[[Json], T | None]
+        self,
+        namespace: str | None,
+        query: Mapping[str, str],
+        read: Callable[[Json], T | None],
+        decoder: Decoder,
     ) -> Listing[T]:
         items: list[T] = []
         page_query = query
         while True:
             page = await self._transport.request(
-                "GET", *_collection(namespace), query=page_query, decoder=POD_LIST
+                "GET", *_collection(namespace), query=page_query, decoder=decoder
             )
             items += [item for item in map(read, page.get("items") or ()) if item is not None]
             metadata = page.get("metadata") or {}
@@ -199,17 +176,30 @@ class PodClient:
         name: str,
         *,
         uid: str,
+        resource_version: str | None = None,
         grace_seconds: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Json:
         """
         Delete a pod if it is still the one with that UID.
 
+        :param resource_version: at which it has to be as well; None for any
         :param grace_seconds: overrides ``options`` and the pod's own grace period
         :param options: more fields of ``v1.DeleteOptions``; see :func:`delete_options`
         :return: the pod's metadata as it was left, or a ``Status``
+        :raises PodConflictError: if it is another one, or at another version
+
+        .. seealso:: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
         """
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", **(options or {}), "preconditions": {"uid": uid}}
+        preconditions = {"uid": uid}
+        if resource_version is not None:
+            preconditions["resourceVersion"] = resource_version
+        body = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            **(options or {}),
+            "preconditions": preconditions,
+        }
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         return await self._transport.request(

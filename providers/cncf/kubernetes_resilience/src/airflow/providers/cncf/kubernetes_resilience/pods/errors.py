@@ -65,7 +65,23 @@ class KubernetesApiError(Exception):
 
 
 class ConnectionFailedError(KubernetesApiError):
-    """No usable answer: refused, reset, timed out, TLS, or cut off. The request may have been carried out."""
+    """
+    No usable answer: refused, reset, timed out, TLS, or cut off. The request may have been carried out.
+
+    With a status it is an answer that the API server has not given.
+    """
+
+
+class UnknownOwnerError(ConnectionFailedError):
+    """The name is taken, and by whom may not be looked up: it may be the very pod that was asked for."""
+
+    leaves_open = True
+
+
+class CreationCalledOffError(KubernetesApiError):
+    """The request was called off before it was sent: it has not been carried out, and never will be."""
+
+    leaves_open = transient = False
 
 
 class PodNotFoundError(KubernetesApiError):
@@ -79,6 +95,10 @@ class PodConflictError(KubernetesApiError):
 class ResourceExpiredError(KubernetesApiError):
     """410: the resource version or the continue token is too old to go on from."""
 
+
+_SAID_OF_THE_REQUEST = frozenset({400, 413, 422})
+"""What the API server says, with a Status, of a request that is at fault; proxies say it of what they do not
+understand, or do not let through."""
 
 _BY_STATUS: dict[int, type[KubernetesApiError]] = {
     404: PodNotFoundError,
@@ -102,7 +122,8 @@ def error_from_status(
         body = {}
     message, reason = body.get("message"), body.get("reason")
     kind = _BY_STATUS.get(status, KubernetesApiError)
-    if kind is PodNotFoundError and reason != "NotFound":
+    is_of_a_proxy = reason != "NotFound" if status == 404 else body.get("kind") != "Status"
+    if is_of_a_proxy and (status == 404 or status in _SAID_OF_THE_REQUEST):
         # Somebody between us and the API server does not know the way. It says nothing about the pod.
         kind = ConnectionFailedError
     return kind(

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from airflow.providers.cncf.kubernetes_resilience.pods.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerState
 from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+    CREATION_REFUSED,
+    CREATION_UNANSWERED,
     DELETED,
     DELETION_OVERDUE,
     SILENT_EXIT,
@@ -21,7 +23,7 @@ from airflow_resilience.retry_policy.evidence import (
     Phase,
 )
 
-OWN_REASONS = frozenset({DELETED, DELETION_OVERDUE, SILENT_EXIT})
+OWN_REASONS = frozenset({CREATION_REFUSED, CREATION_UNANSWERED, DELETED, DELETION_OVERDUE, SILENT_EXIT})
 """Words for what has happened to a pod that are ours, and that rules may use beside those of Kubernetes."""
 
 

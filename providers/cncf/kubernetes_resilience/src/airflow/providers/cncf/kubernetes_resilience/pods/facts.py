@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -32,8 +36,11 @@ LAUNCH_NUMBER_ANNOTATION = "airflow-resilience/launch-number"
 TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
 """The task instance's UUID."""
 
-LABELS = ("airflow-worker", "airflow_executor_done")
-"""The labels by which pods belong to a scheduler. Others do not concern the executor."""
+EXECUTOR_LABEL = "airflow-resilience/executor"
+"""Which of a scheduler's executors a pod belongs to."""
+
+LABELS = ("airflow-worker", "airflow_executor_done", EXECUTOR_LABEL)
+"""The labels by which pods belong to a scheduler and its executor. Others do not concern the executor."""
 
 ANNOTATIONS = (
     *("dag_id", "task_id", "run_id", "try_number", "map_index"),
@@ -51,6 +58,20 @@ _SIGNAL_BASE, _LAST_SIGNAL = 128, 64
 # Above 128 + 64 there is no signal any more: 255 is what a program means by -1.
 
 _EPOCH_YEAR = 1970
+
+
+WORKLOAD_OPTION = "--json-string"
+"""Argument of the worker that is followed by its workload."""
+
+
+class _WorkloadTaskInstance(msgspec.Struct):
+    id: str
+
+
+class _Workload(msgspec.Struct):
+    """What is read of a worker's workload (``airflow.executors.workloads.ExecuteTask``)."""
+
+    ti: _WorkloadTaskInstance
 
 
 class MalformedPodError(ValueError):
@@ -176,12 +197,19 @@ class PodFacts:
     deletion_grace_seconds: int = DEFAULT_GRACE_SECONDS
     """Length of that grace period, or of one that a deletion would have."""
     node: str | None = None
+    addresses: str = ""
+    """Its IP addresses, separated by commas: one text takes half the memory of a tuple with one text."""
+    never_restarts: bool = False
+    """Whether a container that has ended is not started again (``restartPolicy: Never``)."""
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
     conditions: tuple[ConditionFacts, ...] = ()
     containers: tuple[ContainerFacts, ...] = ()
     """Init containers first, then the others, each in the order of the status lists."""
+    resource_version: str | None = None
+    """At which it was seen; None unless its worker may still start, also beside a sidecar that has: only such
+    a pod is deleted on condition that it has not changed."""
 
     @property
     def is_terminal(self) -> bool:
@@ -192,6 +220,28 @@ class PodFacts:
     def worker(self) -> ContainerFacts | None:
         """The container that runs the task, if its status is known."""
         return next((item for item in self.containers if item.type is ContainerType.WORKER), None)
+
+    @property
+    def has_lost_worker(self) -> bool:
+        """
+        Whether the worker container has failed for good, also if a container beside it runs on.
+
+        .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
+        """
+        return self.never_restarts and self.worker is not None and self.worker.failed
+
+    @property
+    def has_done_worker(self) -> bool:
+        """Whether the worker container has ended well, for good, and a container beside it may run on."""
+        worker = self.worker
+        has_ended = worker is not None and worker.state is ContainerState.TERMINATED and not worker.failed
+        return has_ended and self.never_restarts and not self.is_terminal
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the worker container has ever run, as far as can be told."""
+        worker = self.worker
+        return self.phase == "Running" if worker is None else worker.started
 
     @property
     def unscheduled(self) -> ConditionFacts | None:
@@ -222,20 +272,67 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
     grace = _integer(spec.get("terminationGracePeriodSeconds"))
     grace = DEFAULT_GRACE_SECONDS if grace is None else grace
     deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
+    phase = _word(status.get("phase"))
+    containers = _same(tuple(_containers(spec, status)))
     return PodFacts(
         ref=PodRef(namespace=_shared(namespace), name=name, uid=uid),
         labels=_labels(_texts(metadata.get("labels"), LABELS)),
-        annotations=Texts(_texts(metadata.get("annotations"), ANNOTATIONS)),
+        annotations=Texts(_annotations(metadata, spec)),
         created=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_word(spec.get("nodeName")),
-        phase=_word(status.get("phase")),
+        addresses=_addresses(status),
+        never_restarts=spec.get("restartPolicy") == "Never",
+        phase=phase,
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),
         deletion_grace_seconds=grace if deletion_grace is None else deletion_grace,
         conditions=_same(tuple(_conditions(status.get("conditions")))),
-        containers=_same(tuple(_containers(spec, status))),
+        containers=containers,
+        resource_version=_text(metadata.get("resourceVersion")) if _may_start(phase, containers) else None,
     )
+
+
+def _may_start(phase: str | None, containers: Iterable[ContainerFacts]) -> bool:
+    # A sidecar that was started first makes the phase Running, whatever the worker waits for.
+    return phase == "Pending" or (
+        phase == "Running"
+        and any(item.type is ContainerType.WORKER and not item.started for item in containers)
+    )
+
+
+def _annotations(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    given = _mapping(metadata.get("annotations"))
+    found = _texts(given, ANNOTATIONS)
+    if TASK_INSTANCE_ID_ANNOTATION in given:
+        return found
+    # A pod of the official executor: whose it is, its worker's workload says.
+    ti_id = _workload_ti_id(spec)
+    return (*found, (TASK_INSTANCE_ID_ANNOTATION, ti_id)) if ti_id else found
+
+
+def _workload_ti_id(spec: Mapping[str, Any]) -> str | None:
+    for container in _mappings(spec.get("containers")):
+        args = container.get("args")
+        if container.get("name") != WORKER_CONTAINER or not isinstance(args, list):
+            continue
+        for option, value in pairwise(args):
+            if option == WORKLOAD_OPTION and isinstance(value, str):
+                return _ti_id_in(value)
+    return None
+
+
+def _ti_id_in(workload: str) -> str | None:
+    try:
+        return str(UUID(msgspec.json.decode(workload, type=_Workload).ti.id))
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def _addresses(status: Mapping[str, Any]) -> str:
+    # https://kubernetes.io/docs/concepts/services-networking/dual-stack/
+    listed = [_text(item.get("ip")) for item in _mappings(status.get("podIPs"))]
+    return ",".join(dict.fromkeys(filter(None, [_text(status.get("podIP")), *listed])))
 
 
 def _conditions(value: Any) -> Iterator[ConditionFacts]:

@@ -13,8 +13,9 @@ What it means is said by :mod:`.classify`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from signal import SIGKILL, SIGTERM
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     ConditionFacts,
@@ -22,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     ContainerState,
     ContainerType,
     PodFacts,
+    PodRef,
 )
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -39,6 +41,18 @@ DELETION_OVERDUE = "DeletionOverdue"
 SILENT_EXIT = "ExitedWithoutStarting"
 """Our reason for a pod that succeeded although its worker never reported that the task had started."""
 
+TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a reason, and no secret
+"""Our reason for a worker that an outage has kept from starting for longer than its token was good for."""
+
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of the condition ``PodScheduled`` when the scheduler has looked for a node and found none."""
+
+CREATION_REFUSED = "CreationRefused"
+"""Our reason for a pod that never was, because the API server does not let the executor create it."""
+
+CREATION_UNANSWERED = "CreationUnanswered"
+"""Our reason for a pod that never was, because something else than the API server answers."""
+
 UNKNOWN = "Unknown"
 """Our reason for a pod of which nothing is known."""
 
@@ -46,6 +60,12 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 MESSAGE_LIMIT = 500
 """Characters of a message that are kept; some runtimes put a whole stack trace there."""
+
+_FROM_OUTSIDE = frozenset({SIGTERM, SIGKILL})
+"""Signals that somebody else sends; a process that crashes gets others from the kernel."""
+
+_SAYS_NOTHING = frozenset({"Error", None})
+"""Reasons of a container that ended badly with which its runtime says no more than that."""
 
 _PULL_THROTTLED = "pull QPS exceeded"
 """Part of the message of a container whose image the kubelet, which throttles itself, pulls later. Not a
@@ -68,6 +88,9 @@ class PodFailure:
     alive: bool = False
     """Whether the pod may still start its worker: it was given up on, but not terminated."""
 
+    lingers: bool = False
+    """Whether the worker has ended, and will not start again, while another container of the pod runs on."""
+
     @property
     def condition(self) -> ConditionFacts | None:
         """The condition that says why: of the disruption, or of the scheduler that has no node."""
@@ -75,12 +98,18 @@ class PodFailure:
 
     @property
     def worker_exited_by_itself(self) -> bool:
-        """Whether the worker container ended with nobody outside of it having asked for that."""
+        """
+        Whether the worker container ended with nobody outside of it having asked for that.
+
+        A signal is somebody's asking, also if no condition says whose: API servers before 1.26 set none, and
+        a node that goes down without its kubelet's knowledge has nobody to set one.
+        """
         container = self.container
         return (
             container is not None
             and container.type is ContainerType.WORKER
             and container.state is ContainerState.TERMINATED
+            and not _was_signalled(container)
             and self.disruption is None
             and self.facts.reason is None
             and not self.deleted
@@ -122,6 +151,8 @@ def find_failure(
         return _ended(facts, gone=gone)
     if gone:
         return _ended(facts, gone=True)
+    if facts.phase in ("Pending", "Running") and facts.has_lost_worker:
+        return _ended(facts, gone=False)
     if facts.phase == "Pending" and (container := _given_up(facts, given_up_reasons)):
         return _alive(str(container.reason), facts, container)
     return None
@@ -140,6 +171,13 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
     return _alive(reason, facts, container)
 
 
+def find_unschedulable(facts: PodFacts) -> PodFailure | None:
+    """Describe a pod for which the scheduler has found no node; None if it has not looked for one."""
+    if (condition := facts.unscheduled) is None or condition.reason != UNSCHEDULABLE:
+        return None
+    return _alive(UNSCHEDULABLE, facts, None)
+
+
 def find_overdue_deletion(facts: PodFacts) -> PodFailure:
     """Describe a pod whose deletion was asked for and did not happen within its grace period."""
     return PodFailure(
@@ -152,7 +190,11 @@ def find_overdue_deletion(facts: PodFacts) -> PodFailure:
 
 
 def find_silent_exit(facts: PodFacts) -> PodFailure:
-    """Describe a pod that succeeded although its worker never reported that the task had started."""
+    """
+    Describe a pod whose worker never reported that the task had started, and ended well all the same.
+
+    The pod has succeeded, or another container of it runs on.
+    """
     return PodFailure(
         reason=SILENT_EXIT,
         facts=facts,
@@ -160,22 +202,51 @@ def find_silent_exit(facts: PodFacts) -> PodFailure:
         # A worker that is told to go before it has begun may well do so with exit code 0.
         disruption=facts.condition(DISRUPTION_TARGET),
         deleted=facts.deletion_timestamp is not None,
+        lingers=facts.has_done_worker,
     )
 
 
+def find_expired_token(failure: PodFailure) -> PodFailure | None:
+    """
+    Describe the failure of a pod whose worker's token had expired; None if that cannot be why it ended.
+
+    A worker that may not report its start exits by itself, with no word of the runtime's but ``Error``.
+    """
+    container = failure.container
+    if container is None or container.reason not in _SAYS_NOTHING or container.killed_by is not None:
+        return None
+    is_own_exit = failure.worker_exited_by_itself and container.failed
+    return replace(failure, reason=TOKEN_EXPIRED) if is_own_exit else None
+
+
+def find_no_pod(namespace: str, name: str, *, refused: bool, message: str) -> PodFailure:
+    """
+    Describe a pod that could not be created.
+
+    It counts as alive, since the call may have been carried out: if its worker runs, nothing has ended.
+
+    :param refused: whether it was the API server that would not have it
+    :param message: what was answered
+    """
+    facts = PodFacts(PodRef(namespace, name, uid=""), {}, {}, message=message)
+    return _alive(CREATION_REFUSED if refused else CREATION_UNANSWERED, facts, None)
+
+
 def _ended(facts: PodFacts, *, gone: bool) -> PodFailure:
+    is_over = facts.is_terminal or facts.has_lost_worker
     # What was over when it was seen last did not end by being removed afterwards.
-    deleted = facts.deletion_timestamp is not None or (gone and not facts.is_terminal)
+    deleted = facts.deletion_timestamp is not None or (gone and not is_over)
     disruption = facts.condition(DISRUPTION_TARGET)
     container = _deciding_container(facts)
-    deletion = DELETED if deleted and not facts.is_terminal else None
+    deletion = DELETED if deleted and not is_over else None
     return PodFailure(
         reason=_first(facts.reason, _reason(disruption), deletion, _reason(container), facts.phase),
         facts=facts,
         container=container,
         disruption=disruption,
         deleted=deleted,
-        alive=not gone and not facts.is_terminal,
+        alive=not gone and not is_over,
+        lingers=not gone and is_over and not facts.is_terminal,
     )
 
 
@@ -188,6 +259,10 @@ def _alive(reason: str, facts: PodFacts, container: ContainerFacts | None) -> Po
         deleted=facts.deletion_timestamp is not None,
         alive=True,
     )
+
+
+def _was_signalled(container: ContainerFacts) -> bool:
+    return container.killed_by in _FROM_OUTSIDE and container.reason in _SAYS_NOTHING
 
 
 def _reason(item: ConditionFacts | ContainerFacts | None) -> str | None:

@@ -68,6 +68,9 @@ class Informer:
         self.namespace = namespace
         self.synced = threading.Event()
         """Set for good once the first list has been emitted. Any thread may wait for it."""
+        self.is_away = False
+        """Whether the API server did not answer when pods were listed last. Any thread may read it. That a
+        watch breaks says nothing: a proxy may cut each of them."""
         self._client = client
         self._label_selector = label_selector
         self._emit = emit
@@ -87,9 +90,14 @@ class Informer:
 
     async def _list_then_watch(self) -> None:
         """List once, then watch for as long as one watch can go on from where the last one ended."""
-        listing = await self._client.list_pods(
-            self.namespace, label_selector=self._label_selector, read=self._read
-        )
+        try:
+            listing = await self._client.list_pods(
+                self.namespace, label_selector=self._label_selector, read=self._read
+            )
+        except KubernetesApiError as error:
+            self.is_away = error.transient
+            raise
+        self.is_away = False
         for observation in self._view.replace(listing.items):
             self._emit(observation)
         self.synced.set()

@@ -10,7 +10,9 @@ whatever exists is addressed by its UID.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -18,9 +20,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.calls import Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient
 from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     ConnectionFailedError,
+    CreationCalledOffError,
     KubernetesApiError,
     PodConflictError,
     PodNotFoundError,
+    UnknownOwnerError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
@@ -36,8 +40,10 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
+    PodNotDeleted,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.metrics import measured
+from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_LIST_WITH_WORKLOADS
 from airflow.providers.cncf.kubernetes_resilience.pods.transport import Json
 
 logger = logging.getLogger(__name__)
@@ -70,6 +76,8 @@ class Launcher:
         self._calls = calls
         self._delete_options = delete_options
         self._team_name = team_name
+        self._unsent: Counter[str] = Counter()
+        """Per launch, the create calls that wait for their turn."""
 
     async def create(self, launch_id: str, body: Json) -> None:
         """
@@ -77,8 +85,11 @@ class Launcher:
 
         :param body: with ``metadata.name``, ``metadata.namespace`` and :data:`LAUNCH_ID_ANNOTATION`
         """
+        self._unsent[launch_id] += 1
         try:
             ref = await self._create(launch_id, body)
+        except CreationCalledOffError:
+            return  # call_off() has said so
         except KubernetesApiError as error:
             self._emit(PodNotCreated(launch_id, error))
         except Exception as error:
@@ -88,32 +99,57 @@ class Launcher:
         else:
             self._emit(PodCreated(launch_id, ref))
 
+    async def call_off(self, launch_id: str) -> None:
+        """
+        Do not create the pod of a launch any more, if that has not begun; emits :class:`PodNotCreated` then.
+
+        Its create call may wait for a slot, or for as long as the API server has asked for fewer requests. To
+        send it later than that of the launch which takes its place would make two pods of one try.
+        """
+        if self._unsent.pop(launch_id, 0):
+            self._emit(PodNotCreated(launch_id, CreationCalledOffError("called off before it was sent")))
+
     async def delete(
-        self, ref: PodRef, *, grace_seconds: int | None = None, is_housekeeping: bool = False
+        self,
+        ref: PodRef,
+        resource_version: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+        is_housekeeping: bool = False,
     ) -> None:
         """
         Delete a pod, however long the API is away; emits :class:`PodDeleted` if it is then gone for certain.
 
         A pod that is given time to end is not; :class:`PodDeletionAccepted` says how much. That it is gone
-        will be seen by the informer.
+        will be seen by the informer. One that was only to be deleted if it had not started, and has, is left
+        alone; :class:`PodNotDeleted` says what it is now.
 
+        :param resource_version: at which the pod had not started, and without which it would not be deleted;
+            None to delete it whatever it does
         :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
         :param is_housekeeping: whether nobody waits for it
         """
         what = f"Deleting pod {ref}"
 
-        async def request() -> Json:
+        async def request(version: str | None = None) -> Json:
             with measured("pod_deletion", self._team_name):
                 return await self._client.delete_pod(
                     ref.namespace,
                     ref.name,
                     uid=ref.uid,
+                    resource_version=version,
                     grace_seconds=grace_seconds,
                     options=self._delete_options,
                 )
 
-        left = await self._change(what, ref, request, is_housekeeping=is_housekeeping)
-        if left is None or _is_removed(left):
+        left: Json | PodFacts | None
+        if resource_version is None:
+            left = await self._change(what, ref, request, is_housekeeping=is_housekeeping)
+        else:
+            left = await self._delete_unless_started(what, ref, request, resource_version)
+        if isinstance(left, PodFacts):
+            self._emit(PodNotDeleted(left))
+        elif left is None or _is_removed(left):
             self._emit(PodDeleted(ref))
         else:
             self._emit(PodDeletionAccepted(ref, read_pod(left).deletion_grace_seconds))
@@ -143,14 +179,25 @@ class Launcher:
         """Take a pod that has ended out of the executor's selection, however long the API is away."""
         await self._label(ref, {"airflow_executor_done": "True"}, is_housekeeping=True)
 
-    async def adopt(self, ref: PodRef, worker_label: str) -> bool:
+    async def stop_and_keep(self, ref: PodRef) -> None:
+        """
+        Stop what runs in a pod, and keep the pod as :meth:`mark_done` does.
+
+        Its deadline is set to what is over already: its kubelet stops the containers, and their logs stay.
+
+        .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
+        """
+        done = {"airflow_executor_done": "True"}
+        await self._label(ref, done, is_housekeeping=True, spec={"activeDeadlineSeconds": 1})
+
+    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
         """
         Make a pod another scheduler's.
 
-        :param worker_label: the new value of ``airflow-worker``
+        :param labels: by which that scheduler and its executor select their pods
         :return: False if the pod is gone
         """
-        return await self._label(ref, {"airflow-worker": worker_label})
+        return await self._label(ref, labels)
 
     async def confirm(self, ref: PodRef) -> None:
         """Read a pod, however long the API is away; emits :class:`PodConfirmed`."""
@@ -169,7 +216,11 @@ class Launcher:
         pods: list[PodFacts] = []
         for namespace in namespaces:
             listing = await self._client.list_pods(
-                namespace, label_selector=label_selector, field_selector=field_selector, read=_read_or_skip
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                read=_read_or_skip,
+                decoder=POD_LIST_WITH_WORKLOADS,
             )
             pods += listing.items
         return pods
@@ -178,6 +229,10 @@ class Launcher:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
 
         async def request() -> Json:
+            if not (unsent := self._unsent.pop(launch_id, 0)):
+                raise CreationCalledOffError("called off")
+            if unsent > 1:
+                self._unsent[launch_id] = unsent - 1
             with measured("pod_creation", self._team_name):
                 return await self._client.create_pod(namespace, body)
 
@@ -201,10 +256,46 @@ class Launcher:
             )
         except PodNotFoundError:
             raise error from None
+        except KubernetesApiError as lookup:
+            if error.leaves_open:
+                raise error from lookup
+            # The name is taken, and that may be by the pod of this very launch: to change it might make two.
+            message = f"{error}; looking for it: {lookup}"
+            if lookup.transient:
+                raise ConnectionFailedError(message) from lookup
+            raise UnknownOwnerError(message, status=lookup.status) from lookup
 
-    async def _label(self, ref: PodRef, labels: Mapping[str, str], *, is_housekeeping: bool = False) -> bool:
+    async def _delete_unless_started(
+        self, what: str, ref: PodRef, request: Callable[[str], Awaitable[Json]], version: str
+    ) -> Json | PodFacts | None:
+        """
+        Delete a pod at a version at which it has not started; return the facts of one that has.
+
+        Nothing limits the attempts but the pod's own changes: each is made at a version at which what was
+        decided still holds.
+        """
+        for attempt in count(1):
+            try:
+                return await self._calls.until_answered(what, partial(request, version))
+            except PodNotFoundError:
+                return None
+            except PodConflictError as error:
+                await self._calls.pause(what, attempt, error)
+            if (pod := await self._read(what, ref)) is None:
+                return None
+            facts = read_pod(pod)
+            if facts.deletion_timestamp:
+                return pod  # by an attempt without an answer, or by somebody else
+            if facts.has_started or facts.resource_version is None:
+                return facts
+            version = facts.resource_version
+        raise AssertionError  # count() does not end
+
+    async def _label(
+        self, ref: PodRef, labels: Mapping[str, str], *, is_housekeeping: bool = False, **more: Json
+    ) -> bool:
         # The UID in the patch is its precondition: no other pod of that name can be meant.
-        body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}}
+        body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}, **more}
 
         async def request() -> Json:
             with measured("pod_patching", self._team_name):

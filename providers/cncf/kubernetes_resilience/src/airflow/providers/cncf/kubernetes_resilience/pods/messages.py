@@ -60,4 +60,20 @@ class PodDeletionAccepted:
     grace_seconds: int
 
 
-Message = PodObservation | PodCreated | PodNotCreated | PodConfirmed | PodDeleted | PodDeletionAccepted
+@dataclass(frozen=True, slots=True)
+class PodNotDeleted:
+    """A pod that was to be deleted if it had not started was left as it is: it has, or it has ended."""
+
+    facts: PodFacts
+    """What it is now."""
+
+
+Message = (
+    PodObservation
+    | PodCreated
+    | PodNotCreated
+    | PodConfirmed
+    | PodDeleted
+    | PodDeletionAccepted
+    | PodNotDeleted
+)

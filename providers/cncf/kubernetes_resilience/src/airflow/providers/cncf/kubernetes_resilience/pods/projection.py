@@ -36,8 +36,18 @@ class _InitContainer(TypedDict, total=False):
 
 class _Spec(TypedDict, total=False):
     nodeName: Any
+    restartPolicy: Any
     terminationGracePeriodSeconds: Any
     initContainers: list[_InitContainer] | None
+
+
+class _Container(TypedDict, total=False):
+    name: Any
+    args: Any
+
+
+class _SpecWithWorkload(_Spec, total=False):
+    containers: list[_Container] | None
 
 
 class _ContainerStatus(TypedDict, total=False):
@@ -57,6 +67,8 @@ class _Status(TypedDict, total=False):
     phase: Any
     reason: Any
     message: Any
+    podIP: Any
+    podIPs: Any
     conditions: list[_Condition] | None
     initContainerStatuses: list[_ContainerStatus] | None
     containerStatuses: list[_ContainerStatus] | None
@@ -76,6 +88,17 @@ class _PodList(TypedDict, total=False):
     items: list[_Pod] | None
 
 
+class _PodWithWorkload(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _SpecWithWorkload | None
+    status: _Status | None
+
+
+class _PodListWithWorkloads(TypedDict, total=False):
+    metadata: _ListMetadata | None
+    items: list[_PodWithWorkload] | None
+
+
 class _PodEvent(TypedDict, total=False):
     type: Any
     object: _Pod
@@ -86,6 +109,8 @@ Decoder = msgspec.json.Decoder[Any]
 
 EVERYTHING: Decoder = msgspec.json.Decoder(dict[str, Any])
 POD_LIST: Decoder = msgspec.json.Decoder(_PodList)
+POD_LIST_WITH_WORKLOADS: Decoder = msgspec.json.Decoder(_PodListWithWorkloads)
+"""With the arguments of the containers, which say whose pod it is where no annotation does."""
 POD_EVENT: Decoder = msgspec.json.Decoder(_PodEvent)
 
 

@@ -13,26 +13,26 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from airflow.providers.cncf.kubernetes_resilience.pods.api_clients import ApiClients
 from airflow.providers.cncf.kubernetes_resilience.pods.calls import Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient, delete_options
+from airflow.providers.cncf.kubernetes_resilience.pods.forks import ForkSafeLoop
 from airflow.providers.cncf.kubernetes_resilience.pods.informer import INACTIVITY_TIMEOUT, Informer
 from airflow.providers.cncf.kubernetes_resilience.pods.launcher import Launcher
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
-from airflow.providers.cncf.kubernetes_resilience.pods.session import CommandFunction, Session
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import RequestTimeout
+from airflow.providers.cncf.kubernetes_resilience.pods.session import CommandFunction, Session, cancel_all
+from airflow.providers.cncf.kubernetes_resilience.pods.transport import JsonTransport, RequestTimeout
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-CONNECT_SECONDS = 60.0
-"""For reading the configuration and running a credential plug-in when the runtime starts."""
+Connect = Callable[[], Awaitable[PodClient]]
 
 CLOSE_SECONDS = 5.0
 """For closing connections when it stops, after the commands in flight had their time."""
@@ -71,11 +71,11 @@ class KubernetesRuntime:
         settings: RuntimeSettings,
         emit: Callable[[Message], None],
         *,
-        connect: Callable[[], Awaitable[PodClient]] | None = None,
+        connect: Connect | None = None,
     ) -> None:
         self._settings = settings
         self._emit = emit
-        self._connect = connect or self._connect_as_configured
+        self._connect = connect
         self._thread: threading.Thread | None = None
         self._connecting: Future[Session] | None = None
         self._session: Session | None = None
@@ -84,6 +84,12 @@ class KubernetesRuntime:
     def is_alive(self) -> bool:
         """Whether it works. False after a crash, which was logged; :meth:`start` then starts anew."""
         return self._session is not None and self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the API server does not answer, as far as is known, or there is nobody to ask it."""
+        session = self._session
+        return session is None or not self.is_alive or all(item.is_away for item in session.informers)
 
     @property
     def launcher(self) -> Launcher:
@@ -101,8 +107,10 @@ class KubernetesRuntime:
         After a crash the informers begin with a list and emit all of it: replays are harmless to a receiver
         that goes by UID, omissions are not.
 
-        :param wait: until it is alive, which may take :data:`CONNECT_SECONDS`; without, it is alive after a
-            later call
+        :param wait: until it is alive, which may take
+            :data:`~airflow.providers.cncf.kubernetes_resilience.pods.api_clients.CONNECT_SECONDS`, however
+            many namespaces there are; without, it is alive after a later call
+        :raises TimeoutError: if it takes longer, saying what for and what has not ended
         :raises Exception: what made the configuration or the credentials unusable, in this call or in one
             before that did not wait; the next call starts anew
         """
@@ -186,7 +194,8 @@ class KubernetesRuntime:
 
     def _run(self, ready: Future[Session]) -> None:
         try:
-            asyncio.run(self._main(ready))
+            with asyncio.Runner(loop_factory=ForkSafeLoop) as runner:
+                runner.run(self._main(ready))
         except BaseException as error:
             if ready.done():
                 logger.critical("The Kubernetes thread crashed", exc_info=True)
@@ -195,8 +204,7 @@ class KubernetesRuntime:
 
     async def _main(self, ready: Future[Session]) -> None:
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                session = await self._open(stack)
+            session = await self._open(stack)
             ready.set_result(session)
             await session.serve()
 
@@ -213,8 +221,13 @@ class KubernetesRuntime:
                 # loop may take a second to ask, and another one to see the answer.
                 session.spawn(launcher.confirm, observation.facts.ref)
 
+        purposes = [
+            "creating pods",
+            *(f"watching {name or 'all namespaces'}" for name in settings.namespaces),
+        ]
+        launchers_client, *informers_clients = await self._clients(stack, purposes)
         launcher = Launcher(
-            await self._client(stack),
+            launchers_client,
             emit=self._emit,
             calls=Calls(settings.concurrency),
             delete_options=delete_options(settings.delete_options),
@@ -222,25 +235,41 @@ class KubernetesRuntime:
         )
         informers = [
             Informer(
-                await self._client(stack),
+                client,
                 namespace=namespace,
                 label_selector=settings.label_selector,
                 emit=observed,
                 inactivity_timeout=settings.inactivity_timeout,
             )
-            for namespace in settings.namespaces
+            for namespace, client in zip(settings.namespaces, informers_clients, strict=True)
         ]
         session = Session(launcher, informers)
         return session
 
-    async def _client(self, stack: AsyncExitStack) -> PodClient:
-        client = await self._connect()
-        stack.push_async_callback(client.close)
-        return client
+    async def _clients(self, stack: AsyncExitStack, purposes: Iterable[str]) -> list[PodClient]:
+        connect = self._connect or self._as_configured()
+        connecting = [asyncio.create_task(_client(stack, connect, purpose)) for purpose in purposes]
+        try:
+            return await asyncio.gather(*connecting)
+        finally:
+            await cancel_all(connecting)
 
-    async def _connect_as_configured(self) -> PodClient:
-        settings = self._settings
-        return await PodClient.connect(team_name=settings.team_name, request_timeout=settings.request_timeout)
+    def _as_configured(self) -> Connect:
+        make = ApiClients(self._settings.team_name).make
+
+        async def connect() -> PodClient:
+            return PodClient(JsonTransport(await make(), self._settings.request_timeout, renew=make))
+
+        return connect
+
+
+async def _client(stack: AsyncExitStack, connect: Connect, purpose: str) -> PodClient:
+    try:
+        client = await connect()
+    except TimeoutError as error:
+        raise TimeoutError(f"Connecting to Kubernetes for {purpose} took too long: {error}") from error
+    stack.push_async_callback(client.close)
+    return client
 
 
 def _stop_connected(connecting: Future[Session]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from itertools import count
 from typing import Any
 
@@ -41,7 +41,7 @@ class Session:
         try:
             await self._stopping.wait()
         finally:
-            await _cancel(watchers)
+            await cancel_all(watchers)
         await self._finish()
 
     def spawn(self, function: CommandFunction, *args: object, **kwargs: object) -> None:
@@ -76,7 +76,7 @@ class Session:
         if late:
             names = ", ".join(sorted(task.get_name() for task in late)[:10])
             logger.warning("Stopping with %d Kubernetes commands not done: %s", len(late), names)
-        await _cancel(late)
+        await cancel_all(late)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._commands.discard(task)
@@ -89,7 +89,8 @@ def _name(function: CommandFunction, args: tuple[object, ...]) -> str:
     return f"{getattr(function, '__name__', function)} {args[0] if args else ''}".strip()
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[Any]] | set[asyncio.Task[Any]]) -> None:
+async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,7 +10,9 @@ them costs several times the rest of a watch event.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -23,9 +25,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     error_from_status,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.projection import EVERYTHING, Decoder, decode
+from airflow.providers.cncf.kubernetes_resilience.pods.timing import REAL, Timing
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientTimeout
+
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 RequestTimeout = float | tuple[float, float]
@@ -37,10 +42,15 @@ DEFAULT_REQUEST_TIMEOUT = 60.0
 ANSWER_TIMEOUT = 90.0
 """Seconds until an answer has to begin, whatever else is configured."""
 
+_Call = Callable[[Any], Awaitable["ClientResponse"]]
+
 UNAUTHORIZED = 401
 
 RENEWAL_INTERVAL = 10.0
-"""Seconds between two attempts to get other credentials."""
+"""Seconds between two attempts to make another client."""
+
+RENEW_AFTER = 3
+"""Requests in a row that got no answer, after which the API server may be somewhere else than it was."""
 
 CONNECT_TIMEOUT = 30.0
 """Seconds to establish the connection of a stream, which has no limit in total."""
@@ -52,8 +62,9 @@ class JsonTransport:
 
     :param api_client: a ``kubernetes_asyncio.client.ApiClient``
     :param request_timeout: limit of each request that is not a stream
-    :param renew: makes another client when the credentials of this one have expired. Those of a plug-in
-        (``exec`` in a kubeconfig) do so every few minutes, and are read only when a client is made.
+    :param renew: makes another client, from the configuration as it is then, when this one may be out of
+        date. Credentials of a plug-in (``exec`` in a kubeconfig) expire every few minutes, certificate
+        authorities are replaced, and an API server moves; all are read only when a client is made.
     """
 
     def __init__(
@@ -62,19 +73,22 @@ class JsonTransport:
         request_timeout: RequestTimeout | None = None,
         *,
         renew: Callable[[], Awaitable[Any]] | None = None,
+        timing: Timing = REAL,
     ) -> None:
-        self._api = api_client
+        self._client = _Client(api_client)
+        self._former: set[_Client] = set()
         self._limit = _client_timeout(request_timeout or DEFAULT_REQUEST_TIMEOUT)
         self._make_client = renew
         self._renewing = asyncio.Lock()
         self._renewed_at = float("-inf")
-        self._former: Any = None
+        self._renewal_failed = False
+        self._unanswered = 0
+        self._timing = timing
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._api.close()
-        if self._former is not None:
-            await self._former.close()
+        for client in (self._client, *self._former):
+            await client.api.close()
 
     async def request(
         self,
@@ -96,7 +110,7 @@ class JsonTransport:
         :param decoder: what of the answer to decode
         :raises KubernetesApiError: if the answer is not a success or does not come
         """
-        response = await self._send(
+        async with self._send(
             method,
             path,
             path_params,
@@ -105,8 +119,7 @@ class JsonTransport:
             content_type=content_type,
             accept=accept,
             limit=self._limit,
-        )
-        async with response:
+        ) as response:
             if not 200 <= response.status < 300:
                 raise await _refusal(response)
             return _decode(await _read(response), decoder)
@@ -129,7 +142,7 @@ class JsonTransport:
         """
         limit = _client_timeout((CONNECT_TIMEOUT, inactivity_timeout))
         lines = LineSplitter()
-        async with await self._send("GET", path, path_params, query=query, limit=limit) as response:
+        async with self._send("GET", path, path_params, query=query, limit=limit) as response:
             if response.status != 200:
                 raise await _refusal(response)
             while chunk := await _read_some(response):
@@ -138,6 +151,7 @@ class JsonTransport:
         if lines.incomplete:
             raise ConnectionFailedError("the stream ended within an event")
 
+    @asynccontextmanager
     async def _send(
         self,
         method: str,
@@ -149,9 +163,9 @@ class JsonTransport:
         body: Any = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-    ) -> ClientResponse:
-        def call() -> Awaitable[ClientResponse]:
-            answer: Awaitable[ClientResponse] = self._api.call_api(
+    ) -> AsyncGenerator[ClientResponse]:
+        def call(api: Any) -> Awaitable[ClientResponse]:
+            answer: Awaitable[ClientResponse] = api.call_api(
                 path,
                 method,
                 path_params=dict(path_params),
@@ -170,32 +184,89 @@ class JsonTransport:
             )
             return answer
 
+        async with self._in_use() as client:
+            response = await self._first_answer(client, call)
+            if response is not None:
+                async with response:
+                    yield response
+                return
+        async with self._in_use() as client, await self._answer(client, call) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _in_use(self) -> AsyncGenerator[_Client]:
+        """Keep the present client open for as long as a request is under way on its connections."""
+        client = self._client
+        client.requests += 1
+        try:
+            yield client
+        finally:
+            client.requests -= 1
+            if client in self._former and not client.requests:
+                self._former.discard(client)
+                await client.api.close()
+
+    async def _first_answer(self, client: _Client, call: _Call) -> ClientResponse | None:
+        """Return the answer to a request; None if it is to be sent again, with another client."""
+        try:
+            response = await self._answer(client, call)
+        except ConnectionFailedError as error:
+            if self._may_be_out_of_date(error) and await self._renewed(client) and _was_not_sent(error):
+                return None
+            raise
+        if response.status == UNAUTHORIZED and await self._renewed(client):
+            response.release()
+            return None
+        return response
+
+    async def _answer(self, client: _Client, call: _Call) -> ClientResponse:
         try:
             # aiohttp's own limits do not cover a proxy that accepts the connection and says nothing more.
             async with asyncio.timeout(ANSWER_TIMEOUT):
-                used = self._api
-                response = await call()
-                if response.status == UNAUTHORIZED and await self._renewed(used):
-                    response.release()
-                    response = await call()
+                response = await call(client.api)
         except Exception as error:
             # Not only connection errors: credential plug-ins run in here and raise what they like, and a
             # command that ends in an exception that nobody expects is a lost command.
+            self._unanswered += 1
             raise _connection_failed(error) from error
+        self._unanswered = 0
         return response
 
-    async def _renewed(self, used: Any) -> bool:
+    def _may_be_out_of_date(self, error: ConnectionFailedError) -> bool:
+        from aiohttp import ClientSSLError  # noqa: PLC0415
+
+        return isinstance(error.__cause__, ClientSSLError) or self._unanswered >= RENEW_AFTER
+
+    async def _renewed(self, used: _Client) -> bool:
         """Make another client if that one is still in use; return whether there is another one now."""
         async with self._renewing:
-            now = asyncio.get_running_loop().time()
-            due = now - self._renewed_at >= RENEWAL_INTERVAL
-            if self._api is used and self._make_client is not None and due:
-                self._renewed_at = now
-                former, self._former, self._api = self._former, self._api, await self._make_client()
-                # The one before is kept until the next renewal: requests are under way on its connections.
-                if former is not None:
-                    await former.close()
-            return self._api is not used
+            is_due = self._timing.clock() - self._renewed_at >= RENEWAL_INTERVAL
+            if self._client is used and self._make_client is not None and is_due:
+                await self._renew(self._make_client)
+                self._renewed_at = self._timing.clock()
+            return self._client is not used
+
+    async def _renew(self, make_client: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            api = await make_client()
+        except Exception as error:  # noqa: BLE001 - a plug-in or a factory raises what it likes
+            # Of this client nothing is known but that it did not work a moment ago; it may work again.
+            level = logging.DEBUG if self._renewal_failed else logging.WARNING
+            logger.log(level, "No other Kubernetes client could be made; this one stays in use: %s", error)
+            self._renewal_failed = True
+            return
+        self._renewal_failed, self._unanswered = False, 0
+        if api is not self._client.api:  # a factory may keep a client that renews itself
+            self._former.add(self._client)
+            self._client = _Client(api)
+
+
+class _Client:
+    """A client, and how many requests are under way on its connections."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        self.requests = 0
 
 
 def fix_proxy(api_client: Any) -> None:
@@ -256,6 +327,12 @@ def _client_timeout(timeout: RequestTimeout) -> ClientTimeout:
 
 def _connection_failed(error: Exception) -> ConnectionFailedError:
     return ConnectionFailedError(f"{type(error).__name__}: {error}".removesuffix(": "))
+
+
+def _was_not_sent(error: ConnectionFailedError) -> bool:
+    from aiohttp import ClientConnectorError  # noqa: PLC0415
+
+    return isinstance(error.__cause__, ClientConnectorError)
 
 
 async def _read(response: ClientResponse) -> bytes:

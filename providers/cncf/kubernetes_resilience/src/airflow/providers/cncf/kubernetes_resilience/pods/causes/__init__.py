@@ -3,7 +3,8 @@
 """
 Why worker pods die: a table, in precedence order, the first row that applies wins.
 
-Disruptions come first, then what the pod says of itself, deletions, the scheduler, and the containers last:
+Pods that could not be created come first: nothing else is known of them. Disruptions follow, then what the
+pod says of itself, deletions, the scheduler, and the containers last:
 whoever takes a pod away makes its containers fail too, so what they say is a consequence then. This holds
 even for a container that had failed by itself before its pod was disrupted. Which of the two ended the
 launch cannot be told from the order of times of two clocks, and the error to prefer is one more launch, from
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from airflow.providers.cncf.kubernetes_resilience.pods.causes.admission import ADMISSION, OTHER_POD_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.causes.cause import Cause
+from airflow.providers.cncf.kubernetes_resilience.pods.causes.creations import CREATIONS
 from airflow.providers.cncf.kubernetes_resilience.pods.causes.deletions import DELETIONS
 from airflow.providers.cncf.kubernetes_resilience.pods.causes.disruptions import DISRUPTIONS
 from airflow.providers.cncf.kubernetes_resilience.pods.causes.exits import EXITS
@@ -41,6 +43,7 @@ UNKNOWN_CAUSE = Cause(
 )
 
 TABLE: tuple[Cause, ...] = (
+    *CREATIONS,
     *DISRUPTIONS,
     *ADMISSION,
     *DELETIONS,

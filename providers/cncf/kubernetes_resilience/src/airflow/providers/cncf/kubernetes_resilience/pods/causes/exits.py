@@ -15,7 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.causes.cause import (
     is_container,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import SILENT_EXIT, PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.failure import SILENT_EXIT, TOKEN_EXPIRED, PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs"
@@ -132,6 +132,15 @@ EXITS = (
         reason=StateChangeReason.UNKNOWN,
         why="The worker's process crashed by a signal of its own making, such as a segmentation fault.",
         url=_FAILURE,
+    ),
+    Cause(
+        name="worker-token-expired",
+        applies=lambda failure: failure.reason == TOKEN_EXPIRED,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The worker could not report that the task starts: an outage of the API server had kept its pod "
+        "from starting for longer than its token was good for.",
+        url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-phase",
     ),
     Cause(
         name="worker-failed",

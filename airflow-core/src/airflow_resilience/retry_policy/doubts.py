@@ -1,0 +1,203 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What of a valid policy file can have no effect.
+
+Each is most likely not what its author meant, and none of them is a reason to refuse the file: a platform may
+know words that are not known here, and a limit may be meant for another day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from pydantic.alias_generators import to_camel
+
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.fields import shown
+from airflow_resilience.retry_policy.marked_yaml import Location
+from airflow_resilience.retry_policy.matchers import (
+    EVERY_CONTAINER,
+    Matcher,
+    OnCategories,
+    OnExitCodes,
+    OnPhases,
+    OnReasons,
+    Operator,
+)
+from airflow_resilience.retry_policy.problems import path_of
+from airflow_resilience.retry_policy.schema import PolicyFields, PolicyFile, RuleFields, SelectorFields
+from airflow_resilience.retry_policy.vocabulary import Vocabulary, nearest
+
+_Finding = tuple[Location, str]
+_RETRY: Final = "Retry"
+_OF_RELAUNCHES: Final = ("retry_limit", "backoff", "avoid_node")
+_COMPARED_RULES: Final = 100
+"""Rules before a rule that are compared with it: the time for a whole file grows with its length only."""
+
+
+def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
+    """
+    Return what can have no effect, and where it stands.
+
+    :param vocabulary: words that can match; None for any
+    """
+    for index, policy in enumerate(file.policies):
+        location: Location = ("policies", index)
+        yield from _of_policy(policy, location, file.global_max_retries)
+        yield from _never_reached(policy, location, vocabulary)
+        for position, rule in enumerate(policy.rules or ()):
+            place = (*location, "rules", position)
+            yield from _of_rule(rule, place, file.global_max_retries)
+            if vocabulary:
+                yield from _unknown_words(rule, place, vocabulary)
+    yield from _never_asked(file, vocabulary)
+
+
+def _unknown_words(rule: RuleFields, location: Location, vocabulary: Vocabulary) -> Iterator[_Finding]:
+    for index, reason in enumerate(rule.on_reasons or ()):
+        if doubt := _doubt(reason, vocabulary):
+            yield (*location, "onReasons", index), doubt
+    for index, category in enumerate(rule.on_categories or ()):
+        if category not in vocabulary.categories:
+            yield (*location, "onCategories", index), _never_classified(category)
+    for index, condition in enumerate(rule.on_pod_conditions or ()):
+        place = (*location, "onPodConditions", index)
+        types, reasons = vocabulary.condition_types, vocabulary.condition_reasons
+        # Those of others have a domain: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-readiness-gate
+        if "/" not in condition.type and condition.type not in types:
+            yield (*place, "type"), _unknown("condition", condition.type, types)
+        if condition.reason is not None and condition.reason not in reasons:
+            yield (*place, "reason"), _unknown("reason of a condition", condition.reason, reasons)
+
+
+def _doubt(reason: str, vocabulary: Vocabulary) -> str | None:
+    if reason in StateChangeReason.__members__ and reason not in vocabulary.classified_reasons:
+        return _never_classified(reason)
+    return vocabulary.doubt(reason, vocabulary.classified_reasons)
+
+
+def _never_classified(word: str) -> str:
+    return f"got {shown(str(word))}, which no failure is classified as"
+
+
+def _unknown(kind: str, word: str, known: Collection[str]) -> str:
+    return f"got {shown(word)}, which is no {kind} that is known{nearest(word, sorted(known))}"
+
+
+def _of_rule(rule: RuleFields, location: Location, brake: int) -> Iterator[_Finding]:
+    if rule.action != _RETRY:
+        yield from _without_effect(rule, location, f"the action is {rule.action}")
+    else:
+        yield from _above(rule.retry_limit, location, brake)
+
+
+def _of_policy(policy: PolicyFields, location: Location, brake: int) -> Iterator[_Finding]:
+    retrying = [rule for rule in policy.rules or () if rule.action == _RETRY]
+    if not retrying and policy.default_action != _RETRY:
+        yield from _without_effect(policy, location, "nothing in this policy says Retry")
+        return
+    yield from _above(policy.retry_limit, location, brake)
+    limited = all(rule.retry_limit is not None for rule in retrying) and policy.default_action != _RETRY
+    if policy.retry_limit is not None and limited:
+        yield (*location, "retryLimit"), "has no effect: every rule that says Retry has its own"
+
+
+def _without_effect(holder: RuleFields | PolicyFields, location: Location, why: str) -> Iterator[_Finding]:
+    for field in _OF_RELAUNCHES:
+        if field in holder.model_fields_set:
+            yield (*location, to_camel(field)), f"has no effect: {why}"
+
+
+def _above(limit: int | None, location: Location, brake: int) -> Iterator[_Finding]:
+    # A brake that is on is meant to be below all of them.
+    if limit is not None and 0 < brake < limit:
+        yield (*location, "retryLimit"), f"got {limit}, which is never reached: globalMaxRetries is {brake}"
+
+
+def _never_reached(
+    policy: PolicyFields, location: Location, vocabulary: Vocabulary | None
+) -> Iterator[_Finding]:
+    compiled = [rule.compile(index).matchers for index, rule in enumerate(policy.rules or ())]
+    places: list[Location] = [(*location, "rules", index) for index in range(len(compiled))]
+    # The default action is like a last rule without conditions.
+    if policy.default_action is not None:
+        compiled.append(())
+        places.append((*location, "defaultAction"))
+    for index, matchers in enumerate(compiled):
+        first = max(0, index - _COMPARED_RULES)
+        for earlier, place in zip(compiled[first:index], places[first:index], strict=True):
+            if _covers(earlier, matchers, vocabulary):
+                yield places[index], f"is never reached: {path_of(place)} matches all that is left for it"
+                break
+
+
+def _covers(earlier: tuple[Matcher, ...], later: tuple[Matcher, ...], vocabulary: Vocabulary | None) -> bool:
+    """Say whether all failures that meet the later conditions meet the earlier ones."""
+    return all(_follows(matcher, later, vocabulary) for matcher in earlier)
+
+
+def _follows(matcher: Matcher, others: tuple[Matcher, ...], vocabulary: Vocabulary | None) -> bool:
+    """Say whether a condition holds wherever the others do."""
+    match matcher:
+        case OnPhases(phases):
+            stated = next((other.phases for other in others if isinstance(other, OnPhases)), frozenset(Phase))
+            return stated <= phases
+        case OnCategories(categories):
+            possible = vocabulary.categories if vocabulary else frozenset(StateChangeCategory)
+            found = (other.categories for other in others if isinstance(other, OnCategories))
+            return possible & next(found, possible) <= categories
+        case _:
+            return any(_narrower(other, matcher) for other in others)
+
+
+def _narrower(matcher: Matcher, other: Matcher) -> bool:
+    """Say whether a condition is the other one, or holds for fewer failures."""
+    match matcher, other:
+        case OnReasons(), OnReasons():
+            return matcher.reasons <= other.reasons and other.containers in (
+                matcher.containers,
+                EVERY_CONTAINER,
+            )
+        case OnExitCodes(operator=Operator.IN), OnExitCodes(operator=Operator.IN):
+            return matcher.values <= other.values and other.containers in (
+                matcher.containers,
+                EVERY_CONTAINER,
+            )
+        case _:
+            return matcher == other
+
+
+def _never_asked(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
+    """Find what comes after a policy that every task has and that decides about every failure."""
+    deciding = {policy.name for policy in file.policies if _decides_always(policy, vocabulary)}
+    selectors = list(file.selection or ())
+    last = next(
+        (
+            index
+            for index, selector in enumerate(selectors)
+            if selector.policy in deciding and _selects_every_task(selector)
+        ),
+        None,
+    )
+    if last is None:
+        return
+    why = f"selection[{last}] gives every task {selectors[last].policy}, which decides about every failure"
+    asked = {selector.policy for selector in selectors[: last + 1]}
+    for index in range(last + 1, len(selectors)):
+        yield ("selection", index), f"is never asked: {why}"
+    for index, policy in enumerate(file.policies):
+        if policy.name not in asked:
+            yield ("policies", index), f"is never asked: {why}"
+
+
+def _decides_always(policy: PolicyFields, vocabulary: Vocabulary | None) -> bool:
+    return policy.default_action is not None or any(
+        _covers(rule.compile(index).matchers, (), vocabulary) for index, rule in enumerate(policy.rules or ())
+    )
+
+
+def _selects_every_task(selector: SelectorFields) -> bool:
+    return "*" in (selector.dag_ids or ()) and not (selector.queues or selector.pools or selector.dag_tags)

@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What cannot be handled stops itself, and nothing else: not the batch, not the turn, not the scheduler.
+
+Nobody knows beforehand what goes wrong: a row that the database refuses, a policy or a pod that makes our own
+code fail, a hook. So each exception counts as one that comes again, here and with the next scheduler. Only a
+database that is away is no item's fault: everything waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from airflow.providers.common.compat.sdk import Stats
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow_resilience.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ATTEMPTS = 5
+"""How often an item that fails alone is tried before it is given up."""
+
+RETRY_BACKOFF = Backoff(initial=1.0, maximum=8.0, jitter=0.0)
+"""Between these attempts, 15 s together: enough for a deadlock, or a lock that was waited for in vain."""
+
+FORGOTTEN_AFTER = 60.0
+"""Seconds after its next attempt was due at which an item that has not come again is forgotten."""
+
+REMINDER_INTERVAL = 300.0
+"""Seconds between two lines about what goes wrong in the same way in each turn."""
+
+DESCRIPTION_LIMIT = 300
+"""Characters of an exception that are shown to the user; a database's one has the whole statement in it."""
+
+
+class DatabaseAwayError(Exception):
+    """The metadata database does not answer. What was to be done is still there for a later turn."""
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """An item that has failed alone."""
+
+    failures: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch(Generic[T, R]):
+    """What is done for many items at once."""
+
+    step: str
+    work: Callable[[Sequence[T]], Iterable[R] | None]
+    name: Callable[[T], Hashable]
+    give_up: Callable[[T, Exception], None] | None
+
+    def id(self, item: T) -> tuple[str, Hashable]:
+        """Return what an item of this step is known by from one turn to the next."""
+        return self.step, self.name(item)
+
+
+class Isolation:
+    """
+    Runs phases of a turn, and work on many items at once, so that one failure does not become all of them.
+
+    Each failure that is not the database's is counted by the metric ``kubernetes_executor.unhandled_errors``,
+    with the tag ``step``.
+
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._suspects: dict[tuple[str, Hashable], _Suspect] = {}
+        self._said: dict[tuple[str, type[Exception]], float] = {}
+
+    def run(self, step: str, work: Callable[..., bool | None], *args: Any) -> bool:
+        """
+        Do something that stands by itself; what it raises is logged.
+
+        :return: what it returned (whether something is left to do, usually); False if it failed
+        :raises DatabaseAwayError: if that is why it failed
+        """
+        try:
+            return bool(work(*args))
+        except Exception as error:  # noqa: BLE001 - any of them concerns this step, and is logged below
+            failure = error
+        _raise_if_away(failure)
+        self._complain(step, failure)
+        return False
+
+    def batch(
+        self,
+        step: str,
+        items: Iterable[T],
+        work: Callable[[Sequence[T]], Iterable[R] | None],
+        *,
+        name: Callable[[T], Hashable] = lambda item: item,
+        give_up: Callable[[T, Exception], None] | None = None,
+    ) -> list[R]:
+        """
+        Do the same for many items; if that fails do it again in halves, to find the item that it fails for.
+
+        :param work: does it, in a transaction of its own; what it does beside that may be done twice
+        :param name: tells an item from others, in this turn and later ones
+        :param give_up: ends an item that has failed alone :data:`ATTEMPTS` times, so that it does not come
+            again. Without it the item is only left out, each time anew: somebody else ends it.
+        :return: what the work has returned, for those that it did not fail for
+        :raises DatabaseAwayError: if that is why it failed; what was done by then is done
+        """
+        now, batch = self._clock(), _Batch(step, work, name, give_up)
+        self._forget_gone(now)
+        new, suspects = [], []
+        for item in items:
+            suspect = self._suspects.get(batch.id(item))
+            if suspect is None:
+                new.append(item)
+            elif suspect.not_before <= now:
+                suspects.append([item])
+        # Those that have failed alone go by themselves, so that the others need not be divided again.
+        return [result for group in (new, *suspects) if group for result in self._divide(batch, group)]
+
+    def _divide(self, batch: _Batch[T, R], items: Sequence[T]) -> list[R]:
+        try:
+            results = list(batch.work(items) or ())
+        except Exception as error:  # noqa: BLE001 - one item's fault, and logged for that item
+            failure = error
+        else:
+            for item in items:
+                self._suspects.pop(batch.id(item), None)
+            return results
+        _raise_if_away(failure)
+        if len(items) > 1:
+            half = len(items) // 2
+            return self._divide(batch, items[:half]) + self._divide(batch, items[half:])
+        self._failed_alone(batch, items[0], failure)
+        return []
+
+    def alone(
+        self,
+        step: str,
+        item: T,
+        work: Callable[[T], None],
+        *,
+        name: Callable[[T], Hashable],
+        give_up: Callable[[T, Exception], None],
+    ) -> None:
+        """Like :meth:`batch`, for one item, which comes again in a later turn if the work fails."""
+        self.batch(step, [item], lambda _: work(item), name=name, give_up=give_up)
+
+    def gave_up(self, step: str, name: object, error: Exception) -> None:
+        """Log and count that one item cannot be handled; what becomes of it is up to the caller."""
+        log.error("%s of %s has failed and is given up", step.capitalize(), name, exc_info=error)
+        count_unhandled(step)
+
+    def _failed_alone(self, batch: _Batch[T, R], item: T, error: Exception) -> None:
+        if batch.give_up is None:
+            self._complain(batch.step, error)
+            return
+        suspect = self._suspects.setdefault(batch.id(item), _Suspect())
+        suspect.failures += 1
+        suspect.not_before = self._clock() + RETRY_BACKOFF.delay(suspect.failures, lambda: 0.0)
+        if suspect.failures < ATTEMPTS:
+            attempt, (step, name) = suspect.failures, batch.id(item)
+            log.info("[Try %d of %d] %s of %s failed: %s", attempt, ATTEMPTS, step, name, describe(error))
+            return
+        self.gave_up(*batch.id(item), error)
+        self.run(batch.step, batch.give_up, item, error)
+        del self._suspects[batch.id(item)]
+
+    def _forget_gone(self, now: float) -> None:
+        for name, suspect in list(self._suspects.items()):
+            if suspect.not_before + FORGOTTEN_AFTER < now:
+                del self._suspects[name]
+
+    def _complain(self, step: str, error: Exception) -> None:
+        """Log what goes wrong: with its traceback the first time, and after that now and then."""
+        count_unhandled(step)
+        kind, now = (step, type(error)), self._clock()
+        if kind not in self._said:
+            log.error("Something went wrong (%s), and is left out", step, exc_info=error)
+        elif now - self._said[kind] >= REMINDER_INTERVAL:
+            log.error("Something still goes wrong (%s), and is left out: %s", step, describe(error))
+        else:
+            return
+        self._said[kind] = now
+
+
+def describe(error: Exception) -> str:
+    """Return an exception in one line, for the user of a task."""
+    return textwrap.shorten(f"{type(error).__name__}: {error}", DESCRIPTION_LIMIT)
+
+
+def database_answers() -> bool:
+    """Whether the metadata database answers a question that has nothing to do with any item."""
+    try:
+        with create_session(scoped=False) as session:
+            session.execute(select(1))
+    except SQLAlchemyError:
+        return False
+    return True
+
+
+def _raise_if_away(error: Exception) -> None:
+    if isinstance(error, DatabaseAwayError):
+        raise error
+    if isinstance(error, SQLAlchemyError) and not database_answers():
+        raise DatabaseAwayError(describe(error)) from error
+
+
+def count_unhandled(step: str) -> None:
+    """Count something that could not be handled."""
+    Stats.incr("kubernetes_executor.unhandled_errors", tags={"step": step})

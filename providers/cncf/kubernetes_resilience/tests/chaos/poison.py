@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""An exception that nobody has expected, in one step of what the executor does, about one task instance."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
+
+PACKAGE = "airflow.providers.cncf.kubernetes_resilience.executors"
+
+STEPS = {
+    "settlement:judge": "killed",
+    "settlement:classify": "killed",
+    "settlement:make_evidence": "killed",
+    "settlement:ledger.record": "killed",
+    "retirement:Retirement.supersede": "killed",
+    "launches:Recipe.job": "killed",
+    "publisher:is_wanted": "killed",
+    "pod_factory:PodFactory.make_launch": "killed",
+    "creation:Creations.ask": "killed",
+    "creation:Creations._wait": "not created",
+    "creation:is_wanted": "not created",
+    "tracking:find_failure": "orphaned",
+    "unwanted:is_over": "pending",
+    "sweep:task_key": "left behind",
+    "adopter:launch_number": "orphaned",
+    "adoption:task_key": "orphaned",
+}
+"""Functions that are called about one task instance each, by module and name in :data:`PACKAGE`, and what has
+to befall a pod for that."""
+
+
+class Poison(Exception):  # noqa: N818 - it stands for an error of any kind
+    """What is raised."""
+
+
+def poison(patch: pytest.MonkeyPatch, step: str, concerns: Callable[[Any], bool], taken: list[str]) -> None:
+    """
+    Have a step raise :class:`Poison` for some task instances.
+
+    :param concerns: tells by a task instance's UUID, or by its key, whether it is one of them
+    :param taken: the step is appended to it each time
+    """
+    module, _, name = step.partition(":")
+    path, _, attribute = f"{PACKAGE}.{module}:{name}".rpartition("." if "." in name else ":")
+    owner = pkgutil.resolve_name(path)
+    function = getattr(owner, attribute)
+
+    @functools.wraps(function)
+    def poisoned(*args: Any, **kwargs: Any) -> Any:
+        if any(concerns(name) for value in (*args, *kwargs.values()) for name in _names(value)):
+            taken.append(step)
+            raise Poison(step)
+        return function(*args, **kwargs)
+
+    patch.setattr(owner, attribute, poisoned)
+
+
+def _names(value: Any) -> Iterator[Any]:
+    """Find the UUIDs and keys of the task instances that an argument is about."""
+    if isinstance(value, TaskInstanceKey):
+        yield value
+    annotations = value if isinstance(value, Mapping) else getattr(value, "annotations", None)
+    if isinstance(annotations, Mapping) and (ti_id := annotations.get(TASK_INSTANCE_ID_ANNOTATION)):
+        yield str(ti_id)
+    if ti_id := getattr(value, "ti_id", None):
+        yield str(ti_id)
+    for part in ("facts", "launch"):
+        if (inner := getattr(value, part, None)) is not None:
+            yield from _names(inner)

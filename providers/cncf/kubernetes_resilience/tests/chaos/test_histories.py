@@ -1,0 +1,354 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine finds by chance, here by design: short histories of the rarer kinds of event."""
+
+from __future__ import annotations
+
+import pytest
+
+from .poison import STEPS
+
+
+@pytest.fixture
+def chaos(machine):
+    """Give the chaos machine, to be led by hand: two task instances whose pods are Pending."""
+    chaos = machine(1)()
+    chaos.launch_all()
+    yield chaos
+    chaos.world.cure()
+    chaos.travel.stop()
+
+
+@pytest.fixture
+def world(chaos):
+    return chaos.world
+
+
+def start(chaos):
+    """Have the workers of all pods report that they run."""
+    for pod in chaos.pods("Pending"):
+        chaos.world.run(pod)
+        chaos.world.report_start(pod)
+    chaos.flush()
+
+
+def kill_all(chaos):
+    for pod in chaos.living():
+        chaos.world.kill(pod, "drain")
+
+
+def succeeds_in_the_first_try(chaos):
+    chaos.come_to_rest()
+    assert [(ti.state, ti.try_number) for ti in chaos.world.tis] == [("success", 1)] * 2
+
+
+# ---------------------------------------------------------------------- an adoption that is rolled back
+
+
+@pytest.mark.parametrize("relabels", [0, 1, 2])
+def test_an_adopter_is_killed_before_its_commit_and_a_third_scheduler_starts_at_once(chaos, world, relabels):
+    start(chaos)
+    heir = world.pause(world.schedulers[0])
+    world.pass_time(40)
+    world.adopt_orphans(heir, commits=False, relabels=relabels)
+    world.kill_scheduler(heir)
+    world.adopt_orphans(world.add_scheduler())
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["running", "running"]
+    succeeds_in_the_first_try(chaos)
+
+
+@pytest.mark.parametrize("heir_dies", [True, False])
+def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(chaos, world, heir_dies):
+    first = world.schedulers[0]
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir, commits=False)
+    if heir_dies:
+        world.kill_scheduler(heir)
+    world.resume(first)
+    chaos.flush()
+    kill_all(chaos)
+    succeeds_in_the_first_try(chaos)
+
+
+def test_the_first_owner_that_came_back_dies_while_the_adopter_lives(chaos, world):
+    start(chaos)
+    first = world.schedulers[0]
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir, commits=False)
+    world.resume(first)
+    chaos.flush()
+    third = world.add_scheduler()
+    world.kill_scheduler(first)
+    world.pass_time(40)
+    world.adopt_orphans(third)
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["running", "running"]
+    succeeds_in_the_first_try(chaos)
+
+
+def test_an_adoption_is_rolled_back_and_offered_again(chaos, world):
+    start(chaos)
+    first = world.schedulers[0]
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir, commits=False)
+    world.adopt_orphans(heir)
+    chaos.flush()
+    assert [ti.queued_by_job_id for ti in world.tis] == [heir.job_id] * 2
+    kill_all(chaos)
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["failed", "failed"]
+
+
+# ---------------------------------------------------------------------- a scheduler that stood still
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_relabels_are_carried_out_after_another_scheduler_has_adopted(chaos, world, started):
+    if started:
+        start(chaos)
+    dead, paused = world.schedulers[0], world.add_scheduler()
+    world.kill_scheduler(dead)
+    world.pass_time(40)
+    world.adopt_orphans(paused)  # its relabels lie there
+    heir = world.pause(paused)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    chaos.flush()
+    world.resume(paused)
+    paused.runtime.carry_out_all()
+    chaos.flush()
+    chaos.flush()
+    kill_all(chaos)
+    chaos.flush()
+    if started:
+        assert [ti.state for ti in world.tis] == ["failed", "failed"], "I5: nobody has noticed"
+    else:
+        succeeds_in_the_first_try(chaos)
+
+
+def test_pods_that_wait_are_left_to_the_scheduler_that_has_adopted_them(chaos, world):
+    paused = world.schedulers[0]
+    heir = world.pause(paused)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    chaos.flush()
+    world.resume(paused)
+    chaos.flush()
+    assert all(pod.is_healthy for pod in chaos.pods("Pending"))
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_relabel_of_a_pod_that_leaves_does_not_pass_for_its_end(chaos, world):
+    first, pod = world.schedulers[0], chaos.pods("Pending")[0]
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir, commits=False, relabels=0)
+    world.resume(first)
+    world.refuses_deletions = True
+    world.stall(pod)
+    for _ in range(4):  # it is given up by the first, and looked for again by the heir
+        chaos.flush()
+        world.pass_time(40)
+    chaos.flush()
+    assert pod.is_alive
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_deletion_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
+    paused, pod = world.schedulers[0], chaos.pods("Pending")[0]
+    world.stall(pod)
+    chaos.decide(paused)
+    heir = world.pause(paused)
+    world.run(pod)
+    world.report_start(pod)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    chaos.flush()
+    world.resume(paused)
+    paused.runtime.carry_out_all()
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_relaunch_waits_in_a_scheduler_that_is_paused_until_two_others_have_failed(chaos, world):
+    first = world.schedulers[0]
+    for pod in chaos.pods("Pending"):
+        world.stall(pod)
+    chaos.decide(first)  # both are given up; their replacements wait for their deletion
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    for _ in range(3):
+        chaos.launch_all()
+    assert all(pod.is_healthy for pod in chaos.pods("Pending"))
+    world.resume(first)
+    world.crash(heir)
+    chaos.flush()
+    for _ in range(4):
+        world.pass_time(40)
+        chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
+    first = world.schedulers[0]
+    kill_all(chaos)
+    chaos.decide(first)  # two replacements are asked for
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    for _ in range(3):
+        chaos.launch_all()
+    world.resume(first)
+    first.runtime.carry_out_all()
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
+# ---------------------------------------------------------------------- a deletion that comes late
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_pod_starts_between_the_decision_to_delete_it_and_its_deletion(chaos, world, reported):
+    pod = chaos.pods("Pending")[0]
+    world.stall(pod)
+    chaos.decide(world.schedulers[0])
+    world.run(pod)
+    if reported:
+        world.report_start(pod)
+    chaos.flush()
+    if reported:
+        assert pod.is_alive
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_pod_that_is_still_pending_is_deleted_though_it_has_changed(chaos, world):
+    pod = chaos.pods("Pending")[0]
+    world.stall(pod)
+    chaos.decide(world.schedulers[0])
+    world.stall(pod)
+    chaos.flush()
+    for leaving in chaos.leaving():
+        world.finish_deletion(leaving)
+    chaos.flush()
+    assert not pod.exists
+    succeeds_in_the_first_try(chaos)
+
+
+# ---------------------------------------------------------------------- 401 and 403
+
+
+@pytest.mark.parametrize("outcome", ["unauthorized", "forbidden"])
+def test_credentials_are_refused_for_a_while(chaos, world, outcome):
+    kill_all(chaos)
+    for _ in range(2):
+        chaos.flush(outcome=outcome)
+        world.pass_time(60)
+    assert [ti.state for ti in world.tis] == ["queued", "queued"]
+    succeeds_in_the_first_try(chaos)
+
+
+def test_credentials_are_refused_for_long(chaos, world):
+    kill_all(chaos)
+    for _ in range(20):
+        chaos.flush(outcome="unauthorized")
+        world.pass_time(60)
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["failed", "failed"]
+
+
+# ---------------------------------------------------------------------- an outage of more than three timeouts
+
+
+@pytest.mark.parametrize("before", ["pods are killed", "tasks are queued", "the scheduler dies", "pods wait"])
+def test_the_api_is_away_for_more_than_three_queued_timeouts(chaos, world, before):
+    if before == "pods are killed":
+        kill_all(chaos)
+        chaos.decide(world.schedulers[0])
+    elif before == "tasks are queued":
+        start(chaos)
+        for ti in world.tis:
+            world.report_end(ti, "deferred")
+        chaos.flush()
+        for ti in world.tis:
+            world.fire_trigger(ti)
+        chaos.enqueue_all()
+    world.begin_outage()
+    if before == "the scheduler dies":
+        world.crash(world.schedulers[0])
+    for _ in range(12):
+        chaos.enqueue_all()
+        chaos.flush()
+        world.pass_time(180)
+        chaos.flush()
+        world.handle_stuck_in_queued()
+    world.end_outage()
+    succeeds_in_the_first_try(chaos)
+
+
+# ---------------------------------------------------------------------- an exception in any step
+
+
+@pytest.mark.parametrize("step", [step for step, what in STEPS.items() if what != "left behind"])
+def test_a_step_raises_an_exception_for_one_task_instance(chaos, world, step):
+    world.poison(world.tis[0], step)
+    provoke(chaos, STEPS[step])
+    assert step in world.poison_taken
+    chaos.come_to_rest()
+    other = world.tis[1]
+    assert (other.state, other.try_number) == ("success", 1)
+
+
+def provoke(chaos, what):
+    if what in ("killed", "not created"):
+        kill_all(chaos)
+    elif what == "orphaned":
+        chaos.world.crash(chaos.world.schedulers[0])
+    chaos.flush(outcome="lost" if what == "not created" else "ok")
+    chaos.world.pass_time(20)
+    chaos.flush()
+
+
+def test_a_pod_that_was_left_behind_is_tidied_up_beside_one_that_cannot_be(chaos, world):
+    world.poison(world.tis[0], "sweep:task_key")
+    for ti in world.tis:
+        world.mark(ti, "success")
+    world.crash(world.schedulers[0])
+    left = chaos.pods("Pending")
+    for _ in range(3):
+        world.pass_time(400)
+        chaos.flush()
+    assert world.poison_taken
+    assert [pod.exists for pod in left] == [True, False]
+
+
+# ---------------------------------------------------------------------- cleared while it runs
+
+
+def test_what_was_cleared_while_it_ran_loses_its_scheduler(chaos, world):
+    start(chaos)
+    world.clear_running(world.tis[0])
+    world.crash(world.schedulers[0])
+    for _ in range(2):
+        chaos.launch_all()
+    (pod,) = world.cleared_workers()
+    world.notice_clearing(pod, succeeds=True)
+    chaos.come_to_rest()
+    assert [(ti.state, ti.try_number) for ti in world.tis] == [("success", 2), ("success", 1)]
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_what_was_cleared_while_it_ran_runs_again_once_its_worker_has_ended(chaos, world, succeeds):
+    start(chaos)
+    world.clear_running(world.tis[0])
+    chaos.flush()
+    assert world.tis[0].state == "restarting"
+    (pod,) = world.cleared_workers()
+    world.notice_clearing(pod, succeeds=succeeds)
+    chaos.flush()
+    assert (world.tis[0].state, world.tis[0].try_number) == ("scheduled", 2)
+    chaos.come_to_rest()

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods are given up on while their image cannot be pulled, and start before they are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cluster_lab.apiserver import RequestInfo
+from stage.evidence import Outcome, Run
+from stage.stage import Stage
+from stage.waiting import LONGEST_WAIT, wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+LATE = ("late_1", "late_2", "late_3")
+UNTOUCHED = Outcome(state="success", pods=1, launch_failures=1)
+"""Its code ran once, in its first pod, and no retry was taken; the ledger has why it was given up on."""
+
+
+@contextmanager
+def given_up(stage: Stage, dag_id: str, *, lag: float = 0) -> Iterator[Run]:
+    """
+    Start a run whose pods are given up on; in the block, all of them have started and none is deleted yet.
+
+    :param lag: seconds by which what happens to them since is seen late
+    """
+
+    def deletes(info: RequestInfo) -> bool:
+        is_of_run = info.name.startswith(dag_id.replace("_", "-"))
+        return is_of_run and (info.verb, info.resource) == ("delete", "pods")
+
+    with stage.proxy.hold(when=deletes) as held:
+        run = stage.trigger(dag_id)
+        held.wait_for(len(LATE), LONGEST_WAIT)
+        stage.proxy.lag(lag)
+        run.wait_for_code(*LATE)
+        yield run
+
+
+def test_they_are_followed_again_when_they_are_seen_to_start(stage: Stage) -> None:
+    with given_up(stage, "starts_after_all") as run:
+        stage.schedulers.wait_for_turns(5)
+    finish(stage, run)
+
+
+def test_their_deletions_find_that_they_have_started(stage: Stage) -> None:
+    try:
+        with given_up(stage, "starts_unseen", lag=60) as run:
+            pass
+        stage.schedulers.wait_for_turns(5)
+    finally:
+        stage.proxy.lag(0)
+    finish(stage, run)
+
+
+def finish(stage: Stage, run: Run) -> None:
+    """Let everything come to its end, and compare it with what should have become of it."""
+    run.release()
+    assert run.wait_for_all_to_end() == dict.fromkeys(LATE, UNTOUCHED)
+    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
