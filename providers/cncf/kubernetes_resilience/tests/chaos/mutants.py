@@ -215,7 +215,9 @@ def divide_no_batch(patch):
 
 # The promise that the machine finds broken, as a regular expression.
 MUTANTS = {
-    ignore_identity: "I[13]",
+    # An event of the pod before takes a replacement that waits to be created for one that exists (I5),
+    # or one that may still run for one that has ended (I2).
+    ignore_identity: "I[1235]",
     ignore_who_won_the_start: "I1",
     forget_to_retire: "I2",
     # What is looked for while it is not known whether it exists may be healthy.

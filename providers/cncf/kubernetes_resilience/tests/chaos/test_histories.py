@@ -42,6 +42,29 @@ def succeeds_in_the_first_try(chaos):
     assert [(ti.state, ti.try_number) for ti in chaos.world.tis] == [("success", 1)] * 2
 
 
+# ---------------------------------------------------------------------- events of the pod before
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_the_end_of_a_pod_that_was_replaced_is_told_again(chaos, world, started):
+    kill_all(chaos)
+    chaos.flush()
+    if started:
+        start(chaos)
+    for scheduler, observation in chaos.past():
+        scheduler.tell(observation)
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_replacement_that_waits_to_be_created_is_not_taken_for_the_pod_before(chaos, world):
+    chaos.world.kill(chaos.living()[0], "drain")
+    chaos.flush(outcome="forbidden")
+    chaos.flush()
+    world.pass_time(70)
+    succeeds_in_the_first_try(chaos)
+
+
 # ---------------------------------------------------------------------- an adoption that is rolled back
 
 
