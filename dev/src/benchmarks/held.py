@@ -18,7 +18,8 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import _Pod
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, Recipe
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from benchmarks.pods import NAMESPACE
 
@@ -76,7 +77,7 @@ class HeldByOurs:
             namespace=NAMESPACE,
             name=name,
             number=1,
-            recipe=Recipe.of(job),
+            recipe=StoredWorkload.of(job),
             ref=PodRef(NAMESPACE, name, uid),
             facts=_RUNNING,
         )

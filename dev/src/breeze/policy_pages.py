@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow.cli.cli_config import ActionCommand, GroupCommand
 
-    from airflow.providers.cncf.kubernetes_resilience.pods.causes import Cause
+    from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import Cause
 
 _HELP_WIDTH = 100
 
@@ -43,7 +43,7 @@ def write_pages(folder: Path) -> None:
     :param folder: where the sources of the site are.
     """
     from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
-    from airflow.providers.cncf.kubernetes_resilience.pods.causes import TABLE
+    from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
     from airflow_resilience.retry_policy.reference import render_reference
 
     (folder / "policy-reference.md").write_text(render_reference())

@@ -57,13 +57,16 @@ class AirflowClient:
         """
         Start a run of a DAG.
 
-        :param run_id: What to call it; None: Airflow finds a name.
+        :param run_id: What to call it; one that exists already is not started again. None: Airflow finds a name.
         :return: The run id.
         :raises httpx.HTTPStatusError: If the API server refuses.
+        :raises httpx.TimeoutException: If it does not answer; it may have started the run all the same.
         """
         body = {"logical_date": None} | ({"dag_run_id": run_id} if run_id else {})
-        run = self._checked(self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body))
-        return str(run["dag_run_id"])
+        answer = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+        if run_id and answer.status_code == httpx.codes.CONFLICT:
+            return run_id
+        return str(self._checked(answer)["dag_run_id"])
 
     @staticmethod
     def _checked(answer: httpx.Response) -> dict[str, Any]:

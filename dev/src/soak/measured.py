@@ -20,8 +20,8 @@ from pathlib import Path
 from queue import Queue, SimpleQueue
 from typing import Any
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_cache import TemplateCache
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from airflow.providers.cncf.kubernetes_resilience.executors.moulds import PodMoulds
 from soak.settings import FOLDER_VARIABLE, holdings_file
 
 INTERVAL = 1.0
@@ -37,7 +37,7 @@ OURS = ("airflow.providers.cncf.kubernetes_resilience.", "airflow_resilience.", 
 """The modules of which each object is looked into."""
 
 
-BOUNDED = (PodMoulds,)
+BOUNDED = (TemplateCache,)
 """Caches, which keep their size when nothing is left to do. Tests of their own hold their limits."""
 
 

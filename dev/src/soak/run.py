@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
+import httpx
 import psutil
 from rich.console import Console
 from sqlalchemy import text
@@ -24,6 +25,7 @@ from stage.stage import Stage
 from stage.waiting import wait_for
 
 TICK = 1.0
+TRIGGER_ATTEMPTS = 4
 SAMPLE_EVERY = 3.0
 LINE_EVERY = 30.0
 
@@ -104,7 +106,16 @@ class Soak:
             time.sleep(TICK)
 
     def _trigger(self, dag_id: str, number: int) -> None:
-        self.runs.append((dag_id, self.stage.deployment.client.trigger(dag_id, f"run-{number:04}")))
+        # After an outage everything that has waited starts at once, and Airflow's API server answers late.
+        for attempt in count(1):
+            try:
+                run_id = self.stage.deployment.client.trigger(dag_id, f"run-{number:04}")
+            except httpx.TimeoutException:
+                if attempt == TRIGGER_ATTEMPTS:
+                    raise
+            else:
+                self.runs.append((dag_id, run_id))
+                return
 
     # ------------------------------------------------------------------ what is seen
 

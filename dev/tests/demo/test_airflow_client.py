@@ -7,6 +7,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import pytest
 
 from cluster_lab.ports import free_port
@@ -33,4 +34,20 @@ def test_no_heartbeat_of_a_component_that_is_not_well(component: str) -> None:
 def test_no_health_while_nobody_answers() -> None:
     client = AirflowClient(f"http://127.0.0.1:{free_port()}")
     assert client.health() == {}
+    client.close()
+
+
+@pytest.mark.parametrize("status", [httpx.codes.OK, httpx.codes.CONFLICT])
+def test_a_run_that_was_started_by_a_call_before_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    client = AirflowClient("http://127.0.0.1:1")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, json={"dag_run_id": "run-1"})
+
+    monkeypatch.setattr(
+        client, "_http", httpx.Client(base_url="http://airflow", transport=httpx.MockTransport(answer))
+    )
+    assert client.trigger("dag", "run-1") == "run-1"
     client.close()

@@ -8,23 +8,22 @@ from collections import defaultdict
 
 from airflow.utils.session import create_session
 
-from airflow.providers.cncf.kubernetes_resilience.executors import (
-    adopter,
-    adoption,
-    creation,
-    isolation,
-    queued_timeout,
-    retirement,
-    schedulers,
-    settlement,
-)
-from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.ownership import Ownership
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
-from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
-from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Judgement, Verdict
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter, plan
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Judgement, Verdict
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, schedulers
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
 
@@ -33,7 +32,7 @@ from .scheduler import Runtime
 
 def ignore_identity(patch):
     """Let an event count for whatever pod is the task instance's current one."""
-    patch.setattr(LaunchRegistry, "find", lambda self, pod: self.get(adoption.task_key(pod.annotations)))
+    patch.setattr(LaunchRegistry, "find", lambda self, pod: self.get(task_key(pod.annotations)))
 
 
 def ignore_who_won_the_start(patch):
@@ -42,7 +41,7 @@ def ignore_who_won_the_start(patch):
 
 
 def forget_to_retire(patch):
-    patch.setattr(Retirement, "supersede", lambda *args: None)
+    patch.setattr(PodDeletion, "supersede", lambda *args: None)
 
 
 def wait_for_nothing(patch):
@@ -52,7 +51,7 @@ def wait_for_nothing(patch):
 
 def count_the_wait_from_the_request(patch):
     """Let the time that a superseded pod is given begin before the API server has accepted its deletion."""
-    patch.setattr(retirement, "DELETION_TIMEOUT", 32.0)
+    patch.setattr(pod_deletion, "DELETION_TIMEOUT", 32.0)
 
 
 def count_twice(patch):
@@ -91,11 +90,11 @@ def count_in_memory_only(patch):
 
 
 def lose_refused_creations(patch):
-    patch.setattr(LaunchTracker, "_not_created", lambda *args: None)
+    patch.setattr(StaleEventFilter, "_not_created", lambda *args: None)
 
 
 def lose_vanished_pods(patch):
-    patch.setattr(LaunchTracker, "_confirmed", lambda *args: None)
+    patch.setattr(StaleEventFilter, "_confirmed", lambda *args: None)
 
 
 def drop_podless_orphans(patch):
@@ -107,8 +106,8 @@ def adopt_nothing(patch):
 
 
 def adopt_the_oldest(patch):
-    newest_first = adoption.newest_first
-    patch.setattr(adoption, "newest_first", lambda pods, host: newest_first(pods, host)[::-1])
+    newest_first = plan.newest_first
+    patch.setattr(plan, "newest_first", lambda pods, host: newest_first(pods, host)[::-1])
 
 
 def fail_on_replays(patch):
@@ -138,7 +137,7 @@ def take_a_label_for_ownership(patch):
     async def by_label(self, orphans):
         with create_session(scoped=False) as session:
             living = sorted(map(str, schedulers.read_living(but=self._job_id, session=session)))
-        selector = f"airflow-worker notin ({','.join(living) or '0'}),{adoption.NOT_DONE}"
+        selector = f"airflow-worker notin ({','.join(living) or '0'}),{identity.NOT_DONE}"
         patch.setattr(adopter, "NOT_DONE", selector)
         return await look(self, orphans)
 
@@ -176,14 +175,14 @@ def delete_what_has_started(patch):
 
 def fail_on_401_at_once(patch):
     """Take an answer about our credentials for one about the task."""
-    failed = creation.Creations.failed
+    failed = create_retries.CreateRetries.failed
 
     def hasty(self, launch, error):
         if error.status in (401, 403):
             error = KubernetesApiError(error.message, status=422)
         failed(self, launch, error)
 
-    patch.setattr(creation.Creations, "failed", hasty)
+    patch.setattr(create_retries.CreateRetries, "failed", hasty)
 
 
 def let_tasks_get_stuck_in_queued(patch):

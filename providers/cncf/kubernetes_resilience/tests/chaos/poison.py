@@ -17,22 +17,22 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANC
 PACKAGE = "airflow.providers.cncf.kubernetes_resilience.executors"
 
 STEPS = {
-    "settlement:judge": "killed",
-    "settlement:classify": "killed",
-    "settlement:make_evidence": "killed",
-    "settlement:ledger.record": "killed",
-    "retirement:Retirement.supersede": "killed",
-    "launches:Recipe.job": "killed",
-    "publisher:is_wanted": "killed",
-    "pod_factory:PodFactory.make_launch": "killed",
-    "creation:Creations.ask": "killed",
-    "creation:Creations._wait": "not created",
-    "creation:is_wanted": "not created",
-    "tracking:find_failure": "orphaned",
-    "unwanted:is_over": "pending",
-    "sweep:task_key": "left behind",
-    "adopter:launch_number": "orphaned",
-    "adoption:task_key": "orphaned",
+    "failures.settlement:judge": "killed",
+    "failures.settlement:classify": "killed",
+    "failures.settlement:make_evidence": "killed",
+    "failures.settlement:ledger.record": "killed",
+    "deletion.pod_deletion:PodDeletion.supersede": "killed",
+    "launches.workload:StoredWorkload.job": "killed",
+    "creation.launch_queue:is_wanted": "killed",
+    "creation.pod_builder:PodBuilder.make_launch": "killed",
+    "creation.create_retries:CreateRetries.ask": "killed",
+    "creation.create_retries:CreateRetries._wait": "not created",
+    "creation.create_retries:is_wanted": "not created",
+    "failures.event_filter:find_failure": "orphaned",
+    "deletion.cancelled_launches:is_over": "pending",
+    "deletion.garbage_collection:task_key": "left behind",
+    "adoption.adopter:launch_number": "orphaned",
+    "adoption.plan:task_key": "orphaned",
 }
 """Functions that are called about one task instance each, by module and name in :data:`PACKAGE`, and what has
 to befall a pod for that."""

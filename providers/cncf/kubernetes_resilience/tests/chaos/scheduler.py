@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
     KubernetesApiError,
@@ -244,7 +244,7 @@ class Scheduler:
             executor.start()
         finally:
             kubernetes_executor.KubernetesRuntime = made  # type: ignore[misc]
-        receive = executor._tracker.receive
+        receive = executor._event_filter.receive
 
         def watched(message: Any) -> None:
             # The executor goes on after an error, with a line in its log. Here there should be none.
@@ -256,7 +256,7 @@ class Scheduler:
                 self.world.complain(f"I5: a message was lost by {error!r}: {message}")
                 raise
 
-        executor._tracker.receive = watched  # type: ignore[method-assign]
+        executor._event_filter.receive = watched  # type: ignore[method-assign]
         return executor
 
     @property

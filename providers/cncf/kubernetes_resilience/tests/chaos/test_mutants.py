@@ -15,7 +15,7 @@ from . import mutants
 from . import test_histories as histories
 from .mutants import MUTANTS
 
-STEP = "settlement:classify"
+STEP = "failures.settlement:classify"
 """Of the executor's work, at which one of two task instances cannot be handled."""
 
 SEARCH = settings(

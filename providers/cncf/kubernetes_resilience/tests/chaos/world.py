@@ -27,7 +27,7 @@ from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select, update
 
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 from .cluster import GRACE, OWN_EXIT, Cluster, Life, WorldPod

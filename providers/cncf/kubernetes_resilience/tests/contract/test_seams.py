@@ -47,18 +47,15 @@ from sqlalchemy.pool import StaticPool
 
 import airflow
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import (
-    kubernetes_executor,
-    pod_factory,
-    task_instances,
-    upstream,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, upstream
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import pod_builder
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import WaitingLaunch
-from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import WaitingLaunch
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import RuntimeSettings
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import RuntimeSettings
 from airflow_resilience import ledger
 from airflow_resilience.context import (
     ContextSource,
@@ -281,11 +278,11 @@ def template(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodFactory:
+def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodBuilder:
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE", "workers")
     executor = KubernetesExecutor()
-    return PodFactory(executor.kube_config, "7", "KubernetesExecutor", executor.jwt_generator)
+    return PodBuilder(executor.kube_config, "7", "KubernetesExecutor", executor.jwt_generator)
 
 
 def waiting(override: k8s.V1Pod | None = None) -> WaitingLaunch:
@@ -303,7 +300,7 @@ def claims(token: str) -> dict[str, Any]:
     return json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
 
 
-def test_pod_is_built_without_a_cluster(factory: PodFactory) -> None:
+def test_pod_is_built_without_a_cluster(factory: PodBuilder) -> None:
     launch = factory.make_launch(waiting(), failed(2))
     assert launch.body is not None
     metadata, spec = launch.body["metadata"], launch.body["spec"]
@@ -328,7 +325,7 @@ def test_pod_is_built_without_a_cluster(factory: PodFactory) -> None:
     json.dumps(launch.body)
 
 
-def test_pod_override_is_applied(factory: PodFactory) -> None:
+def test_pod_override_is_applied(factory: PodBuilder) -> None:
     override = k8s.V1Pod(
         spec=k8s.V1PodSpec(
             containers=[k8s.V1Container(name="base", image="airflow:override")], priority_class_name="high"
@@ -341,9 +338,9 @@ def test_pod_override_is_applied(factory: PodFactory) -> None:
 
 
 def test_pod_is_the_official_executors_pod(
-    factory: PodFactory, template: Path, monkeypatch: pytest.MonkeyPatch
+    factory: PodBuilder, template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (pod_factory, kubernetes_executor_utils):
+    for module in (pod_builder, kubernetes_executor_utils):
         monkeypatch.setattr(module, "create_unique_id", lambda *_args: "sales-load-x7k2m9qa")
     item = waiting()
     monkeypatch.setattr(upstream, "make_token", lambda *_args: item.job.command[0].token)
@@ -370,7 +367,7 @@ def test_pod_is_the_official_executors_pod(
 
 
 def test_hook_that_fails_is_told_from_other_errors(
-    factory: PodFactory, monkeypatch: pytest.MonkeyPatch
+    factory: PodBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_pod: k8s.V1Pod) -> None:
         raise LookupError("no such node pool")
@@ -381,7 +378,7 @@ def test_hook_that_fails_is_told_from_other_errors(
     assert isinstance(caught.value.__cause__, LookupError)
 
 
-def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on(factory: PodFactory) -> None:
+def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on(factory: PodBuilder) -> None:
     before = datetime.now(UTC).timestamp()
     job = waiting()
     first, second = (factory.make_launch(job, failed(number)) for number in (0, 1))
@@ -395,7 +392,7 @@ def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on
     assert waiting().job.command[0].token == job.job.command[0].token, "the job is left as it was"
 
 
-def test_pod_of_the_official_executor_says_whose_it_is(factory: PodFactory) -> None:
+def test_pod_of_the_official_executor_says_whose_it_is(factory: PodBuilder) -> None:
     body = factory.make_launch(waiting(), ledger.LaunchHistory()).body
     assert body is not None
     del body["metadata"]["annotations"][TASK_INSTANCE_ID_ANNOTATION]

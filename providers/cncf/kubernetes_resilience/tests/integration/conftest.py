@@ -14,9 +14,12 @@ import httpx
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
-from airflow.providers.cncf.kubernetes_resilience.pods.launcher import LAUNCH_ID_ANNOTATION
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.launcher import LAUNCH_ID_ANNOTATION
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
+    KubernetesRuntime,
+    RuntimeSettings,
+)
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.testing import running_server
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration, CoreV1Api
 
-from airflow.providers.cncf.kubernetes_resilience.pods import api_clients
+from airflow.providers.cncf.kubernetes_resilience.pods.api import api_clients
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 
 from .conftest import TOKEN

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods import forks
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+from airflow.providers.cncf.kubernetes_resilience.pods.thread import forks
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 
 pytestmark = [

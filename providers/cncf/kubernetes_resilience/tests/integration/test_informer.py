@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerState
-from airflow.providers.cncf.kubernetes_resilience.pods.informer import Informer
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.informer import Informer
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 
 Pod = Callable[..., dict[str, Any]]
@@ -188,7 +188,7 @@ def test_refused_lists_and_watches_are_tried_again(
 def test_long_lists_come_in_pages(
     make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow.providers.cncf.kubernetes_resilience.pods.client.PAGE_SIZE", 3)
+    monkeypatch.setattr("airflow.providers.cncf.kubernetes_resilience.pods.api.client.PAGE_SIZE", 3)
     for number in range(8):
         kubelet.create(pod(f"pod-{number}"))
     # The second page's snapshot has been compacted away.

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, PodConflictError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    PodConflictError,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -20,7 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotDeleted,
     PodObservation,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 
 Pod = Callable[..., dict[str, Any]]

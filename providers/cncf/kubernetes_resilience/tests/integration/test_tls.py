@@ -16,11 +16,11 @@ import trustme
 import yaml
 from aiohttp import web
 
-from airflow.providers.cncf.kubernetes_resilience.pods.api_clients import ApiClients
-from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError
-from airflow.providers.cncf.kubernetes_resilience.pods.timing import Timing
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import (
+from airflow.providers.cncf.kubernetes_resilience.pods.api.api_clients import ApiClients
+from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import Timing
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import (
     RENEW_AFTER,
     RENEWAL_INTERVAL,
     JsonTransport,

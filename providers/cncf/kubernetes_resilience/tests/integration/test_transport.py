@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import JsonTransport
+from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport
 
 
 def answer(status: str, body: bytes, *, length: int | None = None, extra: str = "") -> bytes:

@@ -13,11 +13,10 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
-    Orphan,
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import Orphan, plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     launch_number,
     newest_first,
-    plan_adoption,
     task_key,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_EVENT, decode
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     ContainerState,
     ContainerType,
@@ -23,7 +24,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     Texts,
     read_pod,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.projection import POD_EVENT, decode
 
 from . import manifests as m
 

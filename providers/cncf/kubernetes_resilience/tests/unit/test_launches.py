@@ -13,7 +13,9 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from kubernetes.client import V1Pod
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import Launch, LaunchRegistry, Recipe
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
@@ -57,7 +59,7 @@ def test_recipe_is_the_job_without_its_token() -> None:
     )
     override = V1Pod()
     job = KubernetesJob(KEY, [workload], override, "template.yaml", "airflow:7")
-    restored = Recipe.of(job).job(KEY)
+    restored = StoredWorkload.of(job).job(KEY)
     assert restored.command[0].model_copy(update={"token": workload.token}) == workload
     assert restored._replace(command=None) == job._replace(command=None)
     assert workload.token == "made when the task was queued", "the job is left as it was"

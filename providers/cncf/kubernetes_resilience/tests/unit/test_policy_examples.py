@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from kubernetes import client
 
-from airflow.providers.cncf.kubernetes_resilience.pods.vocabulary import VOCABULARY
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.context import (
     ContextSource,
     ExecutionContext,

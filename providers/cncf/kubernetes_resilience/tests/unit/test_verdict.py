@@ -8,18 +8,18 @@ import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.task_instances import TaskInstanceRow
-from airflow.providers.cncf.kubernetes_resilience.executors.verdict import (
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Judgement,
     Verdict,
     judge,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
     find_overdue_deletion,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from . import manifests as m
 

@@ -20,7 +20,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import QUIET_SECONDS
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import QUIET_SECONDS
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,

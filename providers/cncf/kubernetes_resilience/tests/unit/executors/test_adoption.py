@@ -10,7 +10,7 @@ import pytest
 from airflow.jobs.job import Job
 from sqlalchemy import update
 
-from airflow.providers.cncf.kubernetes_resilience.executors import adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
 from cluster_lab.airflow_fixtures import make_scheduler_job
 

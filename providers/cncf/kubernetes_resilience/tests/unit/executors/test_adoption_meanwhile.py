@@ -7,9 +7,13 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import DataError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import adopter, task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import Orphan, plan_adoption
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import Orphan, plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from .. import manifests as m

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
 
 from .. import manifests as m
 

@@ -10,10 +10,14 @@ import json
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation, task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import PUBLISH_BACKOFF, REFUSALS
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import CREATION_TIMEOUT
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
+    PUBLISH_BACKOFF,
+    REFUSALS,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
     KubernetesApiError,

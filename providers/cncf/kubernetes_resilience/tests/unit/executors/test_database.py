@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation, task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 
 from .. import manifests as m
@@ -134,10 +135,10 @@ def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, q
 def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(harness, queued_ti, values):
     ti = queued_ti()
     pod, key = harness.launch(ti), ti.key
-    publish = harness.executor._publisher.publish_due
-    harness.executor._publisher.publish_due = lambda: False
+    publish = harness.executor._launch_queue.publish_due
+    harness.executor._launch_queue.publish_due = lambda: False
     harness.observe(pod, m.evicted())
-    harness.executor._publisher.publish_due = publish
+    harness.executor._launch_queue.publish_due = publish
     harness.set_state(ti, values.pop("state", "queued"), **values)
     harness.executor.sync()
     assert harness.runtime.take("create") == []

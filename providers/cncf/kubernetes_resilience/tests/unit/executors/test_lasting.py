@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.tracking import SIDECAR_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import SIDECAR_GRACE
 
 from .. import manifests as m
 from .harness import lock

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.pacing import (
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.pacing import (
     IMMEDIATE_RELAUNCHES,
     RELAUNCH_BACKOFF,
 )

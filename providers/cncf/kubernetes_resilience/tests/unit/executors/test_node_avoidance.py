@@ -8,7 +8,7 @@ import copy
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.node_avoidance import avoid
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import avoid
 from airflow_resilience.decision import AvoidNode
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from kubernetes.client import models as k8s
 
-from airflow.providers.cncf.kubernetes_resilience.executors.publisher import BUILD_BUDGET
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import PodConflictError
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import BUILD_BUDGET
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import PodConflictError
 
 from .. import manifests as m
 from .cluster import TEMPLATE
@@ -168,7 +168,7 @@ def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
         harness.clock.advance(0.45 * BUILD_BUDGET)
         return harness.clock.now
 
-    harness.executor._publisher._clock = slow_clock
+    harness.executor._launch_queue._clock = slow_clock
     for ti in queued_ti(mapped=7):
         harness.queue(ti)
     harness.executor.heartbeat()

@@ -16,26 +16,27 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import (
-    kubernetes_executor,
-    publisher,
-    queued_timeout,
-    settlement,
-    sweep,
-    task_instances,
-    tracking,
-    unwanted,
+from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import (
+    cancelled_launches,
+    garbage_collection,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.adopter import Adopter
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import Creations
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
-from airflow.providers.cncf.kubernetes_resilience.executors.policies import RetryPolicies
-from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import CREATION_TIMEOUT, Retirement
-from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Settlement
-from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    CREATION_TIMEOUT,
+    PodDeletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import event_filter, settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,
     PodNotCreated,
@@ -161,10 +162,10 @@ class Play:
             "running": executor.running,
             "registry": list(executor._registry),
             "leaving": executor._registry._departures,
-            "ended": executor._tracker._ended,
-            "early": executor._tracker._early,
-            "waiting": executor._publisher._waiting,
-            "failed": executor._creations._failed,
+            "ended": executor._event_filter._ended,
+            "early": executor._event_filter._early,
+            "waiting": executor._launch_queue._waiting,
+            "failed": executor._create_retries._failed,
             "podless": executor._adopter._podless,
             "postponed": executor._adopter._postponed,
             "suspects": executor._isolation._suspects,
@@ -187,15 +188,15 @@ STEPS = {
     "profiles": (settlement, "read_profiles", "settle"),
     "locks": (task_instances, "lock_rows", "settle"),
     "queued time": (task_instances, "refresh_queued", "settle"),
-    "retire": (Retirement, "supersede", "act"),
-    "recipe": (kubernetes_executor.KubernetesExecutor, "_launch_again", "act"),
-    "relaunch": (Publisher, "relaunch", "act"),
+    "retire": (PodDeletion, "supersede", "act"),
+    "workload": (kubernetes_executor.KubernetesExecutor, "_launch_again", "act"),
+    "relaunch": (LaunchQueue, "relaunch", "act"),
     "begin anew": (task_instances, "begin_queued_anew", "publish"),
-    "wanted": (publisher, "is_wanted", "build"),
-    "build": (PodFactory, "make_launch", None),
+    "wanted": (launch_queue, "is_wanted", "build"),
+    "build": (PodBuilder, "make_launch", None),
     "hook": (settings, "pod_mutation_hook", None),
     "hold": (LaunchRegistry, "hold", "build"),
-    "ask": (Creations, "ask", "build"),
+    "ask": (CreateRetries, "ask", "build"),
 }
 
 
@@ -241,7 +242,7 @@ def test_nothing_is_reported_of_a_task_of_which_nothing_is_known(play, poison, c
 
 def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, poison, counted):
     play.queue()
-    poison(tracking, "find_failure", play.tis[BAD])
+    poison(event_filter, "find_failure", play.tis[BAD])
     play.until_the_end()
     assert play.reported == {"success": set(range(TASKS))}
     assert play.left_over() == {}
@@ -267,7 +268,7 @@ def test_a_workload_that_cannot_be_accepted(play, poison, counted):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Creations, "_go_on"), (task_instances, "read_rows")], ids=["go on", "rows"]
+    ("owner", "name"), [(CreateRetries, "_go_on"), (task_instances, "read_rows")], ids=["go on", "rows"]
 )
 def test_a_creation_that_has_failed(play, poison, counted, owner, name):
     play.queue()
@@ -277,7 +278,7 @@ def test_a_creation_that_has_failed(play, poison, counted, owner, name):
     play.turn(60)
     play.until_the_end()
     play.turn(CREATION_TIMEOUT)  # until it is known that no call has brought about a pod
-    known = {"failed": {BAD}} if owner is Creations else {}
+    known = {"failed": {BAD}} if owner is CreateRetries else {}
     assert play.reported == {"success": OTHERS, **known}
     assert play.left_over() == {}
     assert counted
@@ -286,13 +287,13 @@ def test_a_creation_that_has_failed(play, poison, counted, owner, name):
 PHASES = {
     "policies": (RetryPolicies, "tick"),
     "revive": (kubernetes_executor.PodCommands, "revive"),
-    "tidy": (Retirement, "tick"),
-    "track": (LaunchTracker, "tick"),
+    "tidy": (PodDeletion, "tick"),
+    "track": (StaleEventFilter, "tick"),
     "adopt": (Adopter, "continue_"),
     "hold-off": (queued_timeout.QueuedTimeout, "tick"),
-    "create": (Creations, "tick"),
-    "unwanted": (unwanted.UnwantedLaunches, "tick"),
-    "sweep": (sweep.Sweep, "tick"),
+    "create": (CreateRetries, "tick"),
+    "unwanted": (cancelled_launches.CancelledLaunches, "tick"),
+    "sweep": (garbage_collection.OrphanCollector, "tick"),
 }
 
 
@@ -309,14 +310,14 @@ def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, cou
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(unwanted, "is_over"), (Retirement, "revoke")], ids=["row", "pod"]
+    ("owner", "name"), [(cancelled_launches, "is_over"), (PodDeletion, "revoke")], ids=["row", "pod"]
 )
 def test_launches_that_are_not_wanted(play, poison, counted, owner, name):
     play.queue().answer()
     play.turn()
     for ti in play.tis.values():
         play.harness.set_state(ti, "failed")
-    if owner is unwanted:
+    if owner is cancelled_launches:
         original = play.tis[BAD]
         poison(task_instances, "read_rows", original)
     else:
@@ -346,7 +347,7 @@ def test_pods_that_a_dead_scheduler_left_behind(play, successor, poison, counted
         play.harness.set_state(ti, "failed")
     heir = successor()
     heir.executor.sync()
-    heir.runtime.carry_out("Sweep")
+    heir.runtime.carry_out("OrphanCollector")
     poison(task_instances, "read_rows", play.tis[BAD])
     heir.executor.sync()
     assert {ref for (ref,) in heir.runtime.take("delete")} == {
@@ -358,7 +359,7 @@ def test_pods_that_a_dead_scheduler_left_behind(play, successor, poison, counted
 def test_revoking_does_not_raise_into_the_scheduler(play, poison, counted):
     play.queue().answer()
     play.turn()
-    poison(Retirement, "revoke", play.tis[BAD])
+    poison(PodDeletion, "revoke", play.tis[BAD])
     for ti in play.tis.values():
         play.harness.executor.revoke_task(ti=ti)
     assert len(play.harness.runtime.take("delete")) == TASKS - 1
@@ -371,7 +372,7 @@ def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, error
         raise error
 
     runtime = harness.runtime
-    monkeypatch.setattr(Retirement, "finish", fail)
+    monkeypatch.setattr(PodDeletion, "finish", fail)
     harness.executor.end()
     assert not runtime.is_alive
     assert counted == ["end"]
@@ -485,7 +486,7 @@ def test_a_launch_that_cannot_be_followed(play, successor, poison, counted):
     for pod in play.queue().answer():
         pod.become(m.evicted())
     play.turn()
-    poison(tracking, "find_failure", play.tis[BAD])
+    poison(event_filter, "find_failure", play.tis[BAD])
     heir = Play(successor(), play.tis.values())
     assert heir.harness.adopt(*play.tis.values()) == []
     for _ in range(3):

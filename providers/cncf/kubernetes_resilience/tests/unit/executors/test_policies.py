@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 from airflow.exceptions import AirflowConfigException
 
-from airflow.providers.cncf.kubernetes_resilience.executors import policies
-from airflow.providers.cncf.kubernetes_resilience.executors.policies import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import policies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import CHECK_INTERVAL
 
 from .. import manifests as m
 

@@ -11,10 +11,15 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation, pacing, task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import PROMPT
-from airflow.providers.cncf.kubernetes_resilience.executors.tracking import SIDECAR_GRACE
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import PROMPT
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import pacing
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import SIDECAR_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated, PodNotDeleted
 from airflow_resilience.backoff import Backoff
 from cluster_lab.airflow_fixtures import make_scheduler_job

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 from airflow.configuration import conf
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from .. import manifests as m
@@ -28,7 +28,7 @@ def leftover(harness, ti):
 
 def sweep(heir) -> None:
     heir.executor.sync()
-    heir.runtime.carry_out("Sweep")
+    heir.runtime.carry_out("OrphanCollector")
     heir.executor.sync()
     heir.quiet()
     for (ref,) in [*heir.runtime.take("clean_up"), *heir.runtime.take("delete")]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, publisher, retirement
+from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 
 from .. import manifests as m
@@ -77,7 +79,7 @@ def test_a_turn_that_can_do_nothing_in_time_still_does_something(ended, monkeypa
 
 def test_the_scheduler_does_not_sleep_while_pods_are_to_be_built(start, queued_ti, monkeypatch):
     harness = start()
-    monkeypatch.setattr(publisher, "PUBLISH_BATCH", 3)
+    monkeypatch.setattr(launch_queue, "PUBLISH_BATCH", 3)
     tis = queued_ti(mapped=TASKS)
     for ti in tis:
         harness.queue(ti)
@@ -134,7 +136,7 @@ def test_another_try_of_a_task_that_is_reported_does_not_keep_the_scheduler_awak
 def pass_without_quiet(harness, seconds):
     """Let time pass in which a message about another pod arrives with each turn."""
     stray = Pod({"metadata": {"name": "another", "namespace": "airflow"}})
-    step = 0.8 * retirement.QUIET_SECONDS
+    step = 0.8 * pod_deletion.QUIET_SECONDS
     for _ in range(int(seconds / step)):
         harness.clock.advance(step)
         harness.send(PodObservation(stray.facts()))
@@ -142,7 +144,7 @@ def pass_without_quiet(harness, seconds):
 
 def test_pods_that_have_ended_can_wait(ended):
     ended.send()
-    pass_without_quiet(ended, retirement.TIDY_TIMEOUT - retirement.QUIET_SECONDS)
+    pass_without_quiet(ended, pod_deletion.TIDY_TIMEOUT - pod_deletion.QUIET_SECONDS)
     assert ended.runtime.take("clean_up") == []
     ended.quiet()
     assert len(ended.runtime.take("clean_up")) == TASKS
@@ -150,12 +152,12 @@ def test_pods_that_have_ended_can_wait(ended):
 
 def test_pods_that_have_ended_do_not_wait_for_ever(ended):
     ended.send()
-    pass_without_quiet(ended, 2 * retirement.TIDY_TIMEOUT)
+    pass_without_quiet(ended, 2 * pod_deletion.TIDY_TIMEOUT)
     assert len(ended.runtime.take("clean_up")) == TASKS
 
 
 def test_not_too_many_pods_are_tidied_up_in_one_turn(ended, monkeypatch):
-    monkeypatch.setattr(retirement, "TIDY_BATCH", 3)
+    monkeypatch.setattr(pod_deletion, "TIDY_BATCH", 3)
     ended.send()
     tidied = []
     for _ in range(4):

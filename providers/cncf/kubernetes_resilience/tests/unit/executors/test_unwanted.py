@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors import task_instances, unwanted
-from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 
 from .. import manifests as m
 
@@ -101,7 +102,7 @@ def test_nothing_is_asked_of_the_database_when_nothing_is_pending(harness, monke
 @pytest.fixture
 def many(start, queued_ti, monkeypatch):
     """Give an executor whose task instances are all marked, and that looks at two of them in a turn."""
-    monkeypatch.setattr(unwanted, "CHECK_BATCH", 2)
+    monkeypatch.setattr(cancelled_launches, "CHECK_BATCH", 2)
     harness = start()
     tis = queued_ti(mapped=5)
     pods = [harness.launch(ti) for ti in tis]
@@ -139,8 +140,8 @@ def test_waiting_relaunches_are_looked_at_over_several_turns(many, start, queued
     for ti in tis:
         harness.executor.running.add(ti.key)
     looked = []
-    harness.executor._unwanted._relaunching = lambda: {ti.key: str(ti.id) for ti in tis}
-    harness.executor._unwanted._call_off = looked.append
+    harness.executor._cancelled._relaunching = lambda: {ti.key: str(ti.id) for ti in tis}
+    harness.executor._cancelled._call_off = looked.append
     for ti in tis:
         harness.set_state(ti, "failed")
     harness.clock.advance(CHECK_INTERVAL)

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import DELETION_TIMEOUT, GRACE_MARGIN
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    DELETION_TIMEOUT,
+    GRACE_MARGIN,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 from .. import manifests as m

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.client import Listing, WatchEvent
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import error_from_status
-from airflow.providers.cncf.kubernetes_resilience.pods.timing import Timing
+from airflow.providers.cncf.kubernetes_resilience.pods.api.client import Listing, WatchEvent
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
+from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import Timing
 
 Json = dict[str, Any]
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_expired_token,
     find_failure,
@@ -25,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     find_overdue_deletion,
     find_silent_exit,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "pods"
 

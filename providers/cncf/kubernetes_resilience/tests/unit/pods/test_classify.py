@@ -9,15 +9,15 @@ import re
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.causes import TABLE, UNKNOWN_CAUSE
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     MESSAGE_LIMIT,
     PodFailure,
     find_failure,
     find_obstacle,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
 from airflow_resilience.context import ContextSource, ExecutionContext
 from airflow_resilience.context import StateChangeCategory as Category
 from airflow_resilience.context import StateChangeReason as Reason

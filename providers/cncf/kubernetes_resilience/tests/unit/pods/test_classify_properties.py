@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow.providers.cncf.kubernetes_resilience.pods.causes import TABLE
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.evidence import make_evidence
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import ConditionFacts, PodFacts
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
     find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ConditionFacts, PodFacts
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.retry_policy.evidence import Phase
 

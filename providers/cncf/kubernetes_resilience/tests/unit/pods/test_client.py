@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow.providers.cncf.kubernetes_resilience.pods.client import PodClient, WatchEvent, delete_options
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError, ResourceExpiredError
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import LineSplitter
+from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient, WatchEvent, delete_options
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    KubernetesApiError,
+    ResourceExpiredError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import LineSplitter
 
 
 class Transport:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     MAX_MESSAGE_LENGTH,
     MAX_RETRY_AFTER,
     ConnectionFailedError,

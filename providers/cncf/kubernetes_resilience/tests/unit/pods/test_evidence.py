@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.evidence import make_evidence
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
     find_overdue_deletion,
     find_silent_exit,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 
 from .. import manifests as m

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     MESSAGE_LIMIT,
     PodFailure,
     cut,
@@ -20,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
     find_silent_exit,
     find_unschedulable,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from .. import manifests as m
 from .pod_fixtures import GIVEN_UP, read_fixture

@@ -9,17 +9,17 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    find_failure,
+    find_obstacle,
+    find_overdue_deletion,
+    find_silent_exit,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     ConditionFacts,
     ContainerFacts,
     ContainerType,
     PodFacts,
-)
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
-    find_failure,
-    find_obstacle,
-    find_overdue_deletion,
-    find_silent_exit,
 )
 
 from .strategies import FAILED_CONTAINERS, PODS, SETS_OF_REASONS

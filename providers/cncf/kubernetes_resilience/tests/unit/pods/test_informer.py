@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import ConnectionFailedError, error_from_status
-from airflow.providers.cncf.kubernetes_resilience.pods.informer import RECONNECT, Informer
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    error_from_status,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.informer import RECONNECT, Informer
 
 Pod = Callable[..., dict[str, Any]]
 BROKEN = ConnectionFailedError("connection reset")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.calls import DEFAULT_PAUSE, RETRY, Calls
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
+from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import DEFAULT_PAUSE, RETRY, Calls
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
     KubernetesApiError,
@@ -21,7 +21,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.errors import (
     error_from_status,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
-from airflow.providers.cncf.kubernetes_resilience.pods.launcher import LAUNCH_ID_ANNOTATION, Launcher
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
@@ -30,6 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodNotDeleted,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.launcher import LAUNCH_ID_ANNOTATION, Launcher
 
 DROPPED = ConnectionFailedError("TimeoutError")
 REF = PodRef("airflow", "worker", "uid-1")
@@ -526,7 +526,7 @@ async def test_list_leaves_out_malformed_pods(bench: Bench, cluster: Any, pod: C
 
 @pytest.fixture
 def metrics(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
-    from airflow.providers.cncf.kubernetes_resilience.pods import metrics as module
+    from airflow.providers.cncf.kubernetes_resilience.pods.api import metrics as module
 
     counted: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr(module.Stats, "incr", lambda name, tags: counted.append((name, tags)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import error_from_status
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodDeleted, PodDeletionAccepted
 
 from .test_launcher import REF, Bench, bench, created  # noqa: F401

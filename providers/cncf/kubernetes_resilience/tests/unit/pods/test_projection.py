@@ -8,13 +8,13 @@ import msgspec
 import pytest
 import yaml
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.projection import (
+from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import (
     EVERYTHING,
     POD_EVENT,
     POD_LIST,
     decode,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from .pod_fixtures import FOLDER
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import JsonTransport, fix_proxy
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport, fix_proxy
 
 API_SERVER = "http://api.example"
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.transport import JsonTransport
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport
 
 
 class Response:

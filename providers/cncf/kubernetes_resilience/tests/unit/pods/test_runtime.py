@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
-from airflow.providers.cncf.kubernetes_resilience.pods.session import Session
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
+    KubernetesRuntime,
+    RuntimeSettings,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import Session
 
 SETTINGS = RuntimeSettings(namespaces=("airflow",), label_selector="a=b", concurrency=2)
 
@@ -37,7 +40,7 @@ class QuietCluster:
         return self
 
     async def list_pods(self, namespace: str | None, *, read: Any, **_: Any) -> Any:
-        from airflow.providers.cncf.kubernetes_resilience.pods.client import Listing
+        from airflow.providers.cncf.kubernetes_resilience.pods.api.client import Listing
 
         return Listing([read(self.pod)], "1")
 

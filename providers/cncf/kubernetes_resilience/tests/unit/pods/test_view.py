@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
-from airflow.providers.cncf.kubernetes_resilience.pods.view import PodView
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.store import PodStore
 
 Pod = Callable[..., dict[str, Any]]
 
@@ -40,7 +40,7 @@ def condition(type_: str, status: str, **more: str) -> dict[str, Any]:
     ],
 )
 def test_status_that_matters(pod: Pod, before: dict[str, Any], after: dict[str, Any]) -> None:
-    view = PodView()
+    view = PodStore()
     assert view.update(read_pod(pod(**before))) is not None
     seen = view.update(read_pod(pod(**after)))
     assert seen is not None
@@ -60,7 +60,7 @@ def test_status_that_matters(pod: Pod, before: dict[str, Any], after: dict[str, 
     ],
 )
 def test_status_that_does_not(pod: Pod, status: dict[str, Any]) -> None:
-    view = PodView()
+    view = PodStore()
     view.update(read_pod(pod()))
     assert view.update(read_pod(pod(**status))) is None
 
@@ -77,7 +77,7 @@ def test_status_that_does_not(pod: Pod, status: dict[str, Any]) -> None:
     ],
 )
 def test_metadata(pod: Pod, path: str, value: Any, matters: bool) -> None:
-    view = PodView()
+    view = PodStore()
     view.update(read_pod(pod()))
     changed = pod()
     changed["metadata"][path] = value
@@ -85,13 +85,13 @@ def test_metadata(pod: Pod, path: str, value: Any, matters: bool) -> None:
 
 
 def test_binding_to_a_node_matters(pod: Pod) -> None:
-    view = PodView()
+    view = PodStore()
     view.update(read_pod(pod()))
     assert view.update(read_pod({**pod(), "spec": {"nodeName": "n1"}})) is not None
 
 
 def test_gone_reading_is_the_last_one_known(pod: Pod) -> None:
-    view = PodView()
+    view = PodStore()
     view.update(read_pod(pod(phase="Running")))
     view.update(read_pod(pod(phase="Running", message="newer")))  # not worth an observation, but newer
     (gone,) = view.replace([])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
-from airflow.providers.cncf.kubernetes_resilience.pods import causes, failure
-from airflow.providers.cncf.kubernetes_resilience.pods.causes import TABLE
-from airflow.providers.cncf.kubernetes_resilience.pods.evidence import OWN_REASONS
-from airflow.providers.cncf.kubernetes_resilience.pods.vocabulary import VOCABULARY
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis import causes, failure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 OF_REASONS = {"pod_reason", "container_reason", "_disrupted_by"}

@@ -11,8 +11,8 @@ from itertools import takewhile
 from airflow.utils.session import create_session
 from sqlalchemy.exc import SQLAlchemyError
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import task_key
-from airflow.providers.cncf.kubernetes_resilience.executors.task_profiles import read_profiles
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import Decision

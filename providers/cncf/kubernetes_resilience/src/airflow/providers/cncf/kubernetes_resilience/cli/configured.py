@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow.configuration import conf
 
-from airflow.providers.cncf.kubernetes_resilience.executors.policies import make_built_in
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import make_built_in
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow_resilience.retry_policy.document import read_policies
 from airflow_resilience.retry_policy.rule import PolicySet

@@ -10,12 +10,12 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import Standing, State, examine
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import launch_number
-from airflow.providers.cncf.kubernetes_resilience.executors.pacing import paced
-from airflow.providers.cncf.kubernetes_resilience.pods.classify import Classified, classify
-from airflow.providers.cncf.kubernetes_resilience.pods.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.pacing import paced
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.retry_policy.engine import Trace, decide, trace
 from airflow_resilience.retry_policy.evidence import Phase

@@ -11,7 +11,7 @@ from airflow.cli.simple_table import AirflowConsole
 from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Answer, Explanation
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import State
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import launch_number
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, AvoidNode
 from airflow_resilience.retry_policy.durations import format_duration

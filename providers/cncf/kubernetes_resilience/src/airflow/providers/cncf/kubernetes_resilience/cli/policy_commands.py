@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.effective import Effective
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_data
 from airflow.providers.cncf.kubernetes_resilience.cli.policy_view import show_policies
 from airflow.providers.cncf.kubernetes_resilience.cli.serialized_tasks import read_task
-from airflow.providers.cncf.kubernetes_resilience.pods.vocabulary import VOCABULARY
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import read_policies
 

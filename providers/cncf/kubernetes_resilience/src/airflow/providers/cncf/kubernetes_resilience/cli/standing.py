@@ -8,13 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import (
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
     find_obstacle,
     find_silent_exit,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 
 class State(StrEnum):

@@ -5,8 +5,8 @@ The KubernetesExecutor that relaunches pods which died before their task's proce
 
 It extends the official one: configuration, workload intake, pod construction, templates, overrides,
 coordinators and the command line are inherited. Pods are watched and changed by one thread
-(:mod:`..pods.runtime`) in place of upstream's manager and watcher processes, and every event counts only
-for the pod that is a task instance's current launch.
+(:mod:`..pods.thread.runtime`) in place of upstream's manager and watcher processes, and every event counts
+only for the pod that is a task instance's current launch.
 
 .. seealso:: https://airflow.apache.org/docs/apache-airflow-providers-cncf-kubernetes/stable/kubernetes_executor.html
 """
@@ -35,39 +35,46 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
-from airflow.providers.cncf.kubernetes_resilience.executors.adopter import Adopter
-from airflow.providers.cncf.kubernetes_resilience.executors.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import Creations
-from airflow.providers.cncf.kubernetes_resilience.executors.expired_tokens import ExpiredTokens
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import (
+    CancelledLaunches,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.garbage_collection import OrphanCollector
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Verdict
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import (
+    Ended,
+    Settled,
+    Settlement,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
     count_unhandled,
     describe,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches import (
-    Launch,
-    LaunchRegistry,
-    WaitingLaunch,
-)
-from airflow.providers.cncf.kubernetes_resilience.executors.ownership import Ownership
-from airflow.providers.cncf.kubernetes_resilience.executors.patience import Patience
-from airflow.providers.cncf.kubernetes_resilience.executors.pod_factory import PodFactory
-from airflow.providers.cncf.kubernetes_resilience.executors.policies import RetryPolicies
-from airflow.providers.cncf.kubernetes_resilience.executors.publisher import Publisher
-from airflow.providers.cncf.kubernetes_resilience.executors.queued_timeout import QueuedTimeout
-from airflow.providers.cncf.kubernetes_resilience.executors.retirement import Retirement
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import SCHEDULER_LABEL
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
-from airflow.providers.cncf.kubernetes_resilience.executors.settlement import Ended, Settled, Settlement
-from airflow.providers.cncf.kubernetes_resilience.executors.sweep import Sweep
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
-from airflow.providers.cncf.kubernetes_resilience.executors.tracking import LaunchTracker
-from airflow.providers.cncf.kubernetes_resilience.executors.unwanted import UnwantedLaunches
-from airflow.providers.cncf.kubernetes_resilience.executors.verdict import Verdict
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import QueuedTimeout
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL
-from airflow.providers.cncf.kubernetes_resilience.pods.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
-from airflow.providers.cncf.kubernetes_resilience.pods.runtime import KubernetesRuntime, RuntimeSettings
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
+    KubernetesRuntime,
+    RuntimeSettings,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 
@@ -133,12 +140,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         job_id = None if self.job_id is None else int(self.job_id)  # None: DAG.test
         self.task_queue = Queue()
         namespaces = self._namespaces()
-        own_labels = {"airflow-worker": self._own_label(), EXECUTOR_LABEL: self._executor_label()}
+        own_labels = {SCHEDULER_LABEL: self._own_label(), EXECUTOR_LABEL: self._executor_label()}
         self._runtime = KubernetesRuntime(
             RuntimeSettings(
                 namespaces=namespaces,
                 label_selector=(
-                    f"airflow-worker={self._own_label()},{EXECUTOR_LABEL}={self._executor_label()},"
+                    f"{SCHEDULER_LABEL}={self._own_label()},{EXECUTOR_LABEL}={self._executor_label()},"
                     f"{POD_EXECUTOR_DONE_KEY}!=True"
                 ),
                 concurrency=settings.api_concurrency,
@@ -150,17 +157,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._inbox.put,
         )
         self._commands = PodCommands(self._runtime)
-        self._retirement = Retirement(
+        self._deletion = PodDeletion(
             commands=self._commands,
             registry=self._registry,
             kube_config=self.kube_config,
             clock=self._clock,
         )
-        factory = PodFactory(
+        factory = PodBuilder(
             self.kube_config, self.scheduler_job_id, self._executor_label(), self.jwt_generator
         )
         queued_timeout = conf.getfloat("scheduler", "task_queued_timeout")
-        self._creations = Creations(
+        self._create_retries = CreateRetries(
             registry=self._registry,
             create=self._commands.create,
             fail=self.fail,
@@ -174,10 +181,10 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             retries=settings.publish_retries,
             clock=self._clock,
         )
-        self._publisher = Publisher(
+        self._launch_queue = LaunchQueue(
             factory=factory,
             registry=self._registry,
-            creations=self._creations,
+            create_retries=self._create_retries,
             fail=self.fail,
             drop=self._drop,
             give_up=self._give_up,
@@ -212,7 +219,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             runtime=self._runtime,
             commands=self._commands,
             registry=self._registry,
-            retirement=self._retirement,
+            deletion=self._deletion,
             namespaces=namespaces,
             own_labels=own_labels,
             job_id=job_id,
@@ -222,20 +229,20 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             isolation=self._isolation,
             clock=self._clock,
         )
-        self._unwanted = UnwantedLaunches(
+        self._cancelled = CancelledLaunches(
             registry=self._registry,
-            retirement=self._retirement,
+            deletion=self._deletion,
             release=self._release,
-            relaunching=self._publisher.relaunching,
+            relaunching=self._launch_queue.relaunching,
             call_off=self._call_off_relaunch,
             job_id=job_id,
             isolation=self._isolation,
             clock=self._clock,
         )
-        self._sweep = Sweep(
+        self._orphans = OrphanCollector(
             runtime=self._runtime,
             commands=self._commands,
-            retirement=self._retirement,
+            deletion=self._deletion,
             namespaces=namespaces,
             own_label=self._own_label(),
             isolation=self._isolation,
@@ -250,16 +257,16 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             release=self._release,
             isolation=self._isolation,
         )
-        self._tracker = LaunchTracker(
+        self._event_filter = StaleEventFilter(
             registry=self._registry,
             commands=self._commands,
-            retirement=self._retirement,
+            deletion=self._deletion,
             own_label=self._own_label(),
             given_up_reasons=self.kube_config.worker_pod_pending_fatal_container_state_reasons,
             unschedulable_timeout=settings.unschedulable_timeout,
             expects=self._adopter.expects,
             doubt=self._ownership.doubt,
-            not_created=self._creations.failed,
+            not_created=self._create_retries.failed,
             take_back=self._take_back,
             clock=self._clock,
         )
@@ -275,7 +282,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if self._runtime is None:
             return
         self.log.info("Shutting down Kubernetes executor")
-        self._isolation.run("end", self._retirement.finish, self._turn_began)
+        self._isolation.run("end", self._deletion.finish, self._turn_began)
         self._isolation.run("end", self._runtime.stop, STOP_TIMEOUT)
         self._runtime = None
         self.task_queue = None
@@ -311,7 +318,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         # earlier phase has reported and ends by itself; it is not the current launch any more.
         self._adopter.forget(job.key)
         self._call_off_creation(job.key)
-        self._publisher.add(WaitingLaunch(job=job, ti_id=str(workload.ti.id)))
+        self._launch_queue.add(WaitingLaunch(job=job, ti_id=str(workload.ti.id)))
 
     def _refuse(self, key: TaskInstanceKey, error: Exception) -> None:
         self._isolation.gave_up("intake", key, error)
@@ -323,22 +330,22 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
         run = self._isolation.run
         run("policies", self._policies.tick)
-        run("revive", self._commands.revive, self._registry, self._creations.ask)
+        run("revive", self._commands.revive, self._registry, self._create_retries.ask)
         self._turn_began = self._clock()
-        run("tidy", self._retirement.tick, self._last_message)
+        run("tidy", self._deletion.tick, self._last_message)
         run("intake", self._take_jobs)
         has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
-        run("track", self._tracker.tick)
+        run("track", self._event_filter.tick)
         try:
             run("own", self._settle_ownership)
             has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
             run("adopt", self._adopter.continue_, self.running)
             run("hold-off", self._queued_timeout.tick)
             run("expire", self._expired_tokens.tick)
-            run("create", self._creations.tick)
-            has_more |= run("publish", self._publisher.publish_due)
-            run("unwanted", self._unwanted.tick)
-            run("sweep", self._sweep.tick)
+            run("create", self._create_retries.tick)
+            has_more |= run("publish", self._launch_queue.publish_due)
+            run("unwanted", self._cancelled.tick)
+            run("sweep", self._orphans.tick)
         except DatabaseAwayError as error:
             # Nothing is lost: what could not be settled or published is still there for the next turn.
             self.log.warning("The metadata database did not answer; trying again in the next loop: %s", error)
@@ -347,7 +354,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _settle_ownership(self) -> None:
         for launch, pod in self._ownership.settle():
-            self._isolation.run("own", self._tracker.labelled_again, launch, pod)
+            self._isolation.run("own", self._event_filter.labelled_again, launch, pod)
 
     def _stay_awake(self) -> None:
         """
@@ -371,22 +378,22 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         for message in _drain(self._inbox):
             self._last_message = self._clock()
             try:
-                self._tracker.receive(message)
+                self._event_filter.receive(message)
             except Exception:
                 # What cannot be handled concerns one pod, not the scheduler.
                 self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
                 count_unhandled("receive")
-                self._isolation.run("receive", self._tracker.misread, message)
+                self._isolation.run("receive", self._event_filter.misread, message)
             if self._last_message > until:
                 return True
         return False
 
     def _settle(self, until: float) -> bool:
         """Settle what has ended, and launch again what is to be; return whether the time has run out."""
-        ended, has_more = self._tracker.ended(), False
+        ended, has_more = self._event_filter.ended(), False
         for first in range(0, len(ended), SETTLE_BATCH):
             self._settle_batch(ended[first : first + SETTLE_BATCH])
-            has_more = self._isolation.run("publish", self._publisher.publish_due)
+            has_more = self._isolation.run("publish", self._launch_queue.publish_due)
             if self._clock() > until:
                 return True
         return has_more
@@ -407,7 +414,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         launch, judgement = settled.launch, settled.judgement
         if judgement.verdict is not Verdict.KEEP:
-            self._retirement.supersede(launch, settled.failure)
+            self._deletion.supersede(launch, settled.failure)
         match judgement.verdict:
             case Verdict.RELEASE:
                 self.log.info("Pod of %s has ended; %s", launch.key, judgement.why)
@@ -416,7 +423,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                 self._report(settled, judgement.state)
             case Verdict.LAUNCH_FAILURE:
                 self._act_on_launch_failure(settled)
-        self._tracker.settled(launch)
+        self._event_filter.settled(launch)
 
     def _act_on_launch_failure(self, settled: Settled) -> None:
         entry, launch = settled.entry, settled.launch
@@ -436,17 +443,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
 
     def _launch_again(self, launch: Launch, entry: LedgerEntry | None) -> None:
-        if launch.recipe is None:
+        if launch.workload is None:
             self._adopter.hand_back(launch)
         else:
-            self._publisher.relaunch(launch, launch.recipe.job(launch.key), entry)
+            self._launch_queue.relaunch(launch, launch.workload.job(launch.key), entry)
         self._registry.release(launch.key)
 
     def _replace(self, launch: Launch) -> None:
         """Give a launch up that has not failed, unless it starts before."""
         if launch.facts is None:
             raise AssertionError("a launch is replaced for what is seen of its pod")
-        self._retirement.give_up(launch.key, launch.facts, launch)
+        self._deletion.give_up(launch.key, launch.facts, launch)
         self._launch_again(launch, None)
 
     def _report(self, settled: Settled, state: str | None) -> None:
@@ -480,8 +487,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._put_away(ended.launch, ended.failure)
 
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
-        self._tracker.settled(launch)
-        self._isolation.run("retire", self._retirement.supersede, launch, failure)
+        self._event_filter.settled(launch)
+        self._isolation.run("retire", self._deletion.supersede, launch, failure)
 
     def _give_up(self, key: TaskInstanceKey, ti_id: str, error: Exception) -> None:
         """
@@ -498,17 +505,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self.running.discard(key)
 
     def _ended_without_pod(self, launch: Launch, failure: PodFailure) -> None:
-        self._tracker.end(launch, failure)
+        self._event_filter.end(launch, failure)
 
     def _follow(self, launch: Launch) -> None:
         """Take in a launch that was adopted; one that cannot be read does not keep the others waiting."""
         try:
-            self._tracker.follow(launch)
+            self._event_filter.follow(launch)
         except Exception as error:
             self._isolation.gave_up("adopt", launch.key, error)
             if launch.facts is None:
                 raise
-            self._isolation.run("adopt", self._tracker.misread, PodObservation(launch.facts))
+            self._isolation.run("adopt", self._event_filter.misread, PodObservation(launch.facts))
 
     # ------------------------------------------------------------------ small acts
 
@@ -518,7 +525,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _take_back(self, launch: Launch) -> bool:
         """Make a launch that was given up on the current one again, if its replacement was not asked for."""
-        if not (self._publisher.take_back(launch) or self._adopter.take_back(launch)):
+        if not (self._launch_queue.take_back(launch) or self._adopter.take_back(launch)):
             return False
         self.log.info("Pod %s of %s has started after all; it is not replaced", launch.ref, launch.key)
         launch.given_up, launch.has_survived = None, True
@@ -531,8 +538,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def _waiting_on_purpose(self) -> set[str]:
         """Return the UUIDs of the queued task instances that wait because this executor wants them to."""
         return {
-            *self._publisher.relaunching().values(),
-            *self._creations.waiting(),
+            *self._launch_queue.relaunching().values(),
+            *self._create_retries.waiting(),
             *self._adopter.handing_back(),
             *self._adopter.postponed(),
         }
@@ -546,7 +553,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         starting = self._registry.starting()
         for launch in starting:
             launch.was_held = True
-        return self._publisher.waiting() | {launch.ti_id for launch in starting}
+        return self._launch_queue.waiting() | {launch.ti_id for launch in starting}
 
     def _drop(self, key: TaskInstanceKey) -> None:
         self._call_off_creation(key)
@@ -555,14 +562,14 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             del self.event_buffer[key]
 
     def _call_off_relaunch(self, key: TaskInstanceKey) -> None:
-        self._publisher.remove(key)
-        self._retirement.revoke_given_up(key)
+        self._launch_queue.remove(key)
+        self._deletion.revoke_given_up(key)
         self._drop(key)
 
     def _forget_past(self, key: TaskInstanceKey) -> None:
         """Forget what was to be done for a task instance before another scheduler had it."""
         self.queued_tasks.pop(key, None)
-        self._publisher.remove(key)
+        self._launch_queue.remove(key)
         launch = self._registry.get(key)
         if launch and launch.ref is None:
             self._call_off_creation(key)
@@ -570,7 +577,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def _call_off_creation(self, key: TaskInstanceKey) -> None:
         launch = self._registry.release(key)
         if launch and launch.ref is None:
-            self._retirement.retire_unknown(launch)
+            self._deletion.retire_unknown(launch)
 
     # ------------------------------------------------------------------ what the scheduler asks for
 
@@ -582,11 +589,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if self._runtime is None:
             return
         # Each by itself: the scheduler revokes others after this one.
-        self._isolation.run("revoke", self._publisher.remove, key)
+        self._isolation.run("revoke", self._launch_queue.remove, key)
         self._isolation.run("revoke", self._adopter.forget, key)
-        self._isolation.run("revoke", self._retirement.revoke_given_up, key)
+        self._isolation.run("revoke", self._deletion.revoke_given_up, key)
         if launch := self._registry.release(key):
-            self._isolation.run("revoke", self._retirement.revoke, launch)
+            self._isolation.run("revoke", self._deletion.revoke, launch)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
         """

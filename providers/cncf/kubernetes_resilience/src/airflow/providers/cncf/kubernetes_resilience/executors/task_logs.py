@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.utils.log.logging_mixin import remove_escape_codes
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import launch_number, newest_first
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    launch_number,
+    newest_first,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import WORKER_CONTAINER, PodRef, read_pod
 
 if TYPE_CHECKING:

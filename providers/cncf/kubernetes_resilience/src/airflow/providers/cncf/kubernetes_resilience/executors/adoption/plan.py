@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which of the pods that a dead scheduler left behind are the current launches of its task instances.
+
+Pure: pods and task instances go in, a plan comes out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    SCHEDULER_LABEL,
+    is_host,
+    newest_first,
+    place_of,
+    task_key,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    TASK_INSTANCE_ID_ANNOTATION,
+    PodFacts,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A task instance whose scheduler is dead."""
+
+    key: TaskInstanceKey
+    ti_id: str
+    state: str | None
+    hostname: str | None
+    job_id: int
+    """The dead scheduler's job."""
+    former_id: str | None = None
+    """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
+
+    @property
+    def pod_id(self) -> str:
+        """The task instance's UUID that its pods carry."""
+        return self.former_id or self.ti_id
+
+
+@dataclass(slots=True)
+class AdoptionPlan:
+    """What to do with the pods that were found."""
+
+    current: dict[TaskInstanceKey, PodFacts] = field(default_factory=dict)
+    superseded: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
+    shared: dict[TaskInstanceKey, list[PodFacts]] = field(default_factory=dict)
+    """The pods of the task instances that have more than one."""
+    odd: set[str | None] = field(default_factory=set)
+    """UUIDs of the task instances whose pods could not be read; None for a pod that does not say whose it is,
+    which may be that of any."""
+
+
+def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts]) -> AdoptionPlan:
+    """
+    Choose the newest launch of each task instance.
+
+    A pod in which the task is known to run comes before one that was launched later: it won the start. If it
+    runs and it cannot be told in which of its pods, none of them is superseded. Pods that are not of these
+    task instances are left alone, and so is the pod of an earlier phase of a task that is queued again: its
+    worker has reported, and is no launch any more.
+
+    A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
+    """
+    plan = AdoptionPlan()
+    candidates: dict[TaskInstanceKey, list[PodFacts]] = {}
+    for pod in pods:
+        try:
+            key = task_key(pod.annotations)
+            if key and key in orphans and _is_launch_of(pod, orphans[key]):
+                candidates.setdefault(key, []).append(pod)
+        except Exception:
+            # Whatever is odd about one pod must not keep the others from being adopted.
+            log.exception("Pod %s cannot be read, and is left out of adoption", pod.ref)
+            plan.odd.add(_ti_id_of_odd(pod))
+    for key, found in candidates.items():
+        choose(plan, orphans[key], found)
+    return plan
+
+
+def _ti_id_of_odd(pod: PodFacts) -> str | None:
+    try:
+        return pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
+    except Exception:  # noqa: BLE001 - it was logged why
+        return None
+
+
+def choose(plan: AdoptionPlan, orphan: Orphan, found: list[PodFacts]) -> None:
+    """Choose one of a task instance's pods."""
+    key, runs = orphan.key, orphan.state != TaskInstanceState.QUEUED
+    plan.current[key], *others = newest_first(found, orphan.hostname if runs else None)
+    if others:
+        plan.shared[key] = found
+    if runs and place_of(orphan.hostname, plan.current[key]) is not Place.HERE:
+        others = [pod for pod in others if place_of(orphan.hostname, pod) is Place.ELSEWHERE]
+    plan.superseded.extend((key, pod) for pod in others)
+
+
+def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
+    # By name only: the address of an earlier phase's pod may be the new one's by now.
+    if orphan.state == TaskInstanceState.QUEUED and locate(orphan.hostname, name=pod.ref.name) is Place.HERE:
+        return False
+    if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
+        # A task instance that was cleared has the same key in its next life, but another UUID.
+        return ti_id == orphan.pod_id
+    # A pod that does not say whose it is, nor its workload. Another deployment in the namespace may have
+    # equal keys, not equal jobs.
+    return pod.labels.get(SCHEDULER_LABEL) == str(orphan.job_id) or is_host(orphan.hostname, pod)

@@ -1,0 +1,177 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Worker pods as they are sent to the API server: upstream's construction, plus what identifies a launch."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.exceptions import AirflowConfigException
+from airflow.executors.workloads import ExecuteTask
+from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
+from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
+    add_unique_suffix,
+    annotations_for_logging_task_metadata,
+    create_unique_id,
+)
+from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
+from kubernetes.client import ApiClient, V1Pod
+
+from airflow import settings
+from airflow.providers.cncf.kubernetes_resilience.executors import upstream
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import avoid
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_cache import (
+    Pattern,
+    Task,
+    TemplateCache,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    EXECUTOR_LABEL,
+    LAUNCH_ID_ANNOTATION,
+    LAUNCH_NUMBER_ANNOTATION,
+    TASK_INSTANCE_ID_ANNOTATION,
+)
+from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+
+log = logging.getLogger(__name__)
+
+
+class PodBuilder:
+    """
+    Builds what launches ask for.
+
+    :param kube_config: configuration of the executor
+    :param scheduler_job_id: this scheduler's job, by which its pods are labelled
+    :param executor_label: tells the pods of this executor from those of the scheduler's others
+    :param jwt_generator: signs the workloads' tokens
+    """
+
+    def __init__(
+        self, kube_config: KubeConfig, scheduler_job_id: str, executor_label: str, jwt_generator: Any
+    ) -> None:
+        self._kube_config = kube_config
+        self._executor_label = executor_label
+        self._jwt_generator = jwt_generator
+        self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
+        self._serializer = ApiClient()
+
+    def make_launch(self, waiting: WaitingLaunch, history: LaunchHistory) -> Launch:
+        """
+        Build the pod of a launch, its name included, without any API call.
+
+        :param waiting: what to launch
+        :param history: the launches of this try that have failed
+        :raises PodMutationHookException: if the deployment's hook fails
+        :raises PodReconciliationError: if template, override and defaults cannot be merged
+        :raises OSError: if the template cannot be read
+        :raises AirflowConfigException: if there is none
+        """
+        number = history.relaunches + 1
+        workload = self._with_fresh_token(waiting.job)
+        pod = self._build(waiting.job, workload)
+        if number > 1 and pod.metadata.name in (waiting.previous_name, _pinned_name(waiting.job)):
+            # Of the pods that it replaces one has that name, and may be kept.
+            pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
+        launch = Launch(
+            key=waiting.job.key,
+            ti_id=waiting.ti_id,
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            number=number,
+            workload=StoredWorkload.of(waiting.job),
+            token=workload.token,
+        )
+        pod.metadata.annotations |= {
+            LAUNCH_ID_ANNOTATION: launch.launch_id,
+            LAUNCH_NUMBER_ANNOTATION: str(number),
+            TASK_INSTANCE_ID_ANNOTATION: waiting.ti_id,
+        }
+        pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
+        launch.body = _elsewhere(self._serializer.sanitize_for_serialization(pod), history.last)
+        return launch
+
+    def renew_token(self, launch: Launch) -> None:
+        """
+        Put a fresh token into the manifest of a launch whose pod does not exist yet.
+
+        Where it stands is up to the pod mutation hook, so its text is looked for. A hook that encodes the
+        arguments keeps the token that it was given.
+        """
+        if launch.token:
+            fresh = upstream.make_token(launch.ti_id, self._jwt_generator)
+            launch.body, launch.token = _replace(launch.body, launch.token, fresh), fresh
+
+    def _build(self, job: KubernetesJob, workload: ExecuteTask) -> V1Pod:
+        key = workload.ti.key
+        pod = self._templates.make(
+            Pattern(
+                template=self._template(job),
+                image=job.kube_image or self._kube_config.kube_image,
+                override=job.kube_executor_config,
+            ),
+            Task(key, create_unique_id(key.dag_id, key.task_id), workload_to_command_args(workload)),
+        )
+        try:
+            settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise PodMutationHookException from error
+        log.info(
+            "Creating pod %s for %s with annotations %s",
+            pod.metadata.name,
+            job.key,
+            annotations_for_logging_task_metadata(pod.metadata.annotations),  # type: ignore[no-untyped-call]
+        )
+        return pod
+
+    def _template(self, job: KubernetesJob) -> str:
+        template = job.pod_template_file or self._kube_config.pod_template_file
+        if not template:
+            raise AirflowConfigException("[kubernetes_executor] pod_template_file is not set")
+        return template
+
+    def _with_fresh_token(self, job: KubernetesJob) -> ExecuteTask:
+        # A token is valid for [scheduler] task_queued_timeout from when it was made. The first one is made
+        # when the task is queued, and would have expired by the time that a late relaunch starts.
+        workload = job.command[0]
+        if not isinstance(workload, ExecuteTask):
+            raise TypeError(f"cannot launch a workload of type {type(workload).__name__}")
+        token = upstream.make_token(str(workload.ti.id), self._jwt_generator)
+        return workload.model_copy(update={"token": token})
+
+
+def rename(launch: Launch) -> None:
+    """Give the pod of a launch, which does not exist yet, a name that no other pod has."""
+    if launch.body is None:
+        raise AssertionError("a launch without identity has a manifest")
+    launch.name, launch.is_renamed = add_unique_suffix(name=launch.name), True
+    launch.body = {**launch.body, "metadata": {**launch.body["metadata"], "name": launch.name}}
+
+
+def _replace(value: Any, old: str, new: str) -> Any:
+    """Replace a text wherever it stands in a manifest; the parts without it are shared with the result."""
+    match value:
+        case str():
+            return value.replace(old, new)
+        case dict():
+            return {name: _replace(item, old, new) for name, item in value.items()}
+        case list():
+            return [_replace(item, old, new) for item in value]
+        case _:
+            return value
+
+
+def _elsewhere(manifest: dict[str, Any], last: LedgerEntry | None) -> dict[str, Any]:
+    """Keep a pod away from the node on which the one before failed, if it was decided so."""
+    if last is None:
+        return manifest
+    return avoid(manifest, last.context.metadata.get("node"), last.decision.avoid_node)
+
+
+def _pinned_name(job: KubernetesJob) -> str | None:
+    override = job.kube_executor_config
+    return override.metadata.name if override and override.metadata else None

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that dead schedulers have left behind, and that no task instance is adopted with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from uuid import UUID
+
+from airflow.configuration import conf
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import is_over
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    NOT_DONE,
+    SCHEDULER_LABEL,
+    task_key,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import schedulers, task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
+
+log = logging.getLogger(__name__)
+
+
+class OrphanCollector:
+    """
+    Tidies up after schedulers that died before they could.
+
+    A pod that succeeded is nobody's any more. One that failed or has not started may still be adopted, and be
+    what its task instance waits for; it is left behind if that try is over. A pod that runs ends by itself.
+
+    :param own_label: value of the label by which this scheduler's pods are selected
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: KubernetesRuntime,
+        commands: PodCommands,
+        deletion: PodDeletion,
+        namespaces: Sequence[str | None],
+        own_label: str,
+        isolation: Isolation,
+        job_id: int | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._runtime = runtime
+        self._commands = commands
+        self._deletion = deletion
+        self._namespaces = namespaces
+        self._own_label = own_label
+        self._isolation = isolation
+        self._job_id = job_id
+        self._clock = clock
+        self._found: SimpleQueue[list[PodFacts]] = SimpleQueue()
+        self._next = 0.0
+
+    def tick(self) -> None:
+        """
+        Look for such pods, if it is time to, and tidy up after those that were found.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        while not self._found.empty():
+            self._isolation.batch("sweep", self._found.get(), self._tidy, name=lambda pod: pod.ref.uid)
+        if self._clock() >= self._next:
+            self._next = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
+            with create_session(scoped=False) as session:
+                living = schedulers.read_living(but=self._job_id, session=session)
+            labels = ",".join([self._own_label, *sorted(map(str, living))])
+            self._commands.run(self._list, f"{SCHEDULER_LABEL} notin ({labels}),{NOT_DONE}")
+
+    async def _list(self, selector: str) -> None:
+        try:
+            pods = await self._runtime.launcher.list_pods(self._namespaces, selector, "status.phase!=Running")
+        except KubernetesApiError as error:
+            # The informer reports an outage; here nobody waits for anything.
+            log.debug("Looking for pods of dead schedulers is put off: %r", error)
+        else:
+            self._found.put(pods)
+
+    def _tidy(self, pods: Sequence[PodFacts]) -> None:
+        ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := _ti_id(pod))}
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows(set(ti_ids.values()), session=session)
+            # A task instance that was cleared or tried again has another UUID since.
+            past = task_instances.read_past(set(ti_ids.values()) - rows.keys(), session=session)
+        for pod in pods:
+            key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
+            row = rows.get(ti_id)
+            if pod.phase == "Succeeded":
+                self._deletion.tidy(pod.ref, failed=False)
+            # Without any row it may be the pod of another deployment in the same namespace.
+            elif ti_id in past or (key and row and is_over(row, key.try_number)):
+                self._left_behind(pod)
+
+    def _left_behind(self, pod: PodFacts) -> None:
+        log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
+        if pod.is_terminal:
+            self._deletion.tidy(pod.ref, failed=True)
+        else:
+            self._commands.delete(pod.ref)
+
+
+def _ti_id(pod: PodFacts) -> str | None:
+    try:
+        return str(UUID(pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION, "")))
+    except ValueError:
+        return None  # not one of ours

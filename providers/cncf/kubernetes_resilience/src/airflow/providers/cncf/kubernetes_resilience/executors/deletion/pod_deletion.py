@@ -1,0 +1,234 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with a pod that is not the current launch of its task instance, or will not be any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import DELETION_OVERDUE, PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstancekey import TaskInstanceKey
+
+GRACE_MARGIN = 2.0
+"""Seconds that a kubelet may need beyond a pod's grace period."""
+
+DELETION_TIMEOUT = 300.0
+"""
+Seconds for the API server to accept a deletion. A replacement does not wait longer: a deletion that is never
+permitted (or that a webhook refuses) would else block its task for good, and nothing but the replacement can
+finish it. The launcher gives up at about that time too (:data:`...pods.api.call_budget.REFUSALS`). Of two
+pods that both start then, the execution API lets one run the task.
+"""
+
+CREATION_TIMEOUT = 120.0
+"""
+Seconds after which the pod of a create call is there, or will not come any more: a minute until we give the
+call up (:data:`...pods.api.transport.DEFAULT_REQUEST_TIMEOUT`), and another one until the API server does.
+Before, "there is no such pod" may be true only because the call is still under way.
+"""
+
+
+QUIET_SECONDS = 0.5
+"""Seconds without a message about a pod after which pods that have ended are tidied up."""
+
+TIDY_TIMEOUT = 5.0
+"""Seconds after which they are in any case."""
+
+TIDY_BATCH = 500
+"""As many of them in one turn of the scheduler's loop."""
+
+
+class PodDeletion:
+    """
+    Takes superseded and finished pods out of the executor's world.
+
+    A pod that could still start is deleted, by UID, and noted as leaving: its task instance's next launch
+    waits until it is gone, or until the grace period is over that begins when the API server accepts the
+    deletion, or for :data:`DELETION_TIMEOUT`. One that was given up on because it did not start is deleted on
+    condition that it has not by then: between the decision and the deletion there may be minutes of an API
+    server that is overloaded, in which its image could be pulled after all.
+
+    A pod that has ended is deleted or kept, as ``delete_worker_pods`` and ``delete_worker_pods_on_failure``
+    say; a kept one is labelled so that neither this executor nor another sees it again, and what runs on in
+    it beside a worker that has ended is stopped: it may never notice that it is alone. That is done when
+    there is nothing better to do: the worker cannot start any more, and the API server has other pods to
+    create and to tell about.
+
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        commands: PodCommands,
+        registry: LaunchRegistry,
+        kube_config: KubeConfig,
+        clock: Callable[[], float],
+    ) -> None:
+        self._commands = commands
+        self._registry = registry
+        self._config = kube_config
+        self._clock = clock
+        self._untidied: dict[PodRef, tuple[float, bool, bool]] = {}
+
+    def tidy(self, ref: PodRef, *, failed: bool, lingers: bool = False) -> None:
+        """
+        Delete or keep a pod that has ended, as configured, in a later turn of the scheduler's loop.
+
+        A scheduler that is killed before it has read what was reported of a pod then leaves one behind that
+        its successor still sees.
+
+        :param lingers: whether a container of it runs on
+        """
+        self._untidied.setdefault(ref, (self._clock(), failed, lingers))
+
+    def tick(self, last_message: float) -> None:
+        """
+        Tidy up after the pods that have ended before this turn, if it is quiet or they have waited for long.
+
+        :param last_message: when there was one, on the executor's monotonic clock (seconds)
+        """
+        now = self._clock()
+        is_quiet = now - last_message >= QUIET_SECONDS
+        self._tidy_up(now if is_quiet else now - TIDY_TIMEOUT, islice(self._untidied.items(), TIDY_BATCH))
+
+    def finish(self, turn_began: float) -> None:
+        """
+        Tidy up after all pods whose end the scheduler has read.
+
+        :param turn_began: when the last turn did, on the executor's monotonic clock (seconds)
+        """
+        self._tidy_up(turn_began, self._untidied.items())
+
+    def _tidy_up(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool, bool]]]) -> None:
+        for ref, (ended, failed, lingers) in list(pods):
+            if ended < until:
+                del self._untidied[ref]
+                self._tidy(ref, failed=failed, lingers=lingers)
+
+    def _tidy(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
+        deletes = self._config.delete_worker_pods_on_failure if failed else True
+        if self._config.delete_worker_pods and deletes:
+            self._commands.clean_up(ref)
+        elif lingers:
+            self._commands.stop_and_keep(ref)
+        else:
+            self._commands.mark_done(ref)
+
+    def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
+        """
+        Retire the pod of a launch that has ended or was given up on.
+
+        :param failure: how it failed; None if it succeeded
+        """
+        if launch.ref is None:
+            self.retire_unknown(launch)
+        elif failure is None or not failure.alive:
+            runs_on = launch.facts is not None and launch.facts.has_done_worker
+            lingers = failure.lingers if failure else runs_on
+            self.tidy(launch.ref, failed=failure is not None, lingers=lingers)
+        elif failure.reason == DELETION_OVERDUE:
+            self.revoke(launch)
+            self.accepted(launch.ref, 0)
+        else:
+            self.give_up(launch.key, failure.facts, launch)
+
+    def give_up(self, key: TaskInstanceKey, pod: PodFacts, launch: Launch | None = None) -> None:
+        """
+        Delete a pod that does not start, unless it has by then; the next launch of the key waits for it.
+
+        :param pod: what was known of it when that was decided
+        :param launch: what it is the pod of, which is followed again if it has started; None to leave it
+            alone then
+        """
+        if pod.resource_version is None:
+            self.delete(key, pod)
+        elif not self._registry.departure(pod.ref.uid):  # else it goes already, maybe whatever it does
+            self._delete(key, pod, (pod.ref, pod.resource_version), launch)
+
+    def revoke(self, launch: Launch) -> None:
+        """Delete the pod of a launch that is not wanted any more, whatever its state."""
+        if launch.ref is None:
+            self.retire_unknown(launch)
+        else:
+            self.delete(launch.key, launch.facts or PodFacts(launch.ref, {}, {}))
+
+    def revoke_given_up(self, key: TaskInstanceKey) -> None:
+        """Delete the pods of a key that was given up on and is not wanted any more, whatever their state."""
+        for departure in self._registry.departures(key):
+            if departure.unless_started and departure.launch:
+                self.revoke(departure.launch)
+
+    def delete(self, key: TaskInstanceKey, pod: PodFacts) -> None:
+        """Delete a pod that may still run, and have the next launch of the key wait for it."""
+        self._delete(key, pod, (pod.ref,))
+
+    def _delete(
+        self, key: TaskInstanceKey, pod: PodFacts, args: tuple[Any, ...], launch: Launch | None = None
+    ) -> None:
+        command = ("delete", args)
+        self._registry.leave(
+            key,
+            pod.ref.uid,
+            self._clock() + DELETION_TIMEOUT,
+            command,
+            launch=launch,
+            unless_started=len(args) > 1,
+        )
+        if pod.deletion_timestamp:
+            self.accepted(pod.ref, pod.deletion_grace_seconds)
+        self._commands.send(command)
+
+    def accepted(self, ref: PodRef, grace_seconds: float) -> None:
+        """
+        Note that the API server has accepted the deletion of a pod.
+
+        :param grace_seconds: that the pod is given; they count from now, which is later than they do
+        """
+        self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
+
+    def retire_unknown(self, launch: Launch) -> None:
+        """
+        Delete the pod of a create call that has not been answered clearly, if there is one.
+
+        A call that has not been sent yet is called off.
+        """
+        if not launch.may_exist:
+            return
+        deadline = self._clock() + CREATION_TIMEOUT
+        command = ("look_for", (launch.namespace, launch.name, launch.launch_id))
+        self._registry.leave(launch.key, launch.launch_id, deadline, command, launch=launch)
+        self._commands.call_off(launch.launch_id)
+        self._commands.send(command)
+
+    def not_created(self, launch_id: str, error: KubernetesApiError) -> None:
+        """Note that a create call has failed whose launch was given up meanwhile."""
+        departure = self._registry.departure(launch_id)
+        if departure is None or departure.command is None:
+            return
+        if error.leaves_open:
+            self._commands.send(departure.command)  # the first look may have been too early
+        elif not (departure.launch and departure.launch.was_unclear):  # a call before may have made the pod
+            self._registry.left(launch_id)
+
+    def created_in_vain(self, launch_id: str, pod: PodFacts, *, certain: bool = False) -> None:
+        """
+        Delete a pod whose launch was given up before its creation was known, if that is what it is.
+
+        :param certain: whether there is no doubt about that, however long ago the launch was given up
+        """
+        if (key := self._registry.left(launch_id)) is not None:
+            self.delete(key, pod)
+        elif certain:
+            self._commands.delete(pod.ref)

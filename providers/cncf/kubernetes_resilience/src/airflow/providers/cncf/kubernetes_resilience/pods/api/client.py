@@ -1,0 +1,242 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The few calls of the Kubernetes API that the executor needs, for pods as plain dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ResourceExpiredError,
+    error_from_status,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_EVENT, POD_LIST, Decoder
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json, JsonTransport
+
+T = TypeVar("T")
+
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""
+Asks for an object's metadata, which is all that is of interest in the answer to a change. A server that does
+not know the form sends the whole object.
+
+.. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
+"""
+
+PAGE_SIZE = 500
+"""Pods per page of a list: what ``kubectl`` uses."""
+
+_PODS, _ALL_PODS = "/api/v1/namespaces/{namespace}/pods", "/api/v1/pods"
+_POD = _PODS + "/{name}"
+
+
+class WatchEvent(NamedTuple):
+    """One event of a watch."""
+
+    type: str
+    """ADDED, MODIFIED, DELETED or BOOKMARK."""
+    object: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """What a list returned, and the resource version to go on watching from."""
+
+    items: list[T]
+    resource_version: str
+
+
+class PodClient:
+    """Pods of one API server, through one connection pool. Bound to the event loop that it was made in."""
+
+    def __init__(self, transport: JsonTransport) -> None:
+        self._transport = transport
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+    async def list_pods(
+        self,
+        namespace: str | None,
+        *,
+        label_selector: str,
+        field_selector: str | None = None,
+        read: Callable[[Json], T | None],
+        decoder: Decoder = POD_LIST,
+    ) -> Listing[T]:
+        """
+        List pods as they are now (a consistent read), page by page.
+
+        A list from the server's cache (``resourceVersion=0``) may be older than what a watch has shown
+        before, so that pods would seem to vanish and to come back.
+
+        :param namespace: None for all
+        :param read: applied to each manifest as its page arrives, so that one page at a time is in memory;
+            what it reads as None is left out
+        :param decoder: what of the answer to decode
+        :raises KubernetesApiError: if any page cannot be had
+
+        .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
+        """
+        query = {"labelSelector": label_selector}
+        if field_selector:
+            query["fieldSelector"] = field_selector
+        try:
+            return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read, decoder)
+        except ResourceExpiredError:
+            # The snapshot was compacted away between two pages. A second attempt at paging could end the
+            # same way; asking for all at once cannot.
+            return await self._list(namespace, query, read, decoder)
+
+    async def _list(
+        self,
+        namespace: str | None,
+        query: Mapping[str, str],
+        read: Callable[[Json], T | None],
+        decoder: Decoder,
+    ) -> Listing[T]:
+        items: list[T] = []
+        page_query = query
+        while True:
+            page = await self._transport.request(
+                "GET", *_collection(namespace), query=page_query, decoder=decoder
+            )
+            items += [item for item in map(read, page.get("items") or ()) if item is not None]
+            metadata = page.get("metadata") or {}
+            if not (token := metadata.get("continue")):
+                return Listing(items, str(metadata.get("resourceVersion") or ""))
+            page_query = {**query, "continue": token}
+
+    async def watch_pods(
+        self,
+        namespace: str | None,
+        *,
+        label_selector: str,
+        resource_version: str,
+        timeout_seconds: int,
+        inactivity_timeout: float,
+    ) -> AsyncGenerator[WatchEvent]:
+        """
+        Yield what happens after a resource version, until the server ends the stream.
+
+        :param namespace: None for all
+        :param timeout_seconds: after which the server ends the stream
+        :param inactivity_timeout: seconds without a byte after which the stream counts as dead
+        :raises ResourceExpiredError: if the resource version is too old
+        :raises KubernetesApiError: if the watch is refused, breaks off or is silent for too long
+
+        .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+        """
+        query = {
+            "labelSelector": label_selector,
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(timeout_seconds),
+            "allowWatchBookmarks": "true",
+            "watch": "true",
+        }
+        stream = self._transport.stream(
+            *_collection(namespace),
+            query=query,
+            inactivity_timeout=inactivity_timeout,
+            decoder=POD_EVENT,
+        )
+        async with aclosing(stream):
+            async for line in stream:
+                yield _event(line)
+
+    async def get_pod(self, namespace: str, name: str) -> Json:
+        """Read one pod."""
+        return await self._transport.request("GET", _POD, {"namespace": namespace, "name": name})
+
+    async def create_pod(self, namespace: str, body: Json) -> Json:
+        """Create a pod and return its metadata as stored."""
+        return await self._transport.request(
+            "POST", _PODS, {"namespace": namespace}, body=body, accept=METADATA
+        )
+
+    async def patch_pod(self, namespace: str, name: str, body: Json) -> Json:
+        """
+        Apply a JSON merge patch and return the pod's metadata.
+
+        .. seealso:: https://www.rfc-editor.org/rfc/rfc7386
+        """
+        return await self._transport.request(
+            "PATCH",
+            _POD,
+            {"namespace": namespace, "name": name},
+            body=body,
+            content_type="application/merge-patch+json",
+            accept=METADATA,
+        )
+
+    async def delete_pod(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """
+        Delete a pod if it is still the one with that UID.
+
+        :param resource_version: at which it has to be as well; None for any
+        :param grace_seconds: overrides ``options`` and the pod's own grace period
+        :param options: more fields of ``v1.DeleteOptions``; see :func:`delete_options`
+        :return: the pod's metadata as it was left, or a ``Status``
+        :raises PodConflictError: if it is another one, or at another version
+
+        .. seealso:: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
+        """
+        preconditions = {"uid": uid}
+        if resource_version is not None:
+            preconditions["resourceVersion"] = resource_version
+        body = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            **(options or {}),
+            "preconditions": preconditions,
+        }
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        return await self._transport.request(
+            "DELETE", _POD, {"namespace": namespace, "name": name}, body=body, accept=METADATA
+        )
+
+
+def delete_options(arguments: Mapping[str, Any]) -> Json:
+    """
+    Turn ``[kubernetes_executor] delete_option_kwargs`` into fields of ``v1.DeleteOptions``.
+
+    :param arguments: by the Python client's names, such as ``grace_period_seconds``
+    :raises ValueError: if there is no such option
+    """
+    from kubernetes_asyncio.client import V1DeleteOptions  # noqa: PLC0415
+
+    model: Any = V1DeleteOptions  # its type stub leaves out the map
+    names: Mapping[str, str] = model.attribute_map
+    if unknown := sorted(set(arguments) - set(names)):
+        raise ValueError(
+            f"[kubernetes_executor] delete_option_kwargs: {', '.join(unknown)} not known; "
+            f"allowed are {', '.join(sorted(names))}"
+        )
+    return {names[name]: value for name, value in arguments.items()}
+
+
+def _collection(namespace: str | None) -> tuple[str, dict[str, str]]:
+    return (_ALL_PODS, {}) if namespace is None else (_PODS, {"namespace": namespace})
+
+
+def _event(line: Json) -> WatchEvent:
+    type_, object_ = line.get("type"), line.get("object")
+    if type_ == "ERROR":
+        # https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses
+        code = object_.get("code") if isinstance(object_, dict) else None
+        raise error_from_status(code if isinstance(code, int) else 500, object_, text="error in watch")
+    return WatchEvent(str(type_), object_ if isinstance(object_, dict) else {})

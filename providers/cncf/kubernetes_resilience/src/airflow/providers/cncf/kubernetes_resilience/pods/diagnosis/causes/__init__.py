@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Why worker pods die: a table, in precedence order, the first row that applies wins.
+
+Pods that could not be created come first: nothing else is known of them. Disruptions follow, then what the
+pod says of itself, deletions, the scheduler, and the containers last:
+whoever takes a pod away makes its containers fail too, so what they say is a consequence then. This holds
+even for a container that had failed by itself before its pod was disrupted. Which of the two ended the
+launch cannot be told from the order of times of two clocks, and the error to prefer is one more launch, from
+a bounded budget, over a retry of the task's own. So more evidence of a disruption never makes a failure less
+one of the infrastructure.
+
+There is no row for a deletion by the executor itself: it leaves no mark on the pod, and the executor does
+not ask about pods that it has deleted. Nor is there one for a deletion by a user: a manifest does not say
+who asked.
+"""
+
+from __future__ import annotations
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import (
+    ADMISSION,
+    OTHER_POD_REASONS,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.creations import CREATIONS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.deletions import DELETIONS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.disruptions import DISRUPTIONS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.exits import EXITS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.images import IMAGES
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.scheduling import SCHEDULING
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.startup import STARTUP
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+__all__ = ["TABLE", "UNKNOWN_CAUSE", "Cause", "find_cause"]
+
+UNKNOWN_CAUSE = Cause(
+    name="unknown",
+    applies=lambda failure: True,  # noqa: ARG005
+    category=StateChangeCategory.INFRASTRUCTURE,
+    reason=StateChangeReason.UNKNOWN,
+    why="The pod failed, but no container of it is known to have failed by itself, so nothing speaks "
+    "against the task.",
+    url="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase",
+)
+
+TABLE: tuple[Cause, ...] = (
+    *CREATIONS,
+    *DISRUPTIONS,
+    *ADMISSION,
+    *DELETIONS,
+    *OTHER_POD_REASONS,
+    *SCHEDULING,
+    *IMAGES,
+    *STARTUP,
+    *EXITS,
+    UNKNOWN_CAUSE,
+)
+"""Every row, in precedence order. The documentation is generated from it."""
+
+
+def find_cause(failure: PodFailure) -> Cause:
+    """Return the first row that applies; the last one always does."""
+    return next((cause for cause in TABLE if cause.applies(failure)), UNKNOWN_CAUSE)

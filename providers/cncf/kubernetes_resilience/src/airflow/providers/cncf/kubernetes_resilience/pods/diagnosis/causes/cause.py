@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A row of the table, and what its condition is put together from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+Predicate = Callable[[PodFailure], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One reason for which worker pods die."""
+
+    name: str
+    """Shown to people, and the tag of metrics; in kebab case, and never changed."""
+    applies: Predicate = field(repr=False, compare=False)
+    """Whether a failure is of this kind, if no earlier row is about it."""
+    category: StateChangeCategory
+    reason: StateChangeReason
+    why: str
+    """One sentence for people."""
+    url: str
+    """The page of documentation on which the row rests."""
+
+
+def pod_reason(*reasons: str) -> Predicate:
+    """Return whether the pod as a whole has one of these reasons."""
+    return lambda failure: failure.facts.reason in reasons
+
+
+def container_reason(*reasons: str) -> Predicate:
+    """Return whether the container that decides has one of these reasons, waiting or terminated."""
+    return lambda failure: failure.container is not None and failure.container.reason in reasons
+
+
+def container_says(pattern: str) -> Predicate:
+    """Return whether the message of the container that decides has a part that the pattern describes."""
+    compiled = re.compile(pattern, re.IGNORECASE)
+    return lambda failure: (
+        failure.container is not None and compiled.search(failure.container.message or "") is not None
+    )
+
+
+def container_failed(type_: ContainerType) -> Predicate:
+    """Return whether a container of that type decides, and did not end with exit code 0."""
+    return lambda failure: (
+        failure.container is not None and failure.container.type is type_ and failure.container.failed
+    )
+
+
+def is_container(type_: ContainerType) -> Predicate:
+    """Return whether a container of that type decides."""
+    return lambda failure: failure.container is not None and failure.container.type is type_
+
+
+def both(first: Predicate, second: Predicate) -> Predicate:
+    """Return whether both hold."""
+    return lambda failure: first(failure) and second(failure)
+
+
+def either(first: Predicate, second: Predicate) -> Predicate:
+    """Return whether one of the two holds."""
+    return lambda failure: first(failure) or second(failure)

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody takes the pod away: conditions, and reasons with which a kubelet gives pods up."""
+
+from __future__ import annotations
+
+import re
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
+    Cause,
+    Predicate,
+    pod_reason,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+_DOCS = "https://kubernetes.io/docs/concepts"
+_CONDITIONS = f"{_DOCS}/workloads/pods/disruptions/#pod-disruption-conditions"
+_SHUTDOWN = f"{_DOCS}/cluster-administration/node-shutdown/#graceful-node-shutdown"
+
+_OWN_LIMIT = re.compile(r"\bexceed(s|ed)\b.*\blimit\b", re.IGNORECASE)
+"""How the kubelet words evictions for which not the node is to blame, but the pod's own limits."""
+
+
+def _disrupted_by(reason: str) -> Predicate:
+    return lambda failure: failure.disruption is not None and failure.disruption.reason == reason
+
+
+def _under_node_pressure(failure: PodFailure) -> bool:
+    # The kubelet sets the condition when its node runs short, and not when a limit of the pod is exceeded.
+    return failure.facts.reason == "Evicted" and (
+        failure.disruption is not None or not _OWN_LIMIT.search(failure.facts.message or "")
+    )
+
+
+def _refused_by_shutdown(failure: PodFailure) -> bool:
+    facts = failure.facts
+    return facts.reason == "NodeShutdown" and not any(item.started for item in facts.containers)
+
+
+DISRUPTIONS = (
+    Cause(
+        name="preempted-by-scheduler",
+        applies=_disrupted_by("PreemptionByScheduler"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The scheduler made room on the node for a pod of higher priority.",
+        url=f"{_DOCS}/scheduling-eviction/pod-priority-preemption/#preemption",
+    ),
+    Cause(
+        name="evicted-by-taint",
+        applies=_disrupted_by("DeletionByTaintManager"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The node got a NoExecute taint that the pod does not tolerate, as when it stopped answering.",
+        url=f"{_DOCS}/scheduling-eviction/taint-and-toleration/#taint-based-evictions",
+    ),
+    Cause(
+        name="evicted-by-api",
+        applies=_disrupted_by("EvictionByEvictionAPI"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The pod was evicted through the API, as kubectl drain and autoscalers that remove nodes do.",
+        url=f"{_DOCS}/scheduling-eviction/api-eviction/",
+    ),
+    Cause(
+        name="node-gone",
+        applies=_disrupted_by("DeletionByPodGC"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_LOST,
+        why="The pod's node does not exist any more or is out of service, so the pod was removed too.",
+        url=f"{_DOCS}/workloads/pods/pod-lifecycle/#pod-garbage-collection",
+    ),
+    Cause(
+        name="evicted-by-node-pressure",
+        applies=_under_node_pressure,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.RESOURCE_EXHAUSTION,
+        why="The node ran short of memory, disk space or process ids, and the kubelet chose this pod to go.",
+        url=f"{_DOCS}/scheduling-eviction/node-pressure-eviction/",
+    ),
+    Cause(
+        name="preempted-by-kubelet",
+        applies=pod_reason("Preempting"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The kubelet made room for a pod that the cluster itself cannot do without.",
+        url="https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/",
+    ),
+    Cause(
+        name="refused-by-node-shutdown",
+        applies=_refused_by_shutdown,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="The pod came to its node when that was shutting down already.",
+        url=_SHUTDOWN,
+    ),
+    Cause(
+        name="node-shutdown",
+        # The word has changed: Shutdown in Kubernetes 1.21 and before, Terminated since.
+        applies=pod_reason("Terminated", "Shutdown", "NodeShutdown"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The node was shut down, and the kubelet ended its pods in time, as with most spot machines.",
+        url=_SHUTDOWN,
+    ),
+    Cause(
+        name="terminated-by-kubelet",
+        applies=_disrupted_by("TerminationByKubelet"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The kubelet ended the pod for the node's sake, and the pod does not say for which reason.",
+        url=_CONDITIONS,
+    ),
+    Cause(
+        name="disrupted",
+        applies=lambda failure: failure.disruption is not None,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The pod was marked as the target of a disruption, for a reason that is not Kubernetes' own.",
+        url=_CONDITIONS,
+    ),
+)

@@ -1,0 +1,166 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A container ended, and nobody outside of the pod had asked for that."""
+
+from __future__ import annotations
+
+from signal import SIGKILL, SIGTERM
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
+    Cause,
+    Predicate,
+    both,
+    container_failed,
+    container_reason,
+    is_container,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    SILENT_EXIT,
+    TOKEN_EXPIRED,
+    PodFailure,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+_DOCS = "https://kubernetes.io/docs"
+_MEMORY = f"{_DOCS}/tasks/configure-pod-container/assign-memory-resource/#exceed-a-container-s-memory-limit"
+_FAILURE = f"{_DOCS}/tasks/debug/debug-application/determine-reason-pod-failure/"
+_SIDECARS = f"{_DOCS}/concepts/workloads/pods/sidecar-containers/"
+_TERMINATION = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-termination"
+
+_OUT_OF_MEMORY = container_reason("OOMKilled")
+_WORKER_FAILED = container_failed(ContainerType.WORKER)
+
+
+def _killed_by(signal: int | None) -> Predicate:
+    return lambda failure: failure.container is not None and failure.container.killed_by == signal
+
+
+def _killed(failure: PodFailure) -> bool:
+    return failure.container is not None and failure.container.killed_by is not None
+
+
+def _worker_never_started(failure: PodFailure) -> bool:
+    worker = failure.facts.worker
+    return worker is None or not worker.started
+
+
+EXITS = (
+    Cause(
+        name="container-status-unknown",
+        applies=container_reason("ContainerStatusUnknown"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_LOST,
+        why="The kubelet lost track of the container, as after a crash or a restart of the node.",
+        url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states",
+    ),
+    Cause(
+        name="container-deadline-exceeded",
+        applies=container_reason("DeadlineExceeded"),
+        category=StateChangeCategory.TIMEOUT,
+        reason=StateChangeReason.EXECUTION_TIMEOUT,
+        why="The container was ended because a limit of time was over.",
+        url=f"{_DOCS}/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle",
+    ),
+    Cause(
+        name="worker-out-of-memory",
+        applies=both(_OUT_OF_MEMORY, is_container(ContainerType.WORKER)),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.RESOURCE_EXHAUSTION,
+        why="The worker needed more memory than its own limit allows, and most likely will again.",
+        url=_MEMORY,
+    ),
+    Cause(
+        name="init-container-out-of-memory",
+        applies=both(_OUT_OF_MEMORY, is_container(ContainerType.INIT)),
+        # Its limits are in the pod template, which is the deployment's; nothing of the task has run.
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.RESOURCE_EXHAUSTION,
+        why="An init container needed more memory than its limit allows, before anything of the task ran.",
+        url=_MEMORY,
+    ),
+    Cause(
+        name="sidecar-out-of-memory",
+        applies=_OUT_OF_MEMORY,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.RESOURCE_EXHAUSTION,
+        why="A sidecar needed more memory than its limit allows.",
+        url=_MEMORY,
+    ),
+    Cause(
+        name="init-container-failed",
+        applies=container_failed(ContainerType.INIT),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="An init container failed, so the worker was never started; its log says why.",
+        url=f"{_DOCS}/concepts/workloads/pods/init-containers/#detailed-behavior",
+    ),
+    Cause(
+        name="sidecar-failed-before-worker",
+        applies=both(container_failed(ContainerType.SIDECAR), _worker_never_started),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="A sidecar failed before the worker had been started.",
+        url=_SIDECARS,
+    ),
+    Cause(
+        name="sidecar-failed",
+        applies=container_failed(ContainerType.SIDECAR),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.UNKNOWN,
+        why="The pod failed for a sidecar; the worker beside it did not.",
+        url=_SIDECARS,
+    ),
+    Cause(
+        name="worker-terminated",
+        applies=both(_WORKER_FAILED, _killed_by(SIGTERM)),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="The worker was told to go (SIGTERM), and neither the pod nor a condition says by whom; "
+        "a node that goes down without its kubelet's knowledge looks like that.",
+        url=_TERMINATION,
+    ),
+    Cause(
+        name="worker-killed",
+        applies=both(_WORKER_FAILED, _killed_by(SIGKILL)),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_LOST,
+        why="The worker was killed (SIGKILL) from outside, and nobody says by whom; "
+        "a node that is out of memory looks like that.",
+        url=_TERMINATION,
+    ),
+    Cause(
+        name="worker-crashed",
+        applies=both(_WORKER_FAILED, _killed),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.UNKNOWN,
+        why="The worker's process crashed by a signal of its own making, such as a segmentation fault.",
+        url=_FAILURE,
+    ),
+    Cause(
+        name="worker-token-expired",
+        applies=lambda failure: failure.reason == TOKEN_EXPIRED,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The worker could not report that the task starts: an outage of the API server had kept its pod "
+        "from starting for longer than its token was good for.",
+        url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-phase",
+    ),
+    Cause(
+        name="worker-failed",
+        applies=_WORKER_FAILED,
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.UNKNOWN,
+        why="The worker's process ended by itself, and not well; its log says why.",
+        url=_FAILURE,
+    ),
+    Cause(
+        name="exited-without-starting",
+        applies=lambda failure: failure.reason == SILENT_EXIT,
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.START_ERROR,
+        why="The worker ended well without ever reporting that the task had started; "
+        "an image whose entry point does not run what it is given does that.",
+        url=f"{_DOCS}/tasks/inject-data-application/define-command-argument-container/",
+    ),
+)

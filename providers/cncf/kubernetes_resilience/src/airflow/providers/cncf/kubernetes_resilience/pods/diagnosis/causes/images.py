@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A container waits for its image."""
+
+from __future__ import annotations
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
+    Cause,
+    both,
+    container_reason,
+    container_says,
+    either,
+)
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+_IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
+
+_NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
+# The message of an ImagePullBackOff repeats what the runtime said in later versions of Kubernetes only;
+# without it the general row applies.
+
+_REGISTRY_IN_TROUBLE = container_says(
+    r"timeout|deadline exceeded|connection re(fused|set)|no such host|server misbehaving|no route to host"
+    r"|too ?many ?requests|service unavailable|bad gateway|unexpected status.*: 5\d\d|: EOF"
+)
+
+IMAGES = (
+    Cause(
+        name="image-name-invalid",
+        applies=container_reason("InvalidImageName"),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The image's name is not one, wherever and whenever it is looked for.",
+        url=f"{_IMAGES}/#image-names",
+    ),
+    Cause(
+        name="image-not-on-node",
+        applies=container_reason("ErrImageNeverPull"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The image may only be one that the node has already, and this node has not; another may.",
+        url=f"{_IMAGES}/#pre-pulled-images",
+    ),
+    Cause(
+        name="image-pull-denied",
+        applies=both(
+            _NOT_PULLED,
+            container_says(r"access denied|unauthorized|authorization failed|403 forbidden|no basic auth"),
+        ),
+        # Not the author's: the secrets for registries belong to the deployment, and tokens are renewed.
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The registry did not let the node have the image: a secret is missing or has expired.",
+        url=f"{_IMAGES}/#using-a-private-registry",
+    ),
+    Cause(
+        name="image-not-found",
+        applies=both(
+            _NOT_PULLED,
+            container_says(r"manifest unknown|code = notfound|: not found|repository .*not exist"),
+        ),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The registry answered that it has no such image.",
+        url=f"{_IMAGES}/#image-names",
+    ),
+    Cause(
+        name="registry-unavailable",
+        applies=either(container_reason("RegistryUnavailable"), both(_NOT_PULLED, _REGISTRY_IN_TROUBLE)),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The registry could not be reached, did not answer in time, or had too much to do.",
+        url=f"{_IMAGES}/#imagepullbackoff",
+    ),
+    Cause(
+        name="image-pull-failed",
+        applies=_NOT_PULLED,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The image could not be pulled, and nothing says that it does not exist.",
+        url=f"{_IMAGES}/#imagepullbackoff",
+    ),
+    Cause(
+        name="image-inspection-failed",
+        applies=container_reason("ImageInspectError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The node's container runtime could not read an image that it has.",
+        url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
+    ),
+)

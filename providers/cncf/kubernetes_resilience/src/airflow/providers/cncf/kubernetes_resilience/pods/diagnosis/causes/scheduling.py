@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The pod waits for a node."""
+
+from __future__ import annotations
+
+import re
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause, Predicate
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+_DOCS = "https://kubernetes.io/docs"
+
+
+def _unscheduled(pattern: str) -> Predicate:
+    compiled = re.compile(pattern, re.IGNORECASE)
+    return lambda failure: (
+        (condition := failure.facts.unscheduled) is not None
+        and compiled.search(condition.message or "") is not None
+    )
+
+
+SCHEDULING = (
+    Cause(
+        name="unschedulable-volume",
+        applies=_unscheduled(r"persistent ?volume|\bvolume\b"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.VOLUME_UNAVAILABLE,
+        why="The scheduler waits for a volume: it does not exist, is not bound, or is where no node is free.",
+        url=f"{_DOCS}/concepts/storage/persistent-volumes/#binding",
+    ),
+    Cause(
+        name="unschedulable-resources",
+        applies=_unscheduled(r"\binsufficient\b|too many pods"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.RESOURCE_EXHAUSTION,
+        why="No node has enough left of what the pod asks for.",
+        url=f"{_DOCS}/tasks/debug/debug-application/debug-pods/#my-pod-stays-pending",
+    ),
+    Cause(
+        name="unschedulable",
+        applies=lambda failure: failure.facts.unscheduled is not None,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="The scheduler has no node for the pod: selectors, affinities, taints or a gate forbid each.",
+        url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/",
+    ),
+)

@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A container cannot be created or started, or waits for that."""
+
+from __future__ import annotations
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
+    Cause,
+    both,
+    container_reason,
+    container_says,
+    either,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerState, ContainerType
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+
+_DOCS = "https://kubernetes.io/docs"
+_STATES = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states"
+
+_NOT_CONFIGURED = container_reason("CreateContainerConfigError")
+_NOT_STARTED = container_reason(
+    "CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"
+)
+
+
+def _waits_for_init(failure: PodFailure) -> bool:
+    container = failure.container
+    return (
+        container is not None
+        and container.type is ContainerType.INIT
+        and container.state is ContainerState.RUNNING
+    )
+
+
+STARTUP = (
+    Cause(
+        name="config-missing",
+        applies=both(
+            _NOT_CONFIGURED,
+            container_says(r"(secret|configmap) .*not found|couldn't find key"),
+        ),
+        # It may be on its way: many clusters copy secrets from elsewhere, after the pods that need them.
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.CONFIG_UNAVAILABLE,
+        why="A secret or config map, or a key in one, that the container's environment names is not there.",
+        url=f"{_DOCS}/concepts/configuration/secret/#restriction-secret-must-exist",
+    ),
+    Cause(
+        name="root-user-refused",
+        applies=both(_NOT_CONFIGURED, container_says(r"runasnonroot|non-root")),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="The image would run as root, or does not say as whom, and the pod forbids that.",
+        url=f"{_DOCS}/tasks/configure-pod-container/security-context/",
+    ),
+    Cause(
+        name="command-not-runnable",
+        applies=both(_NOT_STARTED, container_says(r'exec: "|executable file not found|no command specified')),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.START_ERROR,
+        why="The container's command is not in its image, or is not one that can be run.",
+        url=f"{_DOCS}/tasks/inject-data-application/define-command-argument-container/",
+    ),
+    Cause(
+        name="volume-unavailable",
+        applies=both(
+            either(
+                either(_NOT_CONFIGURED, _NOT_STARTED),
+                container_reason("ContainerCreating", "PodInitializing"),
+            ),
+            container_says(r"\b(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?)\b"),
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.VOLUME_UNAVAILABLE,
+        why="A volume, or a file or folder in one, could not be mounted into the container.",
+        url=f"{_DOCS}/concepts/storage/volumes/",
+    ),
+    Cause(
+        name="config-refused",
+        applies=_NOT_CONFIGURED,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.CONFIG_UNAVAILABLE,
+        why="The kubelet could not put the container's configuration together.",
+        url=f"{_DOCS}/concepts/configuration/configmap/",
+    ),
+    Cause(
+        name="create-container-error",
+        applies=container_reason("CreateContainerError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The node's container runtime could not create the container.",
+        url=_STATES,
+    ),
+    Cause(
+        name="run-container-error",
+        applies=container_reason("RunContainerError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The node's container runtime created the container and could not start it.",
+        url=_STATES,
+    ),
+    Cause(
+        name="start-error",
+        applies=container_reason("StartError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The container's process could not be started, and nothing says that its command is to blame.",
+        url=_STATES,
+    ),
+    Cause(
+        name="container-cannot-run",
+        applies=container_reason("ContainerCannotRun"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="Docker could not start the container's process, and nothing says that its command is to blame.",
+        url=_STATES,
+    ),
+    Cause(
+        name="crash-loop",
+        applies=container_reason("CrashLoopBackOff"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="A container that is started whenever it has ended, as native sidecars are, ends each time.",
+        url=f"{_DOCS}/concepts/workloads/pods/sidecar-containers/",
+    ),
+    Cause(
+        name="init-container-running",
+        applies=_waits_for_init,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.UNKNOWN,
+        why="An init container still runs, and the worker has to wait for its end.",
+        url=f"{_DOCS}/concepts/workloads/pods/init-containers/#detailed-behavior",
+    ),
+    Cause(
+        name="container-creating",
+        applies=container_reason("ContainerCreating", "PodInitializing"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.UNKNOWN,
+        why="The node still prepares the pod: its network, volumes or images; the pod's events say which.",
+        url=f"{_DOCS}/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
+    ),
+)

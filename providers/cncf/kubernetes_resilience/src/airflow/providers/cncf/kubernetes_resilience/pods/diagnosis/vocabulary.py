@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The words that Kubernetes is known to have for pods that fail, and what the table of causes makes of them.
+
+For warnings only: runtimes, virtual kubelets and controllers may have words of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
+from airflow_resilience.retry_policy.vocabulary import Vocabulary
+
+_OF_DISRUPTIONS = (
+    # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+    "PreemptionByScheduler",
+    "DeletionByTaintManager",
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+    "TerminationByKubelet",
+    # pkg/controller/devicetainteviction
+    "DeletionByDeviceTaintManager",
+)
+_OF_SCHEDULING = (
+    # The reasons of PodScheduled: staging/src/k8s.io/api/core/v1/types.go
+    "Unschedulable",
+    "SchedulingGated",
+    "SchedulerError",
+)
+_OF_OTHER_CONDITIONS = (
+    # pkg/kubelet/status/generate.go, and types.go for pods that are resized
+    "ContainersNotReady",
+    "ContainersNotInitialized",
+    "PodCompleted",
+    "PodFailed",
+    "ReadinessGatesNotReady",
+    "UnknownContainerStatuses",
+    "Deferred",
+    "Infeasible",
+)
+_OF_PODS = (
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
+    "Evicted",
+    # pkg/kubelet/preemption
+    "Preempting",
+    # https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/, and 1.21 and before
+    "Terminated",
+    "NodeShutdown",
+    "Shutdown",
+    # pkg/controller/nodelifecycle, before 1.26
+    "NodeLost",
+    # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle
+    "DeadlineExceeded",
+    # pkg/kubelet/lifecycle/predicate.go: names of plugins of the scheduler that the kubelet asks too
+    "NodeAffinity",
+    "NodeName",
+    "NodePorts",
+    # pkg/kubelet/lifecycle/predicate.go
+    "InitContainerRestartPolicyForbidden",
+    "InvalidNodeInfo",
+    "PodOSNotSupported",
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "SupplementalGroupsPolicyNotSupported",
+    "UnexpectedAdmissionError",
+    "UnexpectedPredicateFailureType",
+    "UnknownReason",
+    # pkg/kubelet/lifecycle/handlers.go
+    "AppArmor",
+    "PodFeatureUnsupported",
+    "PodLevelResourcesNotSupported",
+    # pkg/kubelet/sysctl, pkg/kubelet/cm/topologymanager, pkg/kubelet/volumemanager
+    "SysctlForbidden",
+    "TopologyAffinityError",
+    "VolumeAttachmentLimitExceeded",
+    # https://virtual-kubelet.io/docs/architecture/
+    "ProviderFailed",
+)
+_OF_WAITING_CONTAINERS = (
+    # pkg/kubelet/kubelet_pods.go
+    "ContainerCreating",
+    "PodInitializing",
+    # pkg/kubelet/container/sync_result.go
+    "CrashLoopBackOff",
+    "ConfigPodSandboxError",
+    "CreatePodSandboxError",
+    "KillContainerError",
+    "KillPodSandboxError",
+    "RunContainerError",
+    # pkg/kubelet/images/types.go, and staging/src/k8s.io/cri-api/pkg/errors
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ImageInspectError",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+    # pkg/kubelet/kuberuntime/kuberuntime_container.go
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "PostStartHookError",
+    "PreCreateHookError",
+    "PreStartHookError",
+)
+_OF_TERMINATED_CONTAINERS = (
+    # What the runtimes say, and the kubelet where one says nothing:
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-state-terminated
+    "Completed",
+    "Error",
+    "OOMKilled",
+    "StartError",
+    "Unknown",
+    # Docker
+    "ContainerCannotRun",
+    # pkg/kubelet/container/runtime.go
+    "ContainerStatusUnknown",
+)
+
+VOCABULARY: Final = Vocabulary(
+    reasons=frozenset(
+        {
+            *_OF_DISRUPTIONS,
+            *_OF_SCHEDULING,
+            *_OF_PODS,
+            *_OF_WAITING_CONTAINERS,
+            *_OF_TERMINATED_CONTAINERS,
+            *OWN_REASONS,
+        }
+    ),
+    # The name of the resource follows: pkg/kubelet/lifecycle/predicate.go
+    reason_prefixes=("OutOf",),
+    words_of_others={
+        # Of Armada: https://github.com/armadaproject/armada/issues/4683
+        "Preempted": "PreemptionByScheduler",
+        # Of people; of a node that has no memory left the kubelet says OutOfmemory.
+        "OutOfMemory": "OOMKilled",
+    },
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions
+    condition_types=frozenset(
+        {
+            "AllContainersRestarting",
+            "ContainersReady",
+            "DisruptionTarget",
+            "Initialized",
+            "PodReadyToStartContainers",
+            "PodResizeInProgress",
+            "PodResizePending",
+            "PodScheduled",
+            "Ready",
+        }
+    ),
+    condition_reasons=frozenset({*_OF_DISRUPTIONS, *_OF_SCHEDULING, *_OF_OTHER_CONDITIONS}),
+    categories=frozenset(cause.category for cause in TABLE),
+    classified_reasons=frozenset(cause.reason for cause in TABLE),
+)

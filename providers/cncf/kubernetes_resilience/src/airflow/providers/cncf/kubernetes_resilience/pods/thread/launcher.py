@@ -1,0 +1,373 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Creates, deletes and labels pods.
+
+Every method may be repeated without doing its work twice: pods are named before they are created, and
+whatever exists is addressed by its UID.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from itertools import count
+from typing import Any
+
+from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import Calls
+from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    CreationCalledOffError,
+    KubernetesApiError,
+    PodConflictError,
+    PodNotFoundError,
+    UnknownOwnerError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.api.metrics import measured
+from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_LIST_WITH_WORKLOADS
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_ID_ANNOTATION,
+    MalformedPodError,
+    PodFacts,
+    PodRef,
+    read_pod,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    Message,
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodDeletionAccepted,
+    PodNotCreated,
+    PodNotDeleted,
+)
+
+logger = logging.getLogger(__name__)
+
+LOOKUPS = 3
+"""Attempts to learn whether a create that got no answer was carried out. More would only delay the executor's
+own attempt, which finds the pod by its name."""
+
+
+class Launcher:
+    """
+    The executor's hands.
+
+    :param emit: takes each result; must not block
+    :param delete_options: fields of ``v1.DeleteOptions`` for every deletion
+    :param team_name: for the metrics
+    """
+
+    def __init__(
+        self,
+        client: PodClient,
+        *,
+        emit: Callable[[Message], None],
+        calls: Calls,
+        delete_options: Mapping[str, Any] | None = None,
+        team_name: str | None = None,
+    ) -> None:
+        self._client = client
+        self._emit = emit
+        self._calls = calls
+        self._delete_options = delete_options
+        self._team_name = team_name
+        self._unsent: Counter[str] = Counter()
+        """Per launch, the create calls that wait for their turn."""
+
+    async def create(self, launch_id: str, body: Json) -> None:
+        """
+        Create the pod of a launch, once; emits :class:`PodCreated` or :class:`PodNotCreated`.
+
+        :param body: with ``metadata.name``, ``metadata.namespace`` and :data:`LAUNCH_ID_ANNOTATION`
+        """
+        self._unsent[launch_id] += 1
+        try:
+            ref = await self._create(launch_id, body)
+        except CreationCalledOffError:
+            return  # call_off() has said so
+        except KubernetesApiError as error:
+            self._emit(PodNotCreated(launch_id, error))
+        except Exception as error:
+            # A launch without a result would be waited for until the scheduler gives up on the task.
+            logger.exception("Unexpected error while creating the pod of launch %s", launch_id)
+            self._emit(PodNotCreated(launch_id, KubernetesApiError(repr(error))))
+        else:
+            self._emit(PodCreated(launch_id, ref))
+
+    async def call_off(self, launch_id: str) -> None:
+        """
+        Do not create the pod of a launch any more, if that has not begun; emits :class:`PodNotCreated` then.
+
+        Its create call may wait for a slot, or for as long as the API server has asked for fewer requests. To
+        send it later than that of the launch which takes its place would make two pods of one try.
+        """
+        if self._unsent.pop(launch_id, 0):
+            self._emit(PodNotCreated(launch_id, CreationCalledOffError("called off before it was sent")))
+
+    async def delete(
+        self,
+        ref: PodRef,
+        resource_version: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+        is_housekeeping: bool = False,
+    ) -> None:
+        """
+        Delete a pod, however long the API is away; emits :class:`PodDeleted` if it is then gone for certain.
+
+        A pod that is given time to end is not; :class:`PodDeletionAccepted` says how much. That it is gone
+        will be seen by the informer. One that was only to be deleted if it had not started, and has, is left
+        alone; :class:`PodNotDeleted` says what it is now.
+
+        :param resource_version: at which the pod had not started, and without which it would not be deleted;
+            None to delete it whatever it does
+        :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
+        :param is_housekeeping: whether nobody waits for it
+        """
+        what = f"Deleting pod {ref}"
+
+        async def request(version: str | None = None) -> Json:
+            with measured("pod_deletion", self._team_name):
+                return await self._client.delete_pod(
+                    ref.namespace,
+                    ref.name,
+                    uid=ref.uid,
+                    resource_version=version,
+                    grace_seconds=grace_seconds,
+                    options=self._delete_options,
+                )
+
+        left: Json | PodFacts | None
+        if resource_version is None:
+            left = await self._change(what, ref, request, is_housekeeping=is_housekeeping)
+        else:
+            left = await self._delete_unless_started(what, ref, request, resource_version)
+        if isinstance(left, PodFacts):
+            self._emit(PodNotDeleted(left))
+        elif left is None or _is_removed(left):
+            self._emit(PodDeleted(ref))
+        else:
+            self._emit(PodDeletionAccepted(ref, read_pod(left).deletion_grace_seconds))
+
+    async def look_for(self, namespace: str, name: str, launch_id: str) -> None:
+        """
+        Look for the pod of a launch whose creation had no clear result; emits :class:`PodCreated` for it.
+
+        That it is not there is not reported, for it may still come: the API server goes on with a request for
+        up to a minute (``--request-timeout``) after its client has given up. The informer shows it then.
+
+        .. seealso:: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
+        """
+        what = f"Looking for pod {namespace}/{name}"
+        try:
+            pod = await self._calls.until_answered(what, lambda: self._client.get_pod(namespace, name))
+        except PodNotFoundError:
+            return
+        if _launch_id(pod) == launch_id:
+            self._emit(PodCreated(launch_id, _ref(pod)))
+
+    async def clean_up(self, ref: PodRef) -> None:
+        """Delete a pod that has ended; as :meth:`delete`, but after what somebody waits for."""
+        await self.delete(ref, is_housekeeping=True)
+
+    async def mark_done(self, ref: PodRef) -> None:
+        """Take a pod that has ended out of the executor's selection, however long the API is away."""
+        await self._label(ref, {"airflow_executor_done": "True"}, is_housekeeping=True)
+
+    async def stop_and_keep(self, ref: PodRef) -> None:
+        """
+        Stop what runs in a pod, and keep the pod as :meth:`mark_done` does.
+
+        Its deadline is set to what is over already: its kubelet stops the containers, and their logs stay.
+
+        .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
+        """
+        done = {"airflow_executor_done": "True"}
+        await self._label(ref, done, is_housekeeping=True, spec={"activeDeadlineSeconds": 1})
+
+    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
+        """
+        Make a pod another scheduler's.
+
+        :param labels: by which that scheduler and its executor select their pods
+        :return: False if the pod is gone
+        """
+        return await self._label(ref, labels)
+
+    async def confirm(self, ref: PodRef) -> None:
+        """Read a pod, however long the API is away; emits :class:`PodConfirmed`."""
+        pod = await self._read(f"Confirming pod {ref}", ref)
+        self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
+
+    async def list_pods(
+        self, namespaces: Iterable[str | None], label_selector: str, field_selector: str | None = None
+    ) -> list[PodFacts]:
+        """
+        List pods once; malformed ones are left out.
+
+        :param namespaces: None for all
+        :raises KubernetesApiError: if a list cannot be had
+        """
+        pods: list[PodFacts] = []
+        for namespace in namespaces:
+            listing = await self._client.list_pods(
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                read=_read_or_skip,
+                decoder=POD_LIST_WITH_WORKLOADS,
+            )
+            pods += listing.items
+        return pods
+
+    async def _create(self, launch_id: str, body: Json) -> PodRef:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+
+        async def request() -> Json:
+            if not (unsent := self._unsent.pop(launch_id, 0)):
+                raise CreationCalledOffError("called off")
+            if unsent > 1:
+                self._unsent[launch_id] = unsent - 1
+            with measured("pod_creation", self._team_name):
+                return await self._client.create_pod(namespace, body)
+
+        try:
+            pod = await self._calls.once(request, patient=True)
+        except KubernetesApiError as error:
+            if not _may_exist(error):
+                raise
+            pod = await self._look_up(namespace, name, error)
+        if _launch_id(pod) != launch_id:
+            message = f"pod {namespace}/{name} exists and belongs to another launch"
+            raise PodConflictError(message, status=409, reason="AlreadyExists")
+        return _ref(pod)
+
+    async def _look_up(self, namespace: str, name: str, error: KubernetesApiError) -> Json:
+        try:
+            return await self._calls.until_answered(
+                f"Looking for pod {namespace}/{name}",
+                lambda: self._client.get_pod(namespace, name),
+                attempts=LOOKUPS,
+            )
+        except PodNotFoundError:
+            raise error from None
+        except KubernetesApiError as lookup:
+            if error.leaves_open:
+                raise error from lookup
+            # The name is taken, and that may be by the pod of this very launch: to change it might make two.
+            message = f"{error}; looking for it: {lookup}"
+            if lookup.transient:
+                raise ConnectionFailedError(message) from lookup
+            raise UnknownOwnerError(message, status=lookup.status) from lookup
+
+    async def _delete_unless_started(
+        self, what: str, ref: PodRef, request: Callable[[str], Awaitable[Json]], version: str
+    ) -> Json | PodFacts | None:
+        """
+        Delete a pod at a version at which it has not started; return the facts of one that has.
+
+        Nothing limits the attempts but the pod's own changes: each is made at a version at which what was
+        decided still holds.
+        """
+        for attempt in count(1):
+            try:
+                return await self._calls.until_answered(what, partial(request, version))
+            except PodNotFoundError:
+                return None
+            except PodConflictError as error:
+                await self._calls.pause(what, attempt, error)
+            if (pod := await self._read(what, ref)) is None:
+                return None
+            facts = read_pod(pod)
+            if facts.deletion_timestamp:
+                return pod  # by an attempt without an answer, or by somebody else
+            if facts.has_started or facts.resource_version is None:
+                return facts
+            version = facts.resource_version
+        raise AssertionError  # count() does not end
+
+    async def _label(
+        self, ref: PodRef, labels: Mapping[str, str], *, is_housekeeping: bool = False, **more: Json
+    ) -> bool:
+        # The UID in the patch is its precondition: no other pod of that name can be meant.
+        body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}, **more}
+
+        async def request() -> Json:
+            with measured("pod_patching", self._team_name):
+                return await self._client.patch_pod(ref.namespace, ref.name, body)
+
+        what = f"Labelling pod {ref}"
+        return await self._change(what, ref, request, is_housekeeping=is_housekeeping) is not None
+
+    async def _change(
+        self, what: str, ref: PodRef, request: Callable[[], Any], *, is_housekeeping: bool
+    ) -> Json | None:
+        """Carry out a request with a UID as its precondition; None if no pod with that UID exists."""
+        for attempt in count(1):
+            try:
+                answer: Json = await self._calls.until_answered(
+                    what, request, is_housekeeping=is_housekeeping
+                )
+                return answer
+            except PodNotFoundError:
+                return None
+            except KubernetesApiError as error:
+                # The answer to another UID is 409 for a delete and 422 for a patch, but neither says only
+                # that: a conflict may also be a concurrent change, and then it is tried again.
+                if error.status not in (409, 422):
+                    raise
+                if await self._read(what, ref) is None:
+                    return None
+                if error.status == 422:
+                    raise
+                await self._calls.pause(what, attempt, error)
+        raise AssertionError  # count() does not end
+
+    async def _read(self, what: str, ref: PodRef) -> Json | None:
+        async def request() -> Json:
+            pod = await self._client.get_pod(ref.namespace, ref.name)
+            try:
+                read_pod(pod)
+            except MalformedPodError as error:
+                raise ConnectionFailedError(f"not a pod: {error}") from error
+            return pod
+
+        try:
+            # Somebody waits for the answer, and for nothing less.
+            pod = await self._calls.until_answered(what, request, stubborn=True)
+        except PodNotFoundError:
+            return None
+        return pod if _ref(pod).uid == ref.uid else None
+
+
+def _may_exist(error: KubernetesApiError) -> bool:
+    return error.reason == "AlreadyExists" or error.leaves_open
+
+
+def _launch_id(pod: Json) -> str | None:
+    return read_pod(pod).annotations.get(LAUNCH_ID_ANNOTATION)
+
+
+def _ref(pod: Json) -> PodRef:
+    return read_pod(pod).ref
+
+
+def _read_or_skip(manifest: Json) -> PodFacts | None:
+    try:
+        return read_pod(manifest)
+    except MalformedPodError as error:
+        logger.warning("Ignoring an object in the list of pods: %s", error)
+        return None
+
+
+def _is_removed(answer: Json) -> bool:
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+    if answer.get("kind") == "Status":
+        return True
+    metadata = answer.get("metadata") or {}
+    return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")

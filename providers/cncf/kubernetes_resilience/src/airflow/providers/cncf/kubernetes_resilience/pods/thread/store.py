@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The informer's memory: which pods there are, and whether something that matters has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LABELS, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+
+DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
+"""Conditions that only repeat what the containers' states say, some seconds later. All others count, custom
+ones too, because a policy may name them."""
+
+
+class PodStore:
+    """The pods of one watched namespace by UID: a name may be used again, a UID is not."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodFacts] = {}
+
+    def replace(self, pods: Iterable[PodFacts]) -> list[PodObservation]:
+        """Take over a complete list and return what is new, different or missing in it."""
+        present = {facts.ref.uid: facts for facts in pods}
+        gone = [known for uid, known in self._pods.items() if uid not in present]
+        observations = [self.remove(facts) for facts in gone]
+        changed = (self.update(facts) for facts in present.values())
+        return observations + [observation for observation in changed if observation is not None]
+
+    def update(self, facts: PodFacts) -> PodObservation | None:
+        """Take over one reading; None if nothing that matters changed."""
+        known = self._pods.get(facts.ref.uid)
+        self._pods[facts.ref.uid] = facts
+        # Made anew from what is known: to keep it for each pod would take more than the time is worth.
+        is_same = known is not None and _signature(known) == _signature(facts)
+        return None if is_same else PodObservation(facts)
+
+    def remove(self, facts: PodFacts) -> PodObservation:
+        """Forget a pod."""
+        self._pods.pop(facts.ref.uid, None)
+        return PodObservation(facts, gone=True)
+
+
+def _signature(facts: PodFacts) -> Hashable:
+    # Without messages and times: the kubelet rewrites them with every attempt to pull an image.
+    return (
+        facts.phase,
+        facts.reason,
+        facts.node,
+        facts.deletion_timestamp,
+        tuple(facts.labels.get(label) for label in LABELS),
+        tuple((item.name, item.state, item.reason, item.exit_code) for item in facts.containers),
+        tuple(
+            (item.type, item.status, item.reason)
+            for item in facts.conditions
+            if item.type not in DERIVED_CONDITIONS
+        ),
+    )
