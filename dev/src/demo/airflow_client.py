@@ -57,7 +57,7 @@ class AirflowClient:
         """
         Start a run of a DAG.
 
-        :param run_id: What to call it; one that exists already is not started again. None: Airflow finds a name.
+        :param run_id: What to call it; a run of that name is not started again. None: Airflow finds a name.
         :return: The run id.
         :raises httpx.HTTPStatusError: If the API server refuses.
         :raises httpx.TimeoutException: If it does not answer; it may have started the run all the same.
