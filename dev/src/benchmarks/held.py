@@ -77,7 +77,7 @@ class HeldByOurs:
             namespace=NAMESPACE,
             name=name,
             number=1,
-            recipe=StoredWorkload.of(job),
+            workload=StoredWorkload.of(job),
             ref=PodRef(NAMESPACE, name, uid),
             facts=_RUNNING,
         )
