@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stage.schedulers import Scheduler
-from stage.stage import Stage, StageSettings, open_stage
+from testbed.schedulers import Scheduler
+from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
 FOLDER = Path(__file__).parent / "dags"
 BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
@@ -19,7 +19,7 @@ BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 
 
 @pytest.fixture(scope="module")
-def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """
     A deployment that runs.
 
@@ -30,7 +30,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = FOLDER / Path(request.module.__file__).stem.removeprefix("test_")
     home = tmp_path_factory.mktemp("airflow")
     deployment = getattr(request.module, "DEPLOYMENT", {})
-    settings = StageSettings(
+    settings = TestbedSettings(
         home=home,
         dags=folder,
         faults=folder / "faults.yaml",
@@ -38,16 +38,16 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         control_plane=Path(BINARIES) if BINARIES else None,
         nodes=getattr(request.module, "NODES", 3),
     )
-    with open_stage(settings) as stage:
-        yield stage
+    with open_testbed(settings) as testbed:
+        yield testbed
 
 
 @pytest.fixture
-def first_scheduler(stage: Stage) -> Iterator[Scheduler]:
+def first_scheduler(testbed: Testbed) -> Iterator[Scheduler]:
     """The one scheduler that there is when a test begins, whatever the one before has left behind."""
-    for scheduler in stage.schedulers.alive[1:]:
-        stage.schedulers.kill_long_ago(scheduler)
-    stage.restart_ended()
-    yield stage.schedulers.alive[0]
-    for scheduler in stage.schedulers.alive:
+    for scheduler in testbed.schedulers.alive[1:]:
+        testbed.schedulers.kill_long_ago(scheduler)
+    testbed.restart_ended()
+    yield testbed.schedulers.alive[0]
+    for scheduler in testbed.schedulers.alive:
         scheduler.resume()

@@ -17,10 +17,10 @@ from signal import SIGKILL
 import pytest
 
 from cluster_lab.apiserver import RequestInfo
-from stage.evidence import Outcome, Run
-from stage.predicates import creates_pod
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, wait_for
+from testbed.predicates import creates_pod
+from testbed.records import Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -38,58 +38,61 @@ HEALED = Outcome(state="success", pods=2, launch_failures=1)
 GIVEN_UP = Outcome(state="failed", pods=RELAUNCHES + 1, begun=0, ended=0, launch_failures=RELAUNCHES + 1)
 
 
-def test_after_the_ledger_row_and_before_the_new_pod(stage: Stage) -> None:
-    run = stage.trigger("before_new_pod")
+def test_after_the_ledger_row_and_before_the_new_pod(testbed: Testbed) -> None:
+    run = testbed.trigger("before_new_pod")
     run.wait_for_pods("healed", 1)
     run.wait_for_pods("hopeless", 1)
-    with stage.proxy.hold(when=creates_pod) as held:
+    with testbed.proxy.hold(when=creates_pod) as held:
         held.wait_for(2, LONGEST_WAIT)
         assert [len(run.ledger(task)) > 0 for task in TASKS] == [True, True]
-        kill(stage)
-    expect(stage, run)
+        kill(testbed)
+    expect(testbed, run)
 
 
-def test_after_the_new_pod_and_before_the_old_one_is_retired(stage: Stage) -> None:
-    with stage.proxy.hold(when=retires) as held:
-        run = stage.trigger("before_retirement")
+def test_after_the_new_pod_and_before_the_old_one_is_retired(testbed: Testbed) -> None:
+    with testbed.proxy.hold(when=retires) as held:
+        run = testbed.trigger("before_retirement")
         run.wait_for_pods("healed", 2)
         held.wait_for(2, LONGEST_WAIT)
-        kill(stage)
-    expect(stage, run)
+        kill(testbed)
+    expect(testbed, run)
 
 
-def test_while_a_replacement_waits_for_the_old_pod(stage: Stage) -> None:
-    with stage.proxy.hold(when=retires) as held:
-        run = stage.trigger("waiting_for_old_pod")
+@pytest.mark.long
+def test_while_a_replacement_waits_for_the_old_pod(testbed: Testbed) -> None:
+    with testbed.proxy.hold(when=retires) as held:
+        run = testbed.trigger("waiting_for_old_pod")
         held.wait_for(2, LONGEST_WAIT)
         assert [run.outcome(task).pods for task in TASKS] == [1, 1]
         assert [len(run.ledger(task)) for task in TASKS] == [1, 1]
-        kill(stage)
-    expect(stage, run)
+        kill(testbed)
+    expect(testbed, run)
 
 
-def test_while_a_replacement_waits_for_its_backoff(stage: Stage) -> None:
-    run = stage.trigger("in_backoff")
+@pytest.mark.long
+def test_while_a_replacement_waits_for_its_backoff(testbed: Testbed) -> None:
+    run = testbed.trigger("in_backoff")
     for task in TASKS:
         run.wait_for_ledger(task, 4)
-    kill(stage)
+    kill(testbed)
     assert run.outcome("healed").pods == 4
-    expect(stage, run, Outcome(state="success", pods=5, launch_failures=4))
+    expect(testbed, run, Outcome(state="success", pods=5, launch_failures=4))
 
 
-def test_in_the_middle_of_a_create_call(stage: Stage) -> None:
-    with stage.proxy.hold(when=creates_pod, reply=True) as held:
-        run = stage.trigger("amid_create")
+@pytest.mark.long
+def test_in_the_middle_of_a_create_call(testbed: Testbed) -> None:
+    with testbed.proxy.hold(when=creates_pod, reply=True) as held:
+        run = testbed.trigger("amid_create")
         held.wait_for(2, LONGEST_WAIT)
         for task in TASKS:
             run.wait_for_pods(task, 1)
-        kill(stage)
-    with stage.proxy.hold(when=creates_pod, reply=True) as held:
+        kill(testbed)
+    with testbed.proxy.hold(when=creates_pod, reply=True) as held:
         # And again, in the middle of the call that creates the replacement.
-        stage.schedulers.start()
+        testbed.schedulers.start()
         run.wait_for_pods("healed", 2)
-        kill(stage)
-    expect(stage, run)
+        kill(testbed)
+    expect(testbed, run)
 
 
 def retires(info: RequestInfo) -> bool:
@@ -97,16 +100,16 @@ def retires(info: RequestInfo) -> bool:
     return info.resource == "pods" and info.verb in ("delete", "patch")
 
 
-def kill(stage: Stage) -> None:
+def kill(testbed: Testbed) -> None:
     """Kill the scheduler that runs."""
-    for scheduler in stage.schedulers.alive:
+    for scheduler in testbed.schedulers.alive:
         scheduler.end(SIGKILL)
 
 
-def expect(stage: Stage, run: Run, healed: Outcome = HEALED) -> None:
+def expect(testbed: Testbed, run: Run, healed: Outcome = HEALED) -> None:
     """Start another scheduler, and see that nothing is lost, nothing doubled, and no count begins anew."""
-    stage.schedulers.start()
+    testbed.schedulers.start()
     run.release()
     assert run.wait_for_all_to_end() == {"healed": healed, "hopeless": GIVEN_UP}
     assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch"] * RELAUNCHES + ["count"]
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))

@@ -11,11 +11,11 @@ from signal import SIGKILL, SIGSTOP, SIGTERM
 import pytest
 
 from cluster_lab.journal import JournalEvent
-from stage.evidence import Outcome
-from stage.predicates import creates_pod
-from stage.schedulers import EXIT_TIMEOUT, Scheduler
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, wait_for
+from testbed.predicates import creates_pod
+from testbed.records import Outcome
+from testbed.schedulers import EXIT_TIMEOUT, Scheduler
+from testbed.testbed import Testbed
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -27,17 +27,17 @@ DEPLOYMENT = {
 }
 
 
-def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(stage: Stage) -> None:
-    run = stage.trigger("killed_after_relaunch")
+def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(testbed: Testbed) -> None:
+    run = testbed.trigger("killed_after_relaunch")
     run.wait_for_code("running")
     pods = {task: run.wait_for_pods(task, 2)[1] for task in ("running", "starting")}
 
-    successor = stage.schedulers.replace(SIGKILL)
-    wait_for_owner(stage, pods.values(), successor)
+    successor = testbed.schedulers.replace(SIGKILL)
+    wait_for_owner(testbed, pods.values(), successor)
     run.release()
     assert run.wait_for_end("running") == Outcome(state="success", pods=2, launch_failures=1)
 
-    stage.cluster.delete(pods["starting"])
+    testbed.cluster.delete(pods["starting"])
     assert run.wait_for_end("starting") == Outcome(
         state="failed", pods=2, begun=0, ended=0, launch_failures=2
     )
@@ -45,42 +45,45 @@ def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(stage: Stage) 
     assert pods["starting"] in successor.log()
 
 
-def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(stage: Stage) -> None:
-    run = stage.trigger("killed_before_relaunch")
+@pytest.mark.long
+def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Testbed) -> None:
+    run = testbed.trigger("killed_before_relaunch")
     run.wait_for_pods("failed", 1)
     vanishing = run.wait_for_pods("vanished", 1)[0]
-    for scheduler in stage.schedulers.alive:
+    for scheduler in testbed.schedulers.alive:
         scheduler.process.signal(SIGSTOP)
     wait_for("the pod has failed", lambda: run.events("failed", JournalEvent.FAULT_INJECTED))
-    stage.cluster.delete(vanishing)
+    testbed.cluster.delete(vanishing)
     assert run.ledger("failed") == []
 
-    stage.schedulers.replace(SIGKILL)
+    testbed.schedulers.replace(SIGKILL)
     run.release()
     assert run.wait_for_end("failed") == Outcome(state="success", pods=2, launch_failures=1)
     assert run.wait_for_end("vanished") == Outcome(state="success", pods=2, launch_failures=0)
 
 
-def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(stage: Stage) -> None:
+@pytest.mark.long
+def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(testbed: Testbed) -> None:
     tasks = [f"task_{number}" for number in range(6)]
-    run = stage.trigger("killed_amid_relaunches")
+    run = testbed.trigger("killed_amid_relaunches")
     wait_for("half of the pods are lost", lambda: run.events("task_3", JournalEvent.FAULT_INJECTED))
-    stage.schedulers.replace(SIGKILL)
+    testbed.schedulers.replace(SIGKILL)
     run.release()
     outcomes = {task: run.wait_for_end(task) for task in tasks}
     assert outcomes == dict.fromkeys(tasks, Outcome(state="success", pods=2, launch_failures=1))
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
 
 
-def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(stage: Stage) -> None:
-    while len(stage.schedulers.alive) < 2:
-        stage.schedulers.start()
-    before = stage.cluster.version()
-    run = stage.trigger("two_schedulers")
+@pytest.mark.long
+def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Testbed) -> None:
+    while len(testbed.schedulers.alive) < 2:
+        testbed.schedulers.start()
+    before = testbed.cluster.version()
+    run = testbed.trigger("two_schedulers")
     lost, steady = ("lost_1", "lost_2"), ("steady_1", "steady_2")
     run.wait_for_code(*lost, *steady)
 
-    owners = stage.cluster.owners_since(before)
+    owners = testbed.cluster.owners_since(before)
     assert {pod: len(jobs) for pod, jobs in owners.items()} == dict.fromkeys(owners, 1)
     pods = {task: run.pods(task) for task in (*lost, *steady)}
     assert {task: len(names) for task, names in pods.items()} == dict.fromkeys(lost, 2) | dict.fromkeys(
@@ -88,10 +91,10 @@ def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(stage: Stage
     )
 
     working = [names[-1] for names in pods.values()]
-    busiest = Counter(stage.cluster.owner(pod) for pod in working).most_common(1)[0][0]
-    victim, survivor = sorted(stage.schedulers.alive, key=lambda scheduler: scheduler.job_id != busiest)
+    busiest = Counter(testbed.cluster.owner(pod) for pod in working).most_common(1)[0][0]
+    victim, survivor = sorted(testbed.schedulers.alive, key=lambda scheduler: scheduler.job_id != busiest)
     victim.end(SIGKILL)
-    wait_for_owner(stage, working, survivor)
+    wait_for_owner(testbed, working, survivor)
     run.release()
     for task in lost:
         assert run.wait_for_end(task) == Outcome(state="success", pods=2, launch_failures=1)
@@ -99,10 +102,11 @@ def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(stage: Stage
         assert run.wait_for_end(task) == Outcome(state="success", pods=1, launch_failures=0)
 
 
-def test_a_graceful_stop_during_launches_loses_nothing(stage: Stage) -> None:
+@pytest.mark.long
+def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None:
     tasks = [f"task_{number}" for number in range(6)]
-    run = stage.trigger("graceful_stop")
-    stopped = stage.schedulers.alive
+    run = testbed.trigger("graceful_stop")
+    stopped = testbed.schedulers.alive
 
     def logs() -> list[str]:
         return [scheduler.log() for scheduler in stopped]
@@ -110,7 +114,7 @@ def test_a_graceful_stop_during_launches_loses_nothing(stage: Stage) -> None:
     # Not in the turn of its loop in which they are created. Airflow's handler logs, and waits for the lock of
     # the log if it has interrupted a line; and it raises SystemExit wherever the loop is, which the callback
     # of a weak reference swallows: then the signal is lost.
-    with stage.proxy.hold(when=creates_pod) as held:
+    with testbed.proxy.hold(when=creates_pod) as held:
         held.wait_for(len(tasks), LONGEST_WAIT)
         marks = [f"Setting external_executor_id for <TaskInstance: graceful_stop.{task} " for task in tasks]
         wait_for("the turn is over", lambda: all(any(mark in log for log in logs()) for mark in marks))
@@ -119,26 +123,26 @@ def test_a_graceful_stop_during_launches_loses_nothing(stage: Stage) -> None:
     assert [scheduler.process.wait(EXIT_TIMEOUT) for scheduler in stopped] == [0] * len(stopped)
     assert not any("Traceback" in log for log in logs())
 
-    stage.schedulers.start()
+    testbed.schedulers.start()
     run.release()
     outcomes = [run.wait_for_end(task) for task in tasks]
     assert outcomes == [Outcome(state="success", pods=1, launch_failures=0)] * len(tasks)
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
 
 
-def test_with_no_relaunch_allowed_the_failure_is_visible(stage: Stage) -> None:
-    scheduler = stage.schedulers.replace(
+def test_with_no_relaunch_allowed_the_failure_is_visible(testbed: Testbed) -> None:
+    scheduler = testbed.schedulers.replace(
         SIGTERM, {"AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0"}
     )
-    run = stage.trigger("no_relaunch")
+    run = testbed.trigger("no_relaunch")
     outcome = run.wait_for_end("lost")
     assert outcome == Outcome(state="failed", pods=1, begun=0, ended=0, launch_failures=1)
     assert "ContainerStatusUnknown" in scheduler.log()
 
 
-def wait_for_owner(stage: Stage, pods: Collection[str], scheduler: Scheduler) -> None:
+def wait_for_owner(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:
     """Wait until pods have been adopted by a scheduler."""
     wait_for(
         f"{', '.join(pods)} belong to scheduler job {scheduler.job_id}",
-        lambda: all(stage.cluster.owner(pod) == scheduler.job_id for pod in pods),
+        lambda: all(testbed.cluster.owner(pod) == scheduler.job_id for pod in pods),
     )

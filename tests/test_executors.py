@@ -16,10 +16,10 @@ import redis
 
 from cluster_lab.managed_process import ManagedProcess
 from cluster_lab.ports import LOOPBACK, free_port
-from demo.airflow_configuration import RESILIENT_EXECUTOR
-from stage.evidence import Outcome, Run
-from stage.stage import Stage
-from stage.waiting import wait_for
+from testbed.airflow_configuration import RESILIENT_EXECUTOR
+from testbed.records import Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -42,32 +42,33 @@ POD = Outcome(state="success", pods=2, launch_failures=1)
 OTHER = Outcome(state="success", pods=0, launch_failures=0)
 
 
-def test_tasks_of_the_local_executor_run_between_pods_that_are_lost(stage: Stage) -> None:
-    run = stage.trigger("local")
+def test_tasks_of_the_local_executor_run_between_pods_that_are_lost(testbed: Testbed) -> None:
+    run = testbed.trigger("local")
     run.release()
-    assert_all_as_they_should_be(stage, run)
-    workers = psutil.Process(stage.schedulers.alive[0].process.pid).children()
+    assert_all_as_they_should_be(testbed, run)
+    workers = psutil.Process(testbed.schedulers.alive[0].process.pid).children()
     assert len(workers) == LOCAL_WORKERS
-    port = int(stage.proxy.url.rpartition(":")[2])
+    port = int(testbed.proxy.url.rpartition(":")[2])
     assert [pid for worker in workers for pid in connected_to(worker, port)] == []
-    assert connected_to(psutil.Process(stage.schedulers.alive[0].process.pid), port)
+    assert connected_to(psutil.Process(testbed.schedulers.alive[0].process.pid), port)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(REDIS is None, reason="needs redis-server")
-def test_tasks_of_the_celery_executor_run_between_pods_that_are_lost(stage: Stage) -> None:
-    with celery(stage):
-        run = stage.trigger("celery")
+def test_tasks_of_the_celery_executor_run_between_pods_that_are_lost(testbed: Testbed) -> None:
+    with celery(testbed):
+        run = testbed.trigger("celery")
         run.release()
-        assert_all_as_they_should_be(stage, run)
+        assert_all_as_they_should_be(testbed, run)
 
 
-def assert_all_as_they_should_be(stage: Stage, run: Run) -> None:
+def assert_all_as_they_should_be(testbed: Testbed, run: Run) -> None:
     """Wait for the end of all tasks: those of ours lost a pod and ran once, and so did the others."""
     outcomes = run.wait_for_all_to_end()
     assert len(outcomes) == 12
     assert outcomes == {task_id: POD if task_id.startswith("pod") else OTHER for task_id in outcomes}
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
-    log = stage.schedulers.log()
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    log = testbed.schedulers.log()
     assert "crashed" not in log
     assert "forked while the Kubernetes thread is busy" not in log
 
@@ -79,21 +80,23 @@ def connected_to(process: psutil.Process, port: int) -> list[int]:
 
 
 @contextmanager
-def celery(stage: Stage) -> Iterator[None]:
+def celery(testbed: Testbed) -> Iterator[None]:
     """Run a broker, and a worker that takes from it."""
     with ExitStack() as stack:
         broker = [str(REDIS), "--bind", LOOPBACK, "--port", str(BROKER_PORT), "--save", ""]
-        started(stack, stage.home, "redis", broker, stage)
+        started(stack, testbed.home, "redis", broker, testbed)
         client = stack.enter_context(redis.Redis.from_url(BROKER))
         wait_for("the broker answers", lambda: answers(client))
         worker = [sys.executable, "-m", "airflow", "celery", "worker", "--skip-serve-logs", "--concurrency=2"]
-        started(stack, stage.home, "celery-worker", [*worker, "--without-gossip", "--without-mingle"], stage)
+        started(
+            stack, testbed.home, "celery-worker", [*worker, "--without-gossip", "--without-mingle"], testbed
+        )
         yield
 
 
-def started(stack: ExitStack, home: Path, name: str, command: list[str], stage: Stage) -> None:
+def started(stack: ExitStack, home: Path, name: str, command: list[str], testbed: Testbed) -> None:
     """Start a program of the deployment; it is stopped with the stack."""
-    process = ManagedProcess(name, command, stage.deployment.environment, home / f"{name}.log")
+    process = ManagedProcess(name, command, testbed.deployment.environment, home / f"{name}.log")
     process.start()
     stack.callback(process.stop)
 

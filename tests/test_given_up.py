@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from cluster_lab.apiserver import RequestInfo
-from stage.evidence import Outcome, Run
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, wait_for
+from testbed.records import Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -22,7 +22,7 @@ UNTOUCHED = Outcome(state="success", pods=1, launch_failures=1)
 
 
 @contextmanager
-def given_up(stage: Stage, dag_id: str, *, lag: float = 0) -> Iterator[Run]:
+def given_up(testbed: Testbed, dag_id: str, *, lag: float = 0) -> Iterator[Run]:
     """
     Start a run whose pods are given up on; in the block, all of them have started and none is deleted yet.
 
@@ -33,32 +33,33 @@ def given_up(stage: Stage, dag_id: str, *, lag: float = 0) -> Iterator[Run]:
         is_of_run = info.name.startswith(dag_id.replace("_", "-"))
         return is_of_run and (info.verb, info.resource) == ("delete", "pods")
 
-    with stage.proxy.hold(when=deletes) as held:
-        run = stage.trigger(dag_id)
+    with testbed.proxy.hold(when=deletes) as held:
+        run = testbed.trigger(dag_id)
         held.wait_for(len(LATE), LONGEST_WAIT)
-        stage.proxy.lag(lag)
+        testbed.proxy.lag(lag)
         run.wait_for_code(*LATE)
         yield run
 
 
-def test_they_are_followed_again_when_they_are_seen_to_start(stage: Stage) -> None:
-    with given_up(stage, "starts_after_all") as run:
-        stage.schedulers.wait_for_turns(5)
-    finish(stage, run)
+def test_they_are_followed_again_when_they_are_seen_to_start(testbed: Testbed) -> None:
+    with given_up(testbed, "starts_after_all") as run:
+        testbed.schedulers.wait_for_turns(5)
+    finish(testbed, run)
 
 
-def test_their_deletions_find_that_they_have_started(stage: Stage) -> None:
+@pytest.mark.long
+def test_their_deletions_find_that_they_have_started(testbed: Testbed) -> None:
     try:
-        with given_up(stage, "starts_unseen", lag=60) as run:
+        with given_up(testbed, "starts_unseen", lag=60) as run:
             pass
-        stage.schedulers.wait_for_turns(5)
+        testbed.schedulers.wait_for_turns(5)
     finally:
-        stage.proxy.lag(0)
-    finish(stage, run)
+        testbed.proxy.lag(0)
+    finish(testbed, run)
 
 
-def finish(stage: Stage, run: Run) -> None:
+def finish(testbed: Testbed, run: Run) -> None:
     """Let everything come to its end, and compare it with what should have become of it."""
     run.release()
     assert run.wait_for_all_to_end() == dict.fromkeys(LATE, UNTOUCHED)
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))

@@ -3,8 +3,8 @@
 """
 A whole node pool is drained: 300 pods die at one instant, before their tasks' processes have started.
 
-The workers are light ones (:mod:`stage.light_worker`): 300 of Airflow's own would take two cores a quarter of
-an hour. Everything else is real.
+The workers are light ones (:mod:`testbed.light_worker`): 300 of Airflow's own would take two cores a quarter
+of an hour. Everything else is real.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from statistics import median
 import pytest
 from rich.console import Console
 
-from stage.evidence import Outcome, Run, TaskId
-from stage.stage import Stage
-from stage.waiting import wait_for
+from testbed.records import Outcome, Run, TaskId
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 TASKS = 300
 PARALLELISM = {"above": 400, "below": 100}
@@ -36,36 +36,36 @@ LONGEST = 300.0
 """Seconds within which all of that is over."""
 
 
-def test_all_pods_of_a_run_die_at_one_instant(stage: Stage) -> None:
-    run = stage.trigger("all_at_once")
+def test_all_pods_of_a_run_die_at_one_instant(testbed: Testbed) -> None:
+    run = testbed.trigger("all_at_once")
     wait_for(
         "every task has a pod", lambda: len(run.all_pods()) == TASKS, LONGEST, lambda: len(run.all_pods())
     )
-    drained_at = stage.cluster.drain(run.dag_id)
+    drained_at = testbed.cluster.drain(run.dag_id)
     wait_for("every task has another", lambda: len(run.all_pods()) == 2 * TASKS, LONGEST)
     show_waits(run, drained_at)
     run.release()
-    assert_all_healed(stage, run)
+    assert_all_healed(testbed, run)
 
 
-def test_all_pods_die_again_and_again_while_most_tasks_wait_for_a_slot(stage: Stage) -> None:
-    stage.schedulers.replace(env={"AIRFLOW__CORE__PARALLELISM": str(PARALLELISM["below"])})
-    run = stage.trigger("in_waves")
+def test_all_pods_die_again_and_again_while_most_tasks_wait_for_a_slot(testbed: Testbed) -> None:
+    testbed.schedulers.replace(env={"AIRFLOW__CORE__PARALLELISM": str(PARALLELISM["below"])})
+    run = testbed.trigger("in_waves")
     run.release()
 
     def drain_all() -> bool:
         launched = sum(entry.launch == 1 for entry in run.all_pods())
         if launched % PARALLELISM["below"] == 0 and launched > drained["pods"]:
-            stage.cluster.drain(run.dag_id)
+            testbed.cluster.drain(run.dag_id)
             drained["pods"] = launched
         return launched == drained["pods"] == TASKS
 
     drained = Counter(pods=0)
     wait_for("every first pod was drained", drain_all, LONGEST, lambda: len(run.all_pods()))
-    assert_all_healed(stage, run)
+    assert_all_healed(testbed, run)
 
 
-def assert_all_healed(stage: Stage, run: Run) -> None:
+def assert_all_healed(testbed: Testbed, run: Run) -> None:
     """Wait for the end of all tasks: each had one more pod, and ran once, in its first try."""
     wait_for(
         "all tasks have succeeded",
@@ -74,7 +74,7 @@ def assert_all_healed(stage: Stage, run: Run) -> None:
         lambda: Counter(run.states().values()),
     )
     assert run.outcomes() == {TaskId("item", number): HEALED for number in range(TASKS)}
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
 
 
 def show_waits(run: Run, drained_at: datetime) -> None:

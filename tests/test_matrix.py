@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster_lab.journal import JournalEvent
-from stage.evidence import Outcome, Run
-from stage.stage import Stage
-from stage.waiting import wait_for
+from testbed.records import Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -41,15 +41,15 @@ EXPECTED = {
 }
 
 
-def test_every_lost_launch_is_healed_and_nothing_else_is_touched(stage: Stage) -> None:
-    stage.deployment.wait_for_dag("matrix")
-    run = stage.trigger("matrix")
+def test_every_lost_launch_is_healed_and_nothing_else_is_touched(testbed: Testbed) -> None:
+    testbed.deployment.wait_for_dag("matrix")
+    run = testbed.trigger("matrix")
     working = {key.task_id for key in wait_for("the run is planned", run.states)} - {"deferred", "lost_twice"}
     assert len(working) == 22
     run.wait_for_code(*working)
     assert run.wait_for_end("lost_twice") == EXPECTED["lost_twice"]
     for _ in range(RECONNECTS):
-        reconnect(stage)
+        reconnect(testbed)
     run.release()
 
     outcomes = run.wait_for_all_to_end()
@@ -58,16 +58,16 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(stage: Stage) -
     assert outcomes == {task_id: EXPECTED.get(task_id, RECOVERED) for task_id in outcomes}
     assert {task_id for task_id, seconds in waits.items() if seconds is None} == {"control"}
     assert max(seconds for seconds in waits.values() if seconds is not None) < SLOWEST_REPLACEMENT
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
 
 
-def reconnect(stage: Stage) -> None:
+def reconnect(testbed: Testbed) -> None:
     """Have the executor list and watch all pods anew, and tell the scheduler what it makes of that."""
-    opened = stage.proxy.watches_opened
-    stage.proxy.expire_watches(1)
-    stage.proxy.cut_watches()
-    wait_for("the watch is open again", lambda: stage.proxy.watches_opened > opened)
-    stage.schedulers.wait_for_turns(3)
+    opened = testbed.proxy.watches_opened
+    testbed.proxy.expire_watches(1)
+    testbed.proxy.cut_watches()
+    wait_for("the watch is open again", lambda: testbed.proxy.watches_opened > opened)
+    testbed.schedulers.wait_for_turns(3)
 
 
 def seconds_to_replacement(run: Run, task_id: str) -> float | None:

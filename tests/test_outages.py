@@ -11,11 +11,11 @@ import pytest
 
 from cluster_lab.apiserver import RequestInfo
 from cluster_lab.journal import JournalEvent
-from stage.evidence import Outcome, Run
-from stage.stage import Stage
-from stage.waiting import holds_for, wait_for
+from testbed.records import Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
@@ -36,100 +36,100 @@ UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
 EXPECTED = dict.fromkeys(LOST, HEALED) | dict.fromkeys(WORKING, UNTOUCHED)
 EXPECTED_NEW = {"new_1": HEALED, "new_2": UNTOUCHED, "new_3": UNTOUCHED}
 
-Outage = Callable[[Stage], AbstractContextManager[None]]
+Outage = Callable[[Testbed], AbstractContextManager[None]]
 
 
 # ---------------------------------------------------------------------- away altogether
 
 
 @contextmanager
-def api_paused(stage: Stage) -> Iterator[None]:
+def api_paused(testbed: Testbed) -> Iterator[None]:
     """Connections to the API server are made, and nothing is answered."""
-    assert stage.control_plane is not None
-    with stage.control_plane.paused():
+    assert testbed.control_plane is not None
+    with testbed.control_plane.paused():
         yield
 
 
 @contextmanager
-def api_killed(stage: Stage) -> Iterator[None]:
+def api_killed(testbed: Testbed) -> Iterator[None]:
     """Connections to the API server are refused."""
-    assert stage.control_plane is not None
-    stage.control_plane.kill_apiserver()
+    assert testbed.control_plane is not None
+    testbed.control_plane.kill_apiserver()
     try:
         yield
     finally:
-        stage.control_plane.start_apiserver()
+        testbed.control_plane.start_apiserver()
 
 
 @pytest.mark.parametrize("outage", [api_paused, api_killed])
-def test_the_api_server_may_be_away(stage: Stage, outage: Outage) -> None:
-    if stage.control_plane is None:
+def test_the_api_server_may_be_away(testbed: Testbed, outage: Outage) -> None:
+    if testbed.control_plane is None:
         pytest.skip("the embedded API server runs in the process of the nodes and cannot be stopped alone")
-    run = stage.trigger(outage.__name__)
+    run = testbed.trigger(outage.__name__)
     begin(run)
-    with outage(stage):
+    with outage(testbed):
         # Not over yet: what is lost is not reported before the API server is back.
         assert not any(run.ledger(task) for task in LOST)
-        launches = stage.trigger(f"{outage.__name__}_launches")
-        holds_for(API_OUTAGE, "the scheduler goes on", lambda: stage.schedulers.is_beating(20))
+        launches = testbed.trigger(f"{outage.__name__}_launches")
+        holds_for(API_OUTAGE, "the scheduler goes on", lambda: testbed.schedulers.is_beating(20))
         wait_for("the pods are lost", lambda: are_lost(run))
-    finish(stage, run, launches)
+    finish(testbed, run, launches)
 
 
-def test_the_database_may_be_away(stage: Stage) -> None:
-    run = stage.trigger("database_gone")
+def test_the_database_may_be_away(testbed: Testbed) -> None:
+    run = testbed.trigger("database_gone")
     begin(run)
-    launches = stage.trigger("database_gone_launches")
+    launches = testbed.trigger("database_gone_launches")
     wait_for("the launches are queued", lambda: set(launches.states().values()) != {None})
-    with stage.postgres.gone():
-        holds_for(DATABASE_OUTAGE, "the cluster runs", lambda: stage.cluster.version() is not None)
+    with testbed.postgres.gone():
+        holds_for(DATABASE_OUTAGE, "the cluster runs", lambda: testbed.cluster.version() is not None)
         wait_for("the pods are lost", lambda: are_lost(run))
     # Some of Airflow's processes end without a database; whoever runs them starts them again.
-    stage.restart_ended()
-    finish(stage, run, launches)
+    testbed.restart_ended()
+    finish(testbed, run, launches)
 
 
 # ---------------------------------------------------------------------- there, and in trouble
 
 
 @contextmanager
-def refused(stage: Stage) -> Iterator[None]:
+def refused(testbed: Testbed) -> Iterator[None]:
     """Too many requests, says the API server, and when to come again."""
-    stage.proxy.faults.fail(429, times=25, when=is_about_pods, retry_after=1)
+    testbed.proxy.faults.fail(429, times=25, when=is_about_pods, retry_after=1)
     yield
 
 
 @contextmanager
-def unavailable(stage: Stage) -> Iterator[None]:
+def unavailable(testbed: Testbed) -> Iterator[None]:
     """The API server is overloaded, and says so in different ways."""
-    stage.proxy.faults.fail(503, times=10, when=is_about_pods, retry_after=1)
-    stage.proxy.faults.fail(500, times=5, when=is_about_pods)
-    stage.proxy.faults.fail(504, times=5, when=is_about_pods)
+    testbed.proxy.faults.fail(503, times=10, when=is_about_pods, retry_after=1)
+    testbed.proxy.faults.fail(500, times=5, when=is_about_pods)
+    testbed.proxy.faults.fail(504, times=5, when=is_about_pods)
     yield
 
 
 @contextmanager
-def slow(stage: Stage) -> Iterator[None]:
+def slow(testbed: Testbed) -> Iterator[None]:
     """Each request takes long, half of them after they have been carried out."""
-    stage.proxy.faults.delay(2, times=20, when=is_about_pods)
-    stage.proxy.faults.delay(2, times=20, when=is_about_pods, reply=True)
+    testbed.proxy.faults.delay(2, times=20, when=is_about_pods)
+    testbed.proxy.faults.delay(2, times=20, when=is_about_pods, reply=True)
     yield
 
 
 @contextmanager
-def unanswered(stage: Stage) -> Iterator[None]:
+def unanswered(testbed: Testbed) -> Iterator[None]:
     """Requests are carried out, and their answers are lost."""
-    stage.proxy.faults.lose_reply(times=12, when=is_about_pods)
+    testbed.proxy.faults.lose_reply(times=12, when=is_about_pods)
     yield
 
 
 @contextmanager
-def cut(stage: Stage) -> Iterator[None]:
+def cut(testbed: Testbed) -> Iterator[None]:
     """No watch lives for long, and some start too late."""
 
     def again() -> bool:
-        stage.proxy.expire_watches(1)
-        stage.proxy.cut_watches()
+        testbed.proxy.expire_watches(1)
+        testbed.proxy.cut_watches()
         return True
 
     yield
@@ -137,27 +137,27 @@ def cut(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def late(stage: Stage) -> Iterator[None]:
+def late(testbed: Testbed) -> Iterator[None]:
     """Events come late, and more than once."""
-    stage.proxy.lag(3)
-    stage.proxy.replay(2)
+    testbed.proxy.lag(3)
+    testbed.proxy.replay(2)
     yield
 
 
 @pytest.mark.parametrize("trouble", [refused, unavailable, slow, unanswered, cut, late])
-def test_the_api_server_may_be_in_trouble(stage: Stage, trouble: Outage) -> None:
+def test_the_api_server_may_be_in_trouble(testbed: Testbed, trouble: Outage) -> None:
     try:
-        with trouble(stage):
-            run = stage.trigger(trouble.__name__)
-            launches = stage.trigger(f"{trouble.__name__}_launches")
+        with trouble(testbed):
+            run = testbed.trigger(trouble.__name__)
+            launches = testbed.trigger(f"{trouble.__name__}_launches")
         run.wait_for_code(*LOST, *WORKING)
         launches.wait_for_code(*NEW)
-        stage.schedulers.wait_for_turns(5)
-        finish(stage, run, launches)
+        testbed.schedulers.wait_for_turns(5)
+        finish(testbed, run, launches)
     finally:
-        stage.proxy.faults.clear()
-        stage.proxy.lag(0)
-        stage.proxy.replay(0)
+        testbed.proxy.faults.clear()
+        testbed.proxy.lag(0)
+        testbed.proxy.replay(0)
 
 
 # ---------------------------------------------------------------------- what all of them have in common
@@ -180,11 +180,11 @@ def begin(run: Run) -> None:
     run.wait_for_code(*WORKING)
 
 
-def finish(stage: Stage, run: Run, launches: Run) -> None:
+def finish(testbed: Testbed, run: Run, launches: Run) -> None:
     """Let everything come to its end, and compare it with what should have become of it."""
     run.release()
     launches.release()
     assert run.wait_for_all_to_end() == EXPECTED
     assert launches.wait_for_all_to_end() == EXPECTED_NEW
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(launches.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(launches.run_id))

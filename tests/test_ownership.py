@@ -19,14 +19,14 @@ from signal import SIGKILL
 import pytest
 
 from cluster_lab.apiserver import RequestInfo
-from stage.database import adoptions_held
-from stage.evidence import Outcome, Run
-from stage.predicates import deletes_pod, labels_pod
-from stage.schedulers import Scheduler
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, holds_for, wait_for
+from testbed.database import adoptions_held
+from testbed.predicates import deletes_pod, labels_pod
+from testbed.records import Outcome, Run
+from testbed.schedulers import Scheduler
+from testbed.testbed import Testbed
+from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
@@ -46,65 +46,65 @@ MOMENT = 4.0
 
 
 def test_a_successor_is_killed_before_its_adoption_is_committed(
-    stage: Stage, first_scheduler: Scheduler
+    testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    run = stage.trigger("killed_amid_adoption")
+    run = testbed.trigger("killed_amid_adoption")
     tasks = [key.task_id for key in wait_for("the run is planned", run.states)]
     run.wait_for_code(*tasks)
     pods = [run.pods(task)[0] for task in tasks]
     relabelled, not_relabelled = pods[::2], pods[1::2]
 
-    stage.schedulers.kill_long_ago(first_scheduler)
+    testbed.schedulers.kill_long_ago(first_scheduler)
     with (
-        adoptions_held(stage.records.engine) as adoption,
-        stage.proxy.hold(when=lambda info: labels_pod(info) and info.name in not_relabelled),
+        adoptions_held(testbed.records.engine) as adoption,
+        testbed.proxy.hold(when=lambda info: labels_pod(info) and info.name in not_relabelled),
     ):
-        second = stage.schedulers.start()
+        second = testbed.schedulers.start()
         adoption.wait()
-        give_time_to_relabel(stage, relabelled, second)
+        give_time_to_relabel(testbed, relabelled, second)
         second.end(SIGKILL)
         adoption.fail()
-    stage.schedulers.start()
-    stage.schedulers.wait_for_turns(5)
+    testbed.schedulers.start()
+    testbed.schedulers.wait_for_turns(5)
 
     run.release()
     assert run.wait_for_all_to_end() == dict.fromkeys(tasks, UNTOUCHED)
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id), SOON)
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id), SOON)
 
 
 def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(
-    stage: Stage, first_scheduler: Scheduler
+    testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    run, pods = begin(stage, "rolled_back")
-    second = stage.schedulers.start()
-    with adoptions_held(stage.records.engine) as adoption:
-        pause(stage, first_scheduler)
+    run, pods = begin(testbed, "rolled_back")
+    second = testbed.schedulers.start()
+    with adoptions_held(testbed.records.engine) as adoption:
+        pause(testbed, first_scheduler)
         adoption.wait()
-        give_time_to_relabel(stage, pods, second)
+        give_time_to_relabel(testbed, pods, second)
         first_scheduler.resume()
         second.end(SIGKILL)
         adoption.fail()
-    stage.schedulers.wait_for_turns(5)
-    finish(stage, run)
+    testbed.schedulers.wait_for_turns(5)
+    finish(testbed, run)
 
 
 def test_a_paused_scheduler_comes_back_when_another_has_adopted(
-    stage: Stage, first_scheduler: Scheduler
+    testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    run, pods = begin(stage, "paused")
-    second = stage.schedulers.start()
-    pause(stage, first_scheduler)
-    wait_for_owner(stage, pods, second)
+    run, pods = begin(testbed, "paused")
+    second = testbed.schedulers.start()
+    pause(testbed, first_scheduler)
+    wait_for_owner(testbed, pods, second)
     first_scheduler.resume()
-    stage.schedulers.wait_for_turns(5)
-    finish(stage, run)
+    testbed.schedulers.wait_for_turns(5)
+    finish(testbed, run)
 
 
 def test_what_a_paused_scheduler_has_asked_for_comes_after_the_next_adoption(
-    stage: Stage, first_scheduler: Scheduler
+    testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    run, pods = begin(stage, "paused_amid_adoption")
-    stage.schedulers.kill_long_ago(first_scheduler)
+    run, pods = begin(testbed, "paused_amid_adoption")
+    testbed.schedulers.kill_long_ago(first_scheduler)
     late: set[str] = set()
 
     def is_late(info: RequestInfo) -> bool:
@@ -113,28 +113,28 @@ def test_what_a_paused_scheduler_has_asked_for_comes_after_the_next_adoption(
         late.update({info.name} if is_first else ())
         return is_first
 
-    with stage.proxy.hold(when=is_late) as held:
-        second = stage.schedulers.start()
+    with testbed.proxy.hold(when=is_late) as held:
+        second = testbed.schedulers.start()
         held.wait_for(len(pods), LONGEST_WAIT)
-        stage.schedulers.wait_for_turns(1)
-        pause(stage, second)
-        third = stage.schedulers.start()
-        wait_for_owner(stage, pods, third)
-    wait_for_owner(stage, pods, second)
+        testbed.schedulers.wait_for_turns(1)
+        pause(testbed, second)
+        third = testbed.schedulers.start()
+        wait_for_owner(testbed, pods, third)
+    wait_for_owner(testbed, pods, second)
     second.resume()
-    stage.schedulers.wait_for_turns(5)
-    finish(stage, run)
+    testbed.schedulers.wait_for_turns(5)
+    finish(testbed, run)
 
 
 def test_a_task_that_was_cleared_waits_for_its_worker_whatever_becomes_of_its_scheduler(
-    stage: Stage, first_scheduler: Scheduler
+    testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    run = stage.trigger("cleared")
+    run = testbed.trigger("cleared")
     run.wait_for_code("running")
-    clear(stage, run, "running")
+    testbed.api.clear(run.dag_id, run.run_id, "running")
     assert run.outcome("running").state == "restarting"
-    stage.schedulers.kill_long_ago(first_scheduler)
-    stage.schedulers.start()
+    testbed.schedulers.kill_long_ago(first_scheduler)
+    testbed.schedulers.start()
     holds_for(10, "one worker runs", lambda: run.steps("running") == ["begun"])
 
     run.release()
@@ -142,77 +142,71 @@ def test_a_task_that_was_cleared_waits_for_its_worker_whatever_becomes_of_its_sc
     ended = run.wait_for_end("running")
     assert (ended.state, ended.try_number, ended.pods) == ("success", 2, 2)
     assert run.steps("running") == ["begun", "ended"] * 2
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id), SOON)
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id), SOON)
 
 
 def test_pods_of_tries_that_are_over_are_tidied_up_after_a_scheduler_that_died(
-    stage: Stage, first_scheduler: Scheduler
+    testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    with stage.proxy.hold(when=lambda info: labels_pod(info) or deletes_pod(info)):
+    with testbed.proxy.hold(when=lambda info: labels_pod(info) or deletes_pod(info)):
         # Nothing of what the scheduler asks for about the pods gets through before it is killed.
-        run = stage.trigger("left_behind")
+        run = testbed.trigger("left_behind")
         (pending,) = run.wait_for_pods("pending", 1)
-        clear(stage, run, "pending")
+        testbed.api.clear(run.dag_id, run.run_id, "pending")
         wait_for("the other is retried", lambda: run.outcome("failed").try_number == 2)
         (failed, *_) = run.pods("failed")
-        stage.schedulers.kill_long_ago(first_scheduler)
-    stage.schedulers.start()
+        testbed.schedulers.kill_long_ago(first_scheduler)
+    testbed.schedulers.start()
     run.release()
     for task, begun in (("failed", 2), ("pending", 1)):
         ended = run.wait_for_end(task)
         assert (ended.state, ended.try_number, ended.begun, ended.ended) == ("success", 2, begun, 1)
     wait_for(
         "the pods are tidied up",
-        lambda: pending not in stage.cluster.names() and stage.cluster.is_done(failed),
+        lambda: pending not in testbed.cluster.names() and testbed.cluster.is_done(failed),
         SOON,
-        lambda: stage.cluster.unfinished_business(run.run_id),
+        lambda: testbed.cluster.unfinished_business(run.run_id),
     )
 
 
-def pause(stage: Stage, scheduler: Scheduler) -> None:
+def pause(testbed: Testbed, scheduler: Scheduler) -> None:
     """Stop a scheduler for longer than the others wait for it."""
-    stage.schedulers.pause(scheduler)
-    stage.schedulers.count_as_dead(scheduler)
+    testbed.schedulers.pause(scheduler)
+    testbed.schedulers.count_as_dead(scheduler)
 
 
-def begin(stage: Stage, dag_id: str) -> tuple[Run, list[str]]:
+def begin(testbed: Testbed, dag_id: str) -> tuple[Run, list[str]]:
     """Start a run, and return it with the names of its pods when all run but one that is Pending."""
-    run = stage.trigger(dag_id)
+    run = testbed.trigger(dag_id)
     run.wait_for_code(*RUNNING)
     (starting,) = run.wait_for_pods("starting", 1)
     return run, [*(run.pods(task)[0] for task in RUNNING), starting]
 
 
-def finish(stage: Stage, run: Run) -> None:
+def finish(testbed: Testbed, run: Run) -> None:
     """See that the pods are looked after, whoever does it, and that no worker that ran was touched."""
-    stage.cluster.delete(run.pods("starting")[0])
+    testbed.cluster.delete(run.pods("starting")[0])
     wait_for("the lost pod has a successor", lambda: len(run.pods("starting")) == 2, SOON, run.outcomes)
     run.release()
     expected = dict.fromkeys(RUNNING, UNTOUCHED) | {"starting": HEALED}
     assert run.wait_for_all_to_end() == expected
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id), SOON)
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id), SOON)
 
 
-def clear(stage: Stage, run: Run, task_id: str) -> None:
-    """Clear a task."""
-    body = {"dry_run": False, "dag_run_id": run.run_id, "task_ids": [task_id], "only_failed": False}
-    stage.api.post(f"/dags/{run.dag_id}/clearTaskInstances", json=body).raise_for_status()
-
-
-def wait_for_owner(stage: Stage, pods: Collection[str], scheduler: Scheduler) -> None:
+def wait_for_owner(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:
     """Wait until pods have the label of a scheduler."""
     wait_for(
         f"{', '.join(pods)} belong to scheduler job {scheduler.job_id}",
-        lambda: all(stage.cluster.owner(pod) == scheduler.job_id for pod in pods),
+        lambda: all(testbed.cluster.owner(pod) == scheduler.job_id for pod in pods),
         SOON,
     )
 
 
-def give_time_to_relabel(stage: Stage, pods: Collection[str], scheduler: Scheduler) -> None:
+def give_time_to_relabel(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:
     """Wait until pods have the label of a scheduler that need not give it to them before it has committed."""
     with suppress(AssertionError):
         wait_for(
             "the pods are relabelled",
-            lambda: all(stage.cluster.owner(pod) == scheduler.job_id for pod in pods),
+            lambda: all(testbed.cluster.owner(pod) == scheduler.job_id for pod in pods),
             MOMENT,
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cluster_lab.journal import JournalEvent
-from stage.evidence import Outcome, Run
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, holds_for, wait_for
+from testbed.records import Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import holds_for, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -43,8 +42,8 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
     }
 
 
-def test_an_outage_of_the_registry_is_waited_out(stage: Stage) -> None:
-    run = stage.trigger("registry_outage")
+def test_an_outage_of_the_registry_is_waited_out(testbed: Testbed) -> None:
+    run = testbed.trigger("registry_outage")
     run.wait_for_code("pulled")
     run.release()
     assert run.wait_for_end("pulled") == Outcome(state="success", pods=3, launch_failures=2)
@@ -59,21 +58,23 @@ def test_an_outage_of_the_registry_is_waited_out(stage: Stage) -> None:
         assert arrival >= datetime.fromisoformat(row["due"])
         assert row["context"]["reason"] == "IMAGE_UNAVAILABLE"
 
-    told = json.loads(airflow(stage, "history", "registry_outage", run.run_id, "pulled", "--output", "json"))
+    told = json.loads(
+        airflow(testbed, "history", "registry_outage", run.run_id, "pulled", "--output", "json")
+    )
     assert [(launch["launch"], launch["decision"]["rule"]) for launch in told] == [
         (1, "registry"),
         (2, "registry"),
     ]
-    assert "patient" in airflow(stage, "policy", "show", "--dag", "registry_outage", "--task", "pulled")
+    assert "patient" in airflow(testbed, "policy", "show", "--dag", "registry_outage", "--task", "pulled")
 
 
-def test_a_bad_node_is_left_alone(stage: Stage) -> None:
-    first, *others = stage.cluster.nodes()
-    stage.cluster.cordon(*others)
-    run = stage.trigger("bad_node")
+def test_a_bad_node_is_left_alone(testbed: Testbed) -> None:
+    first, *others = testbed.cluster.nodes()
+    testbed.cluster.cordon(*others)
+    run = testbed.trigger("bad_node")
     run.wait_for_ledger("placed", 1)
     holds_for(5, "no node is good enough", lambda: len(run.pods("placed")) == 1)
-    stage.cluster.cordon(*others, unschedulable=False)
+    testbed.cluster.cordon(*others, unschedulable=False)
     run.wait_for_code("placed")
     run.release()
     assert run.wait_for_end("placed") == Outcome(state="success", pods=2, launch_failures=1)
@@ -82,23 +83,23 @@ def test_a_bad_node_is_left_alone(stage: Stage) -> None:
     assert good in others
 
 
-def test_a_task_may_be_failed_for_good(stage: Stage) -> None:
-    run = stage.trigger("hopeless")
+def test_a_task_may_be_failed_for_good(testbed: Testbed) -> None:
+    run = testbed.trigger("hopeless")
     ended = run.wait_for_end("broken")
     assert (ended.state, ended.try_number, ended.pods, ended.begun) == ("failed", 1, 1, 0)
     (row,) = run.ledger("broken")
     assert (row["action"], row["policy"], row["rule"]) == ("fail", "strict", "image-is-broken")
 
 
-def test_the_file_may_change_while_the_scheduler_runs(stage: Stage) -> None:
-    file = policy_file(stage.home)
+def test_the_file_may_change_while_the_scheduler_runs(testbed: Testbed) -> None:
+    file = policy_file(testbed.home)
     file.write_text(WRITTEN.read_text().replace("action: Retry", "action: Explode"))
-    wait_for("the scheduler refuses it", lambda: "got 'Explode'" in stage.schedulers.log())
+    wait_for("the scheduler refuses it", lambda: "got 'Explode'" in testbed.schedulers.log())
     lenient = (
         "  - {name: lenient, rules: [{name: evicted, onReasons: [Evicted], action: Retry, retryLimit: 2}]}\n"
     )
-    with changed(stage, WRITTEN.read_text().replace("policies:\n", f"policies:\n{lenient}", 1) + DEFAULT):
-        run = stage.trigger("changing")
+    with changed(testbed, WRITTEN.read_text().replace("policies:\n", f"policies:\n{lenient}", 1) + DEFAULT):
+        run = testbed.trigger("changing")
         assert run.wait_for_end("lost") == Outcome(
             state="failed", pods=3, begun=0, ended=0, launch_failures=3
         )
@@ -109,11 +110,12 @@ def test_the_file_may_change_while_the_scheduler_runs(stage: Stage) -> None:
     ]
 
 
-def test_a_relaunch_that_waits_survives_its_scheduler(stage: Stage) -> None:
-    with changed(stage, WRITTEN.read_text().replace("initialDelay: 3s", "initialDelay: 30s")):
-        run = stage.trigger("outlived")
+@pytest.mark.long
+def test_a_relaunch_that_waits_survives_its_scheduler(testbed: Testbed) -> None:
+    with changed(testbed, WRITTEN.read_text().replace("initialDelay: 3s", "initialDelay: 30s")):
+        run = testbed.trigger("outlived")
         run.wait_for_ledger("waits", 1)
-        stage.schedulers.replace()
+        testbed.schedulers.replace()
         run.wait_for_code("waits")
         run.release()
         assert run.wait_for_end("waits") == Outcome(state="success", pods=2, launch_failures=1)
@@ -122,11 +124,11 @@ def test_a_relaunch_that_waits_survives_its_scheduler(stage: Stage) -> None:
     assert second.time >= datetime.fromisoformat(row["due"])
 
 
-def test_a_pod_can_be_explained(stage: Stage) -> None:
-    run: Run = stage.trigger("hopeless")
+def test_a_pod_can_be_explained(testbed: Testbed) -> None:
+    run: Run = testbed.trigger("hopeless")
     run.wait_for_end("broken")
     (pod,) = run.pods("broken")
-    done = command(stage, "explain", "--namespace", "default", pod, "--output", "json")
+    done = command(testbed, "explain", "--namespace", "default", pod, "--output", "json")
     assert done.returncode == 1, done.stderr
     (explained,) = json.loads(done.stdout)
     assert explained["decision"]["rule"] == "image-is-broken"
@@ -134,38 +136,31 @@ def test_a_pod_can_be_explained(stage: Stage) -> None:
 
 
 @contextmanager
-def changed(stage: Stage, text: str) -> Iterator[None]:
+def changed(testbed: Testbed, text: str) -> Iterator[None]:
     """Let the deployment have other policies for a while."""
-    _write(stage, text)
+    _write(testbed, text)
     try:
         yield
     finally:
-        _write(stage, WRITTEN.read_text())
+        _write(testbed, WRITTEN.read_text())
 
 
-def _write(stage: Stage, text: str) -> None:
+def _write(testbed: Testbed, text: str) -> None:
     def read() -> int:
-        return stage.schedulers.log().count("Retry policies were read again")
+        return testbed.schedulers.log().count("Retry policies were read again")
 
     before = read()
-    policy_file(stage.home).write_text(text)
+    policy_file(testbed.home).write_text(text)
     wait_for("the scheduler has read its policies again", lambda: read() > before)
 
 
-def airflow(stage: Stage, *arguments: str) -> str:
+def airflow(testbed: Testbed, *arguments: str) -> str:
     """Run a command of ours that succeeds, and return its output."""
-    done = command(stage, *arguments)
+    done = command(testbed, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def command(stage: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(testbed: Testbed, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of ours."""
-    return subprocess.run(
-        [sys.executable, "-m", "airflow", "kubernetes-resilience", *arguments],
-        env=stage.deployment.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST_WAIT,
-    )
+    return testbed.deployment.run("kubernetes-resilience", *arguments)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from cluster_lab.apiserver import RequestInfo
-from stage.evidence import Outcome
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, holds_for, wait_for
+from testbed.predicates import deletes_pod
+from testbed.records import Outcome
+from testbed.testbed import Testbed
+from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 
 QUEUED_TIMEOUT = 30
 """Seconds, for a worker to start on a busy machine. The token of a workload is good for as long."""
@@ -24,9 +24,9 @@ DEPLOYMENT = {
 STUCK = text("SELECT count(*) FROM log WHERE event LIKE 'stuck in queued%'")
 
 
-def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(stage: Stage) -> None:
-    with stage.proxy.hold(when=deletes) as held:
-        run = stage.trigger("waits_long")
+def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(testbed: Testbed) -> None:
+    with testbed.proxy.hold(when=deletes_pod) as held:
+        run = testbed.trigger("waits_long")
         # The image cannot be pulled; the replacement waits for the old pod to go, which could still start.
         held.wait_for(1, LONGEST_WAIT)
         holds_for(
@@ -39,11 +39,6 @@ def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(stage: Stag
     # Its token was made for it. The one of the first launch has expired.
     run.release()
     assert run.wait_for_end("lost") == Outcome(state="success", pods=2, launch_failures=1)
-    with stage.records.engine.connect() as connection:
+    with testbed.records.engine.connect() as connection:
         assert connection.execute(STUCK).scalar() == 0
-    wait_for("no pod is left", lambda: not stage.cluster.unfinished_business(run.run_id))
-
-
-def deletes(info: RequestInfo) -> bool:
-    """Whether a pod is deleted."""
-    return (info.verb, info.resource) == ("delete", "pods")
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))

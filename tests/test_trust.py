@@ -14,14 +14,19 @@ import pytest
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import PolicyFileError, parse_policies
 from cluster_lab.apiserver import RequestInfo
-from stage.database import REFUSAL, ledger_refused
-from stage.evidence import Outcome, Run
-from stage.predicates import creates_pod
-from stage.schedulers import Scheduler
-from stage.stage import Stage
-from stage.waiting import LONGEST_WAIT, holds_for, wait_for
+from testbed.database import REFUSAL, ledger_refused
+from testbed.predicates import creates_pod
+from testbed.records import Outcome, Run
+from testbed.schedulers import Scheduler
+from testbed.testbed import Testbed
+from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600), pytest.mark.usefixtures("first_scheduler")]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("first_scheduler"),
+]
 
 OTHERS = tuple(f"task_{number}" for number in range(11))
 HEALED = Outcome(state="success", pods=2, launch_failures=1)
@@ -91,67 +96,66 @@ def is_allowed(delay: str) -> bool:
 # ---------------------------------------------------------------------- poison
 
 
-def test_the_longest_delay_of_one_task_stops_nothing_else(stage: Stage) -> None:
-    run = stage.trigger("endless_delay")
+def test_the_longest_delay_of_one_task_stops_nothing_else(testbed: Testbed) -> None:
+    run = testbed.trigger("endless_delay")
     run.release()
     try:
-        expect_healed(stage, run, OTHERS)
+        expect_healed(testbed, run, OTHERS)
         (row,) = run.ledger("poisoned")
         assert (row["rule"], row["action"]) == ("never", "relaunch")
-        expect_successor_to_work(stage)
+        expect_successor_to_work(testbed)
         assert run.outcome("poisoned") == Outcome(state="queued", pods=1, begun=0, ended=0, launch_failures=1)
     finally:
-        mark_failed(stage, run, "poisoned")
+        mark_failed(testbed, run, "poisoned")
 
 
-def test_a_row_that_the_database_refuses_stops_nothing_else(stage: Stage) -> None:
-    with ledger_refused(stage.records.engine, "unwritable"):
-        run = stage.trigger("refused_row")
+def test_a_row_that_the_database_refuses_stops_nothing_else(testbed: Testbed) -> None:
+    with ledger_refused(testbed.records.engine, "unwritable"):
+        run = testbed.trigger("refused_row")
         run.release()
         try:
-            expect_healed(stage, run, OTHERS)
+            expect_healed(testbed, run, OTHERS)
             failed = Outcome(state="failed", pods=1, begun=0, ended=0, launch_failures=0)
             wait_for("the other has failed", lambda: run.outcome("unwritable") == failed, SOON, run.outcomes)
-            assert REFUSAL in stage.schedulers.log()
-            expect_successor_to_work(stage)
+            assert REFUSAL in testbed.schedulers.log()
+            expect_successor_to_work(testbed)
         finally:
-            mark_failed(stage, run, "unwritable")
+            mark_failed(testbed, run, "unwritable")
 
 
-def expect_healed(stage: Stage, run: Run, tasks: Iterable[str]) -> None:
+def expect_healed(testbed: Testbed, run: Run, tasks: Iterable[str]) -> None:
     """Wait until tasks have lost a pod and succeeded, and the scheduler has lived through it."""
 
     def healed() -> bool:
-        assert stage.schedulers.alive, (
-            f"the scheduler has ended; the tasks are {run.states()}:\n{stage.schedulers.log()[-4000:]}"
+        assert testbed.schedulers.alive, (
+            f"the scheduler has ended; the tasks are {run.states()}:\n{testbed.schedulers.log()[-4000:]}"
         )
         return all(run.outcome(task) == HEALED for task in tasks)
 
     wait_for("the others are healed", healed, SOON, run.states)
 
 
-def expect_successor_to_work(stage: Stage) -> None:
+def expect_successor_to_work(testbed: Testbed) -> None:
     """Replace the scheduler; the next one finds what this one had to do with."""
-    stage.schedulers.kill_long_ago(stage.schedulers.alive[0])
-    stage.schedulers.start()
-    run = stage.trigger("afterwards")
+    testbed.schedulers.kill_long_ago(testbed.schedulers.alive[0])
+    testbed.schedulers.start()
+    run = testbed.trigger("afterwards")
     run.release()
-    expect_healed(stage, run, ["lost"])
+    expect_healed(testbed, run, ["lost"])
 
 
-def mark_failed(stage: Stage, run: Run, task_id: str) -> None:
+def mark_failed(testbed: Testbed, run: Run, task_id: str) -> None:
     """Have nothing left of a task for the next test."""
     if run.outcome(task_id).state == "failed":
         return  # to mark it again is a conflict
-    path = f"/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}"
-    stage.api.patch(path, json={"new_state": "failed"}).raise_for_status()
+    testbed.api.mark(run.dag_id, run.run_id, task_id, "failed")
 
 
 # ---------------------------------------------------------------------- refused
 
 
-def test_an_api_server_may_refuse_to_create_pods(stage: Stage) -> None:
-    faults, runs, refused = stage.proxy.faults, [], 0
+def test_an_api_server_may_refuse_to_create_pods(testbed: Testbed) -> None:
+    faults, runs, refused = testbed.proxy.faults, [], 0
 
     def is_refused(info: RequestInfo) -> bool:
         nonlocal refused
@@ -166,10 +170,10 @@ def test_an_api_server_may_refuse_to_create_pods(stage: Stage) -> None:
         for status, page in REFUSALS:
             refuse(status, page)
             before = refused
-            runs.append(stage.trigger("refused_credentials", f"refused_{status}"))
+            runs.append(testbed.trigger("refused_credentials", f"refused_{status}"))
             wait_for(f"{status} is answered to both", lambda before=before: refused >= before + 2)
             holds_for(
-                REFUSED_FOR / len(REFUSALS), "the scheduler lives", lambda: bool(stage.schedulers.alive)
+                REFUSED_FOR / len(REFUSALS), "the scheduler lives", lambda: bool(testbed.schedulers.alive)
             )
     finally:
         faults.clear()
@@ -182,25 +186,27 @@ def test_an_api_server_may_refuse_to_create_pods(stage: Stage) -> None:
 # ---------------------------------------------------------------------- away for long
 
 
-def test_an_outage_may_be_longer_than_tasks_may_be_queued(stage: Stage, first_scheduler: Scheduler) -> None:
-    if stage.control_plane is None:
+def test_an_outage_may_be_longer_than_tasks_may_be_queued(
+    testbed: Testbed, first_scheduler: Scheduler
+) -> None:
+    if testbed.control_plane is None:
         pytest.skip("the embedded API server runs in the process of the nodes and cannot be stopped alone")
     first_scheduler.end(SIGKILL)
-    scheduler = stage.schedulers.start(OUTAGE_ENV)
-    run = stage.trigger("long_outage")
+    scheduler = testbed.schedulers.start(OUTAGE_ENV)
+    run = testbed.trigger("long_outage")
     run.wait_for_code("working")
     run.wait_for_pods("lost", 1)
-    with stage.proxy.hold(when=creates_pod) as held:
-        asked_for = stage.trigger("long_outage_launches", "asked_for_before")
+    with testbed.proxy.hold(when=creates_pod) as held:
+        asked_for = testbed.trigger("long_outage_launches", "asked_for_before")
         held.wait_for(2, LONGEST_WAIT)
-        stage.control_plane.kill_apiserver()
+        testbed.control_plane.kill_apiserver()
     try:
-        stage.schedulers.kill_long_ago(scheduler)
-        stage.schedulers.start(OUTAGE_ENV)
-        queued = stage.trigger("long_outage_launches", "queued_meanwhile")
-        holds_for(OUTAGE, "the scheduler goes on", lambda: stage.schedulers.is_beating(20))
+        testbed.schedulers.kill_long_ago(scheduler)
+        testbed.schedulers.start(OUTAGE_ENV)
+        queued = testbed.trigger("long_outage_launches", "queued_meanwhile")
+        holds_for(OUTAGE, "the scheduler goes on", lambda: testbed.schedulers.is_beating(20))
     finally:
-        stage.control_plane.start_apiserver()
+        testbed.control_plane.start_apiserver()
     runs = (run, asked_for, queued)
     for each in runs:
         each.release()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 from cluster_lab.airflow_fixtures import (  # noqa: F401
+    configure_airflow,
     migrated_database,
     queued_ti,
     scheduler_job_id,
     session,
 )
+
+configure_airflow()
 
 # A property takes as long as it takes: what fails on a busy machine only says that the machine was busy.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -23,8 +23,8 @@ class Backoff:
     maximum: float
     """Seconds that no delay exceeds."""
     jitter: float = 1.0
-    """Share of the delay that is random: 0 is none, 1 is any delay between 0 and the full one. Without it,
-    all that failed together comes back together."""
+    """Share of the delay that is random: 0 is none, 1 is any delay between 0 and the full one. Without
+    jitter, all that failed together comes back together."""
 
     def __post_init__(self) -> None:
         """

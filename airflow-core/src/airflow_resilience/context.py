@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Why the state of a task changed, as a value that is made where the failure is seen and carried from there.
+Why the state of a task changed. The value is made where the failure is seen, and passed on from there.
 
-Names are those of AIP-97, with the reasons that launch failures need beyond its list.
+The names are those of AIP-97. Some reasons of launch failures are not in its list.
 
 .. seealso:: https://cwiki.apache.org/confluence/display/AIRFLOW/AIP-97+Infrastructure-Aware+Task+Execution+and+Context+Propagation
 """
@@ -24,16 +24,16 @@ class StateChangeCategory(StrEnum):
     APPLICATION = "APPLICATION"
     """The task's own process, image or settings failed, and most likely will again."""
     TIMEOUT = "TIMEOUT"
-    """A limit of time that somebody has set was reached."""
+    """A time limit was reached."""
     USER_ACTION = "USER_ACTION"
-    """Somebody wanted it so."""
+    """A person asked for it."""
 
 
 class StateChangeReason(StrEnum):
     """What happened, in words that do not depend on the platform."""
 
     WORKER_TERMINATION = "WORKER_TERMINATION"
-    """The worker was told to go: a drain, a preemption, an eviction, a deletion."""
+    """The worker was terminated: by a drain, a preemption, an eviction or a deletion."""
     WORKER_LOST = "WORKER_LOST"
     """The worker is gone, and nobody says why."""
     RESOURCE_EXHAUSTION = "RESOURCE_EXHAUSTION"
@@ -45,11 +45,11 @@ class StateChangeReason(StrEnum):
     CONFIG_UNAVAILABLE = "CONFIG_UNAVAILABLE"
     """A secret, a config map or a service account that the worker needs is not there."""
     ADMISSION_REFUSED = "ADMISSION_REFUSED"
-    """A node or the platform would not have the worker."""
+    """A node or the platform did not admit the worker."""
     START_ERROR = "START_ERROR"
-    """The worker, or what has to run before it, could not be started or ended at once."""
+    """The worker, or something that runs before it, could not be started, or ended at once."""
     UNKNOWN = "UNKNOWN"
-    """Nothing is known that says more."""
+    """Nothing more is known."""
 
 
 class ContextSource(StrEnum):

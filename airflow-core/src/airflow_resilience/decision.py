@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about a failure: a frozen value, returned by the policy engine and acted upon elsewhere."""
+"""What to do about a failure: a frozen value. The policy engine returns it, and the executor acts on it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ UNLIMITED = -1
 """Value of a limit that is never reached."""
 
 NO_POLICY = "-"
-"""Stands as the policy of a decision that no policy was asked for: it counts against no limit."""
+"""The policy of a decision that no policy has made. It counts against no limit."""
 
 LONGEST_DELAY = 366 * 86_400.0
-"""Seconds, a year. Whoever asks for more means "never", and times far from now cannot be calculated with."""
+"""Seconds: a year. More means "never", and a date that far away overflows."""
 
 
 class Action(StrEnum):
@@ -42,17 +42,20 @@ class AvoidNode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do, and the sentence that explains it to the person who reads the log."""
+    """What to do, and a sentence for the log that explains it."""
 
     action: Action
     policy: str
     """Name of the policy that decided."""
     rule: str
-    """Name of its rule that decided, or of what stood in for one: a limit, the default action."""
+    """Name of the rule that decided, or of what stands for one, such as ``defaultAction``."""
     explanation: str
     delay: float = 0.0
-    """Seconds before the next worker is launched; 0 unless the action is a relaunch."""
+    """Seconds before the next worker is launched, a year at most; 0 unless the action is a relaunch."""
     avoid_node: AvoidNode = AvoidNode.NONE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delay", min(LONGEST_DELAY, max(0.0, self.delay)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as JSON has it."""
@@ -68,9 +71,7 @@ class Decision:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Decision:
         """
-        Read what :meth:`to_dict` has returned; other fields beside it are not looked at.
-
-        A delay that nobody can wait for is cut to one that can be calculated with.
+        Read what :meth:`to_dict` has returned. Other fields are ignored.
 
         :raises ValueError: if a field is missing or cannot be used
         """
@@ -80,7 +81,7 @@ class Decision:
                 policy=str(fields["policy"]),
                 rule=str(fields["rule"]),
                 explanation=str(fields["explanation"]),
-                delay=min(LONGEST_DELAY, max(0.0, float(fields["delay"]))),
+                delay=float(fields["delay"]),
                 avoid_node=AvoidNode(fields["avoid_node"]),
             )
         except (KeyError, TypeError, OverflowError) as error:

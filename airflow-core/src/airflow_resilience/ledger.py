@@ -3,9 +3,9 @@
 """
 The durable count of failed launches: one row of Airflow's own audit log for each of them.
 
-A row is written before anything is done about the failure and carries the identity of the worker that
-failed, so that the same failure seen again (a replayed event, a restarted scheduler, a second scheduler)
-finds its row and is neither counted nor decided twice. Rows are shown by the task's *Audit Log* tab.
+A row is written before anything is done about the failure, and has the identity of the worker that failed.
+The same failure may be seen again: an event is replayed, a scheduler restarts, a second one takes over. It
+then finds its row, and is neither counted nor decided twice. The task's *Audit Log* tab shows the rows.
 
 Airflow's scheduler counts its "stuck in queued reschedule" events in the same way.
 """
@@ -36,9 +36,9 @@ class LedgerEntry:
     """One failed launch, why it failed, and what was decided about it."""
 
     ti_id: str
-    """The task instance's UUID: a cleared task instance has another one and begins to count anew."""
+    """The task instance's UUID. A cleared task instance has a new one, so its count begins anew."""
     worker_uid: str
-    """Identity of the worker that failed, never used twice (for Kubernetes: the pod's UID)."""
+    """Identity of the worker that failed. It is never used twice (for Kubernetes: the pod's UID)."""
     worker_name: str
     launch: int
     """Which launch of its try the worker was, from 1."""
@@ -106,16 +106,16 @@ class LaunchHistory:
 
     def add(self, entry: LedgerEntry) -> None:
         """
-        Add a failure. A worker fails once: a later entry about it takes the place of an earlier one.
+        Add a failure. A worker fails once: a later entry about it replaces an earlier one.
 
-        That is written where a worker was given up on, and has started before it could be replaced.
+        A later entry is written if a worker was given up on, but started before it was replaced.
         """
         if earlier := self.of_worker(entry.worker_uid):
             self.forget(earlier)
         self.entries.append(entry)
 
     def forget(self, entry: LedgerEntry) -> None:
-        """Do not count an entry."""
+        """Remove an entry, so that it does not count."""
         self.entries.remove(entry)
 
     def of_worker(self, worker_uid: str) -> LedgerEntry | None:
@@ -136,7 +136,7 @@ def read_histories(
     by_columns = {tuple(key): key for key in ti_ids}
     for columns, event, extra in _rows(by_columns, session):
         if (key := by_columns.get(columns)) is None:
-            continue  # the database compares without regard to case, and this is another task's row
+            continue  # the database ignores case, and this is another task's row
         if event == TaskInstanceState.RUNNING:
             histories[key].entries.clear()
         elif (entry := LedgerEntry.from_json(extra)) and entry.ti_id == ti_ids[key]:
@@ -146,10 +146,9 @@ def read_histories(
 
 def record(key: TaskInstanceKey, entry: LedgerEntry, *, session: Session) -> None:
     """
-    Add a failed launch to the ledger; it counts once the caller has committed.
+    Add a failed launch to the ledger. It counts once the caller has committed.
 
-    The caller holds the row lock of the task instance, which is what keeps two schedulers from recording
-    the same failure twice.
+    The caller holds the row lock of the task instance. Otherwise two schedulers could record one failure.
     """
     session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=key, extra=entry.to_json()))
 
@@ -158,7 +157,7 @@ def _read_time(text: str | None) -> datetime | None:
     if not text:
         return None
     time = datetime.fromisoformat(text)
-    # One without a time zone cannot be compared with one that has it, and is none that we have written.
+    # A time without a time zone is not ours, and cannot be compared with one that has a time zone.
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -169,8 +168,8 @@ def _rows(
         return []
     columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
     rows = session.execute(
-        # By id and not by time: both kinds of row are written under the task instance's row lock, so ids
-        # are in the order of events, while clocks of several machines are not.
+        # By id, not by time. Both kinds of row are written under the task instance's row lock, so their ids
+        # are in the order of events. The clocks of several machines are not.
         select(*columns, Log.event, Log.extra)
         .where(
             tuple_(*columns).in_(keys),

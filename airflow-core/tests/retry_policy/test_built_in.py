@@ -60,15 +60,15 @@ def test_every_launch_failure_is_relaunched_elsewhere_if_it_can_be(reason: State
 @pytest.mark.parametrize(
     ("reason", "rule", "delays"),
     [
-        (StateChangeReason.WORKER_TERMINATION, "disruption", [0, 0, 0, 0, 0, 0]),
+        (StateChangeReason.WORKER_TERMINATION, "disruption", [0, 0, 0, 2, 4, 8]),
         (StateChangeReason.IMAGE_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
         (StateChangeReason.VOLUME_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
         (StateChangeReason.CONFIG_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
-        (StateChangeReason.WORKER_LOST, "launch-failure", [0, 0, 0, 0, 0, 0]),
-        (StateChangeReason.UNKNOWN, "launch-failure", [0, 0, 0, 0, 0, 0]),
+        (StateChangeReason.WORKER_LOST, "launch-failure", [0, 0, 0, 2, 4, 8]),
+        (StateChangeReason.UNKNOWN, "launch-failure", [0, 0, 0, 2, 4, 8]),
     ],
 )
-def test_only_what_has_to_be_mended_is_waited_for(
+def test_only_what_has_to_be_fixed_waits_before_the_fourth_relaunch(
     reason: StateChangeReason, rule: str, delays: list[float]
 ) -> None:
     decisions = [ask(failure(reason), retries=UNLIMITED, relaunches=number) for number in range(len(delays))]

@@ -323,6 +323,49 @@ def test_backoff_grows_with_the_relaunches_of_its_own_rule() -> None:
     assert ask(policy_set, failure("Evicted"), history, chance=0.5).delay == 30
 
 
+@pytest.mark.parametrize(
+    ("relaunches", "chance", "delay"),
+    [(2, 0.0, 0), (3, 0.0, 2), (3, 0.5, 1.5), (4, 0.0, 4), (7, 0.0, 32), (8, 0.0, 60), (2000, 0.0, 60)],
+)
+def test_relaunches_from_the_fourth_on_have_a_minimum_delay(
+    relaunches: int, chance: float, delay: float
+) -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,)), global_max_retries=UNLIMITED)
+    history = relaunched("p", "spot", relaunches)
+    assert ask(policy_set, failure("Evicted"), history, chance=chance).delay == delay
+
+
+def test_minimum_counts_every_relaunch_of_the_try() -> None:
+    history = [*relaunched(NO_POLICY, "token-expired"), *relaunched("q", "other"), *relaunched("p", "spot")]
+    policy_set = policies(Policy(name="p", rules=(SPOT,)))
+    assert ask(policy_set, failure("Evicted"), history).delay == 2
+
+
+@pytest.mark.parametrize("action", [Action.COUNT, Action.FAIL])
+def test_only_relaunches_have_a_minimum(action: Action) -> None:
+    rule = Rule(name="plain", action=action, matchers=(EVICTED,))
+    found = trace(
+        failure("Evicted"),
+        every(policies(Policy(name="p", rules=(rule,)))),
+        policies(Policy(name="p", rules=(rule,))),
+        relaunched("p", "plain", 5),
+        lambda: 0.0,
+    )
+    assert (found.decision.delay, [step.rule for step in found.steps]) == (0, ["plain"])
+
+
+@pytest.mark.parametrize(("initial", "delay", "is_longer"), [(0, 2, True), (2, 2, False), (7, 7, False)])
+def test_trace_tells_the_minimum_and_whether_it_is_longer(
+    initial: float, delay: float, is_longer: bool
+) -> None:
+    backoff = Backoff(initial=initial, multiplier=1, maximum=initial, jitter=0)
+    policy_set = policies(Policy(name="p", rules=(SPOT,), backoff=backoff))
+    found = trace(failure("Evicted"), every(policy_set), policy_set, relaunched("p", "spot", 3), lambda: 0.0)
+    why = "relaunch 4 of the try: from relaunch 4 on there is a delay, up to 60 s"
+    assert found.steps[-1] == Step("p", "minimumBackoff", is_longer, why)
+    assert found.decision.delay == delay
+
+
 def test_rule_goes_before_its_policy_in_backoff_and_node() -> None:
     own = Rule(
         name="own",

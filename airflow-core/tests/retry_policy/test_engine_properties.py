@@ -32,6 +32,7 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
+from airflow_resilience.retry_policy.minimum_backoff import minimum_delay
 from airflow_resilience.retry_policy.patterns import Pattern
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
 from airflow_resilience.retry_policy.selection import Selection, TaskProfile, select
@@ -202,13 +203,18 @@ def test_every_failure_gets_the_same_decision_each_time(
 
 
 @given(question=questions(), evidence=evidences, history=histories, chance=chances)
-def test_delay_is_for_relaunches_and_within_the_longest(
+def test_delay_is_for_relaunches_between_the_minimum_and_the_longest_backoff(
     question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision], chance: float
 ) -> None:
     policy_set, selection = question
     decision = decide(evidence, selection, policy_set, history, lambda: chance)
-    longest = max((backoff.maximum for backoff in all_backoffs(policy_set)), default=0.0)
-    assert 0 <= decision.delay <= (longest if decision.action is Action.RELAUNCH else 0)
+    relaunches = sum(earlier.action is Action.RELAUNCH for earlier in history)
+    shortest = minimum_delay(relaunches, lambda: chance)
+    longest = max((shortest, *(backoff.maximum for backoff in all_backoffs(policy_set))))
+    if decision.action is Action.RELAUNCH:
+        assert shortest <= decision.delay <= longest
+    else:
+        assert decision.delay == 0
 
 
 @given(question=questions(), evidence=evidences, history=histories)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from demo.airflow_configuration import DeploymentSettings, configuration
+from testbed.airflow_configuration import DeploymentSettings, configuration
 
 TURNS_VARIABLE = "BENCHMARK_TURNS"
 """The environment variable that names the file to which a scheduler's executor writes its turns."""
@@ -73,7 +73,6 @@ def airflow_environment(
         database_url=database_url,
         kubeconfig=kubeconfig,
         dags_folder=home,
-        executor=candidate.executor,
         env=_options(candidate, home),
     )
     return configuration(settings, "http://localhost")
@@ -83,9 +82,10 @@ def _options(candidate: Candidate, home: Path) -> Mapping[str, str]:
     template = home / "worker.yaml"
     template.write_text(POD_TEMPLATE)
     return {
+        "AIRFLOW__CORE__EXECUTOR": candidate.executor,
         "AIRFLOW__CORE__PARALLELISM": str(MANY),
         "AIRFLOW__SCHEDULER__MAX_TIS_PER_QUERY": "0",
-        # Back to the defaults, from which the demo's configuration differs.
+        # Back to the defaults, from which the testbed's configuration differs.
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
         "AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE": str(template),
         "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_PODS_CREATION_BATCH_SIZE": (

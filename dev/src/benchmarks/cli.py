@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -19,6 +16,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.report import growth_table, result_table, write_json
 from benchmarks.results import results
 from benchmarks.runner import Sample, Say, measure_all
+from testbed.terminal import make_console, run_in_terminal
 
 CONSOLE_WIDTH = 140
 """Columns of an output that is no terminal."""
@@ -62,9 +60,11 @@ def run(options: Options, binaries: Path | None, json_file: Path | None) -> int:
     :param json_file: where every sample is written to
     :return: 0 if every measurement came to its end, whether or not the goals are met
     """
-    # A plain SIGTERM would end this process and leave everything that it has started.
-    signal.signal(signal.SIGTERM, _leave)
-    console = Console(width=None if sys.stdout.isatty() else CONSOLE_WIDTH, highlight=False)
+    return run_in_terminal(lambda: _run(options, binaries, json_file))
+
+
+def _run(options: Options, binaries: Path | None, json_file: Path | None) -> int:
+    console = make_console(CONSOLE_WIDTH)
     try:
         benchmarks = options.chosen()
     except ValueError as error:
@@ -77,8 +77,6 @@ def run(options: Options, binaries: Path | None, json_file: Path | None) -> int:
         with open_lab(binaries) as lab:
             for benchmark in benchmarks:
                 samples += _measure(console, lab, benchmark, options)
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     finally:
         if json_file:
             write_json(json_file, machine, asdict(options), samples)
@@ -108,7 +106,3 @@ def _quietly(console: Console) -> Say:
         console.print(line, style="dim", soft_wrap=True, markup=False)
 
     return say
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

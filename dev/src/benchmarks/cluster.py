@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from benchmarks.metrics import parse_requests
 from benchmarks.observer import Observer
 from benchmarks.pods import Json
 from benchmarks.raw import RawRate, read_and_decode
-from cluster_lab.loop_thread import running_loop
+from cluster_lab.client import KubeClient
+from cluster_lab.loop_thread import entered_on_loop
 
 T = TypeVar("T")
 TIMEOUT = 1800.0
@@ -123,13 +124,5 @@ def _pod_name(metadata: _Metadata) -> PodName:
 @contextmanager
 def open_cluster(kubeconfig: Path, *, has_metrics: bool) -> Iterator[Cluster]:
     """Connect to the API server of a kubeconfig."""
-    with running_loop("cluster-load") as loop:
-        api = asyncio.run_coroutine_threadsafe(_made(lambda: Api(kubeconfig)), loop).result(TIMEOUT)
-        try:
-            yield Cluster(loop, api, has_metrics=has_metrics)
-        finally:
-            asyncio.run_coroutine_threadsafe(api.close(), loop).result(TIMEOUT)
-
-
-async def _made(make: Callable[[], Api]) -> Api:
-    return make()
+    with entered_on_loop("cluster-load", lambda: KubeClient(kubeconfig)) as (loop, client):
+        yield Cluster(loop, Api(client), has_metrics=has_metrics)

@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine, text
 
 from benchmarks.candidates import MANY, Candidate, airflow_environment
-from cluster_lab.managed_process import inherited_environment
+from cluster_lab.managed_process import inherited_environment, run_to_end
 from cluster_lab.postgres import EmbeddedPostgres
 
 _JOB = text(
@@ -98,24 +96,12 @@ class Databases:
         name = f"seeded_{count}"
         url = self._server.create_database(name)
         environment = airflow_environment(Candidate.OURS, self._home, url, self._home / "no-kubeconfig")
-        for command in (["airflow", "db", "migrate"], ["benchmarks.seed_database", str(count)]):
-            _run_module(command, inherited_environment() | environment)
+        command = [sys.executable, "-m", "benchmarks.seed_database", str(count)]
+        done = run_to_end(command, inherited_environment() | environment, _SEED_TIMEOUT)
+        if done.returncode != 0:
+            raise RuntimeError(f"the database could not be seeded:\n{done.stdout}{done.stderr}")
         database = Database(url)
         database.raise_limits()
         database.pause(paused=True)
         database.close()
         return name
-
-
-def _run_module(command: list[str], environment: Mapping[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_SEED_TIMEOUT,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

@@ -25,12 +25,11 @@ from airflow.executors.workloads import ExecuteTask
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner  # noqa: F401 - its memory is the scheduler's
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
+from airflow.utils.state import State
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import lazyload, load_only
 
 from benchmarks.held import Held, held_by
-
-FINAL = frozenset({"success", "failed"})
 
 
 class Driver:
@@ -114,7 +113,7 @@ class Driver:
 
     def _read_results(self) -> int:
         events = self._executor.get_event_buffer().values()
-        return sum(str(state) in FINAL for state, _ in events)
+        return sum(state in State.finished for state, _ in events)
 
     def _is_told(self) -> bool:
         return bool(select.select([self._commands], [], [], 0)[0])

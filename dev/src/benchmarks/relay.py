@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import yaml
-
+from cluster_lab.kubeconfig import Kubeconfig
 from cluster_lab.loop_thread import run_on, running_loop
 from cluster_lab.ports import LOOPBACK
 
@@ -35,21 +34,16 @@ class Relay:
         self.connections = 0
         """How many have been opened so far."""
         self.port = 0
-        self._config = yaml.safe_load(kubeconfig.read_text())
+        self._kubeconfig = kubeconfig.read_text()
+        self._server = urlsplit(Kubeconfig(kubeconfig).url)
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = loop
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write the kubeconfig of the server behind, with the relay's port."""
-        (cluster,) = (item["cluster"] for item in self._config["clusters"])
-        address = urlsplit(cluster["server"])
-        cluster = {**cluster, "server": f"{address.scheme}://{LOOPBACK}:{self.port}"}
+        behind = f"{self._server.hostname}:{self._server.port}"
         path.touch(mode=0o600)
-        path.write_text(
-            yaml.safe_dump(
-                {**self._config, "clusters": [{**self._config["clusters"][0], "cluster": cluster}]}
-            )
-        )
+        path.write_text(self._kubeconfig.replace(behind, f"{LOOPBACK}:{self.port}"))
 
     @property
     def bytes(self) -> int:
@@ -71,10 +65,11 @@ class Relay:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        address = urlsplit(self._config["clusters"][0]["cluster"]["server"])
         self.connections += 1
         try:
-            answers, requests = await asyncio.open_connection(address.hostname, address.port, limit=_CHUNK)
+            answers, requests = await asyncio.open_connection(
+                self._server.hostname, self._server.port, limit=_CHUNK
+            )
         except OSError:
             writer.transport.abort()
             return

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from pathlib import Path
 from benchmarks.candidates import TURNS_VARIABLE
 from benchmarks.turns import Turns, parse_turns
 from cluster_lab.managed_process import ManagedProcess
-from stage.waiting import wait_for
+from testbed.airflow_deployment import Component
+from testbed.waiting import wait_for
 
 _TURNS_UNTIL_IDLE = 3
 
@@ -59,7 +59,7 @@ def open_scheduler(environment: Mapping[str, str], home: Path) -> Iterator[Sched
     turns = home / "turns"
     process = ManagedProcess(
         "scheduler",
-        [sys.executable, "-m", "airflow", "scheduler", "--skip-serve-logs"],
+        Component.SCHEDULER.command,
         {**environment, TURNS_VARIABLE: str(turns)},
         home / "scheduler.log",
     )

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``breeze testing all``: what CI runs, in one command."""
+"""What ``breeze testing quick``, ``all`` and ``long`` consist of; CI runs the latter two."""
 
 from __future__ import annotations
 
@@ -11,28 +11,41 @@ from breeze.conformance import run_conformance
 from breeze.control_plane import control_plane_possible
 from breeze.docs import build_site
 from breeze.static_checks import run_static_checks
-from breeze.steps import Step, run_steps, run_tool
-from breeze.suites import SUITES, run_suite
+from breeze.steps import Step, run_tool
+from breeze.suites import SUITES, Part, run_suite, run_unit_tests
 
 
-def run_everything() -> int:
-    """Run all checks, the quick ones first and the demo last.
+def quick_steps() -> list[Step]:
+    """Return what tells in two minutes whether a change is worth more of them; ``all`` has all of it."""
+    return [Step("static-checks", run_static_checks), Step("unit tests", run_unit_tests)]
 
-    :returns: 0 if each passed, otherwise 1.
-    """
-    return run_steps(
-        "breeze testing all",
-        [
-            Step("static-checks", run_static_checks),
-            *(Step(f"testing {name}", partial(run_suite, name)) for name in SUITES),
-            *([Step("testing conformance", run_conformance)] if control_plane_possible() else []),
-            Step(
-                "testing soak",
-                partial(run_tool, "breeze", "testing", "soak", "--minutes", "2", "--seed", "1"),
-            ),
-            Step("testing compat", check_versions),
-            Step("build-docs", build_site),
-            # A program of its own: it installs signal handlers and changes the environment.
-            Step("demo", partial(run_tool, "breeze", "demo")),
-        ],
-    )
+
+def all_steps() -> list[Step]:
+    """Return what has to pass before a change is submitted, the quick ones first and the demo last."""
+    return [
+        Step("static-checks", run_static_checks),
+        *(Step(f"testing {name}", partial(run_suite, name, part=Part.SHORT)) for name in SUITES),
+        Step("build-docs", build_site),
+        _breeze("demo"),
+    ]
+
+
+def long_steps() -> list[Step]:
+    """Return what ``all`` leaves out because it takes longer; no step is in both."""
+    return [
+        *(
+            Step(f"testing {name}, long", partial(run_suite, name, part=Part.LONG))
+            for name, suite in SUITES.items()
+            if suite.has_long_tests
+        ),
+        # A failure of CI is to be about the change and not about luck, hence the seeds.
+        _breeze("testing chaos", "--minutes", "3", "--seed", "1"),
+        *([Step("testing conformance", run_conformance)] if control_plane_possible() else []),
+        _breeze("testing soak", "--minutes", "2", "--seed", "1"),
+        Step("testing compat", partial(check_versions, full=True)),
+    ]
+
+
+def _breeze(command: str, *options: str) -> Step:
+    """Return a command as a step, in a process of its own: signal handlers and environment are its own."""
+    return Step(command, partial(run_tool, "breeze", *command.split(), *options))

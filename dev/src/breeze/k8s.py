@@ -17,7 +17,8 @@ import psutil
 from breeze.control_plane import control_plane_binaries
 from breeze.paths import BUILD, relative
 from breeze.steps import console, run_program
-from demo.lab import Lab, LabError, LabSettings
+from cluster_lab.managed_process import ProcessError
+from testbed.lab import Lab, LabSettings
 
 _HOME = BUILD / "k8s"
 _STATE = _HOME / "state.json"
@@ -76,7 +77,7 @@ def start(nodes: int) -> int:
         )
         try:
             lab.start()
-        except LabError as error:
+        except ProcessError as error:
             console.print(error, markup=False)
             return 1
         assert lab.process.pid is not None

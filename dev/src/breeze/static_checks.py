@@ -21,7 +21,7 @@ _TYPED_PACKAGES = (
     "cluster_lab",
     "demo",
     "soak",
-    "stage",
+    "testbed",
 )
 #: import-linter cannot be run with ``python -m``.
 _LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"

@@ -1,9 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The test suites: where they are, and which modules have to be covered by them."""
+"""The test suites: where they are, how they are divided, and which modules have to be covered by them."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from breeze.control_plane import control_plane_binaries, control_plane_possible
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 MINIMUM_COVERAGE = 95
 
 
+class Part(StrEnum):
+    """One of the two parts of a suite, as an expression about the tests' markers."""
+
+    SHORT = "not long"
+    LONG = "long"
+
+
 class Suite(NamedTuple):
     """A directory of tests."""
 
@@ -28,51 +36,84 @@ class Suite(NamedTuple):
     """Whether the tests use a real control plane where this machine has one."""
     options: tuple[str, ...] = ()
     """What pytest is told if nobody tells it anything else."""
+    has_long_tests: bool = False
+    """Whether tests are marked ``long``. In a suite without any, pytest would complain that it finds none."""
 
 
 def _modules(package: Path, *names: str) -> tuple[Path, ...]:
-    """Find modules by their names, and those of subpackages by the name of the folder."""
-    found = [module for name in names for module in sorted(package.glob(f"{name}.py"))]
-    found += [module for name in names for module in sorted((package / name).glob("[!_]*.py"))]
-    return tuple(found)
+    """Find modules by their paths, and those of subpackages by the path of the folder.
 
+    :raises ValueError: if there is none: one that was moved would not be measured any more, unnoticed.
+    """
+    return tuple(module for name in names for module in _modules_called(package / name))
+
+
+def _modules_called(name: Path) -> list[Path]:
+    modules = [*name.parent.glob(f"{name.name}.py"), *sorted(name.glob("[!_]*.py"))]
+    if not modules:
+        raise ValueError(f"there is no module {name}")
+    return modules
+
+
+#: Each process has a PostgreSQL of its own.
+_IN_PARALLEL = ("--numprocesses=logical", "--maxprocesses=8", "--dist=worksteal")
 
 SUITES = {
     "core-tests": Suite(
         CORE / "tests",
         _modules(CORE / "src" / "airflow_resilience", "context", "decision", "ledger", "retry_policy"),
+        options=_IN_PARALLEL,
     ),
     "providers-tests": Suite(
         PROVIDER / "tests",
-        _modules(PROVIDER_PACKAGE / "pods", "facts", "failure", "classify", "causes", "evidence"),
-        options=("--numprocesses=2", "--dist=worksteal"),
+        _modules(
+            PROVIDER_PACKAGE,
+            *("executors/adoption/plan", "executors/failures/assessment"),
+            *("executors/launches/hosts", "executors/launches/identity"),
+            *("pods/api/retries", "pods/diagnosis", "pods/diagnosis/causes", "pods/facts"),
+        ),
+        options=_IN_PARALLEL,
+        has_long_tests=True,
     ),
     "dev-tests": Suite(DEV / "tests"),
     # They wait more than they compute. The tests of a module share its deployment.
     "system-tests": Suite(
-        ROOT / "tests", on_control_plane=True, options=("--numprocesses=2", "--dist=loadfile")
+        ROOT / "tests",
+        on_control_plane=True,
+        options=("--numprocesses=2", "--dist=loadfile"),
+        has_long_tests=True,
     ),
 }
 
+#: What needs neither a cluster nor another version of anything, and does not search at random.
+_UNIT_TESTS = (SUITES["core-tests"].tests, SUITES["providers-tests"].tests / "unit")
 
-def run_suite(name: str, extra: Sequence[str] = ()) -> int:
+
+def run_unit_tests() -> int:
+    """Run the unit tests of both distributions, without measuring coverage, and return pytest's exit code."""
+    return run_tool("pytest", *map(relative, _UNIT_TESTS), *_IN_PARALLEL, "-m", Part.SHORT.value)
+
+
+def run_suite(name: str, extra: Sequence[str] = (), *, part: Part | None = None) -> int:
     """Run one suite.
 
     :param name: a key of :data:`SUITES`.
     :param extra: arguments for pytest; a path in the suite replaces the whole of it. With any, the run is
         taken for a partial one and coverage is not measured.
+    :param part: run only this part; None: the whole suite. Coverage is asked for without the long tests.
     :returns: the exit code: pytest's, or that of the first module that is covered too little.
     """
     suite = SUITES[name]
     env = {"COVERAGE_FILE": str(BUILD / "coverage" / name)}
     if suite.on_control_plane and control_plane_possible() and (binaries := control_plane_binaries()):
         env["CONTROL_PLANE_BINARIES"] = str(binaries)
-    if extra or not suite.covered:
+    if extra:
         chosen = any((ROOT / word).is_relative_to(suite.tests) for word in extra)
-        options = extra or suite.options
-        return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *options, env=env)
-    options = (*suite.options, "--cov", "--cov-report=")
-    exit_code = run_tool("pytest", relative(suite.tests), *options, env=env)
+        return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *extra, env=env)
+    options = [*suite.options, *(["-m", part.value] if part and suite.has_long_tests else [])]
+    if part is Part.LONG or not suite.covered:
+        return run_tool("pytest", relative(suite.tests), *options, env=env)
+    exit_code = run_tool("pytest", relative(suite.tests), *options, "--cov", "--cov-report=", env=env)
     return exit_code or _check_coverage(suite, env)
 
 

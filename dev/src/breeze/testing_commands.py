@@ -101,9 +101,28 @@ def compat(
     raise typer.Exit(check_versions(full=full))
 
 
+@testing_app.command()
+def quick() -> None:
+    """Run the static checks and the unit tests: under two minutes."""
+    from breeze.everything import quick_steps
+    from breeze.steps import run_steps
+
+    raise typer.Exit(run_steps("breeze testing quick", quick_steps()))
+
+
 @testing_app.command("all")
 def everything() -> None:
-    """Run everything that has to pass before a change is merged, the demo last."""
-    from breeze.everything import run_everything
+    """Run what has to pass before a change is submitted: a quarter of an hour, the demo last."""
+    from breeze.everything import all_steps
+    from breeze.steps import run_steps
 
-    raise typer.Exit(run_everything())
+    raise typer.Exit(run_steps("breeze testing all", all_steps()))
+
+
+@testing_app.command("long")
+def long_tests() -> None:
+    """Run what takes longer than that, and is not part of it."""
+    from breeze.everything import long_steps
+    from breeze.steps import run_steps
+
+    raise typer.Exit(run_steps("breeze testing long", long_steps()))

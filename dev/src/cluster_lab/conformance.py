@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import httpx
 import pytest
-import yaml
-from kubernetes import client, config
+
+from cluster_lab.kubeconfig import Kubeconfig
 
 Manifest = dict[str, Any]
 
@@ -44,25 +44,19 @@ class Target:
             pytest.skip(f"{what} came with Kubernetes 1.{minor}, this is {'.'.join(map(str, self.version))}")
 
 
-def connect(base_url: str, token: str | None, verify: ssl.SSLContext | bool = True) -> httpx.Client:
+def connect(base_url: str, token: str | None) -> httpx.Client:
     """:returns: a client that sends the token."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(
-        base_url=base_url, headers=headers, timeout=READ_TIMEOUT, verify=verify, trust_env=False
-    )
+    return _connect(base_url, {"Authorization": f"Bearer {token}"} if token else {}, verify=True)
 
 
 def connect_kubeconfig(path: Path) -> httpx.Client:
-    """:returns: a client for the current context of a kubeconfig with a token or a client certificate."""
-    loaded = client.Configuration()
-    config.load_kube_config(str(path), client_configuration=loaded)
-    verify: ssl.SSLContext | bool = bool(loaded.verify_ssl)
-    if loaded.ssl_ca_cert or loaded.cert_file:
-        verify = ssl.create_default_context(cafile=loaded.ssl_ca_cert)
-        if loaded.cert_file:
-            verify.load_cert_chain(loaded.cert_file, loaded.key_file)
-    user = yaml.safe_load(path.read_text())["users"][0]["user"]
-    return connect(loaded.host, user.get("token"), verify)
+    """:returns: a client for the current context of a kubeconfig."""
+    config = Kubeconfig(path)
+    return _connect(config.url, config.headers(), config.tls())
+
+
+def _connect(url: str, headers: dict[str, str], verify: ssl.SSLContext | bool) -> httpx.Client:
+    return httpx.Client(base_url=url, headers=headers, timeout=READ_TIMEOUT, verify=verify, trust_env=False)
 
 
 def server_version(http: httpx.Client) -> tuple[int, int]:

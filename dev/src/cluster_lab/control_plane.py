@@ -15,20 +15,15 @@ The programs come from ``scripts/build_control_plane.py``. It has no nodes: the 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import secrets
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
-from types import TracebackType
-from typing import Self
 
 import httpx
-import yaml
 
 from cluster_lab.control_plane_options import (
     Layout,
@@ -39,7 +34,8 @@ from cluster_lab.control_plane_options import (
     health_url,
     scheduler_options,
 )
-from cluster_lab.managed_process import ManagedProcess, inherited_environment
+from cluster_lab.kubeconfig import write_kubeconfig
+from cluster_lab.managed_process import ManagedProcess, Service, inherited_environment
 
 START_TIMEOUT = 60.0
 """Seconds for each program. It takes two or three, but not on a machine with a lot else to do."""
@@ -47,11 +43,7 @@ START_TIMEOUT = 60.0
 KILL_TIMEOUT = 10.0
 
 
-class ControlPlaneError(RuntimeError):
-    """A program of the control plane did not come up; the message ends with the last lines of its output."""
-
-
-class ControlPlane:
+class ControlPlane(Service):
     """
     The four programs, from entering the ``with`` block to its end.
 
@@ -60,7 +52,7 @@ class ControlPlane:
     :param binaries: The folder of the programs.
     :param home: An existing folder for data, certificates and logs.
     :param node_times: When nodes are given up.
-    :raises ControlPlaneError: On entering, if a program does not become ready.
+    :raises ProcessError: On entering, if a program does not become ready.
     """
 
     def __init__(self, binaries: Path, home: Path, node_times: NodeTimes | None = None) -> None:
@@ -75,19 +67,6 @@ class ControlPlane:
             "kube-controller-manager", controller_manager_options(layout, times)
         )
         self.scheduler = self._process("kube-scheduler", scheduler_options(layout))
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def url(self) -> str:
@@ -105,28 +84,17 @@ class ControlPlane:
         return self._layout.kubeconfig
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Write a kubeconfig, readable by its owner only as it holds the token."""
-        certificate = base64.b64encode(self._layout.certificate.read_bytes()).decode()
-        cluster = {"server": self.url, "certificate-authority-data": certificate}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "lab", "cluster": cluster}],
-            "users": [{"name": "lab", "user": {"token": self.token}}],
-            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
-            "current-context": "lab",
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config))
+        """Write a kubeconfig for it."""
+        write_kubeconfig(path, self.url, token=self.token, certificate=self._layout.certificate)
 
     def start_apiserver(self) -> None:
         """
         Start the API server, again after it was killed, and wait until it is ready.
 
-        :raises ControlPlaneError: If it does not become ready.
+        :raises ProcessError: If it does not become ready.
         """
         self.apiserver.start()
-        self._wait_for(self.apiserver, self._api_is_ready)
+        self.apiserver.wait_until(self._api_is_ready, START_TIMEOUT)
 
     def kill_apiserver(self) -> None:
         """Kill the API server (SIGKILL): connections to it are refused."""
@@ -153,7 +121,7 @@ class ControlPlane:
         self._layout.tokens.touch(mode=0o600)
         self._layout.tokens.write_text(f"{self.token},lab,lab,system:masters\n")
         self.etcd.start()
-        self._wait_for(self.etcd, partial(_is_healthy, f"{self.etcd_url}/health"))
+        self.etcd.wait_until(partial(_is_healthy, f"{self.etcd_url}/health"), START_TIMEOUT)
         self.start_apiserver()
         self.write_kubeconfig(self.kubeconfig)
         self.controller_manager.start()
@@ -162,16 +130,7 @@ class ControlPlane:
             (self.controller_manager, self._layout.controllers_port),
             (self.scheduler, self._layout.scheduler_port),
         ):
-            self._wait_for(process, partial(_is_healthy, health_url(port)))
-
-    def _wait_for(self, process: ManagedProcess, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_TIMEOUT
-        while not ready():
-            if not process.running:
-                raise ControlPlaneError(f"{process.name} ended ({process.returncode}):\n{process.tail()}")
-            if time.monotonic() > deadline:
-                raise ControlPlaneError(f"{process.name} is not ready:\n{process.tail()}")
-            time.sleep(0.05)
+            process.wait_until(partial(_is_healthy, health_url(port)), START_TIMEOUT)
 
     def _api_is_ready(self) -> bool:
         if not self._layout.certificate.exists():

@@ -26,14 +26,13 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
-from kubernetes_asyncio import config
 
 from cluster_lab.apiserver import ApiServer
+from cluster_lab.client import JsonObject, KubeClient
 from cluster_lab.faults.launches import Launch, LaunchCounter
 from cluster_lab.faults.plan import Fault, FaultPlan
 from cluster_lab.faults.scenarios import scenario_for
 from cluster_lab.journal import Journal, JournalEntry, JournalEvent
-from cluster_lab.kubelet.client import JsonObject, KubeClient
 from cluster_lab.kubelet.kubelet import Kubelet
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
@@ -42,6 +41,9 @@ from cluster_lab.kubelet.pod import Admission
 from cluster_lab.kubelet.server import serving
 
 ADDRESS = "127.0.0.1"
+PATIENCE = 900.0
+"""Seconds for which a request is repeated: longer than any outage that is tried. A node that gave up would
+never be ready again, and its pods would never say how they ended."""
 _FAREWELL_SECONDS = 5
 _INHERITED = ("HOME", "LANG", "LC_ALL", "TMPDIR")
 
@@ -93,11 +95,9 @@ class ClusterLab:
             journal = stack.enter_context(Journal(self.journal))
             if self.embedded:
                 await stack.enter_async_context(self._api_server())
-            api = await stack.enter_async_context(
-                await config.new_client_from_config(str(self.kubeconfig), persist_config=False)
-            )
-            self.url = api.configuration.host
-            await self._start_nodes(stack, KubeClient(api), journal)
+            client = await stack.enter_async_context(KubeClient(self.kubeconfig, PATIENCE))
+            self.url = client.url
+            await self._start_nodes(stack, client, journal)
             self._stack = stack.pop_all()
         return self
 

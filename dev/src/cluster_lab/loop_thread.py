@@ -7,7 +7,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+_TIMEOUT = 10.0
 
 
 @contextmanager
@@ -25,6 +29,27 @@ def running_loop(name: str) -> Iterator[asyncio.AbstractEventLoop]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+@contextmanager
+def entered_on_loop(
+    name: str, make: Callable[[], AbstractAsyncContextManager[T]]
+) -> Iterator[tuple[asyncio.AbstractEventLoop, T]]:
+    """Make and enter something on an event loop of its own, for as long as the block lasts.
+
+    :param name: of the thread.
+    """
+
+    async def enter() -> tuple[AsyncExitStack, T]:
+        stack = AsyncExitStack()
+        return stack, await stack.enter_async_context(make())
+
+    with running_loop(name) as loop:
+        stack, value = asyncio.run_coroutine_threadsafe(enter(), loop).result(_TIMEOUT)
+        try:
+            yield loop, value
+        finally:
+            asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(_TIMEOUT)
 
 
 def run_on(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:

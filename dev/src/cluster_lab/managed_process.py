@@ -8,10 +8,52 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 STOP_TIMEOUT = 15.0
+COMMAND_TIMEOUT = 120.0
+
+
+class ProcessError(RuntimeError):
+    """A process did not do what it should; the message ends with the last lines of its output."""
+
+
+class Service(ABC):
+    """What is started on entering a ``with`` block, and stopped at its end or if it does not come up."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """
+        Start it and leave it running, unless it does not come up.
+
+        :raises Exception: if it does not
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Start it, and wait until it is ready."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop it; without effect on what does not run."""
 
 
 def inherited_environment() -> dict[str, str]:
@@ -24,6 +66,27 @@ def inherited_environment() -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return kept
+
+
+def run_to_end(
+    command: Sequence[str], env: Mapping[str, str], timeout: float = COMMAND_TIMEOUT
+) -> subprocess.CompletedProcess[str]:
+    """
+    Run a program and return what it has written, whatever its exit code.
+
+    :param env: Its whole environment.
+    :param timeout: Seconds.
+    :raises subprocess.TimeoutExpired: If it does not end.
+    """
+    return subprocess.run(
+        command,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 class ManagedProcess:
@@ -78,6 +141,21 @@ class ManagedProcess:
                 # A group of its own: Ctrl-C must reach only us, so that what we stop, we stop in order.
                 start_new_session=True,
             )
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
+        """
+        Wait until it is ready.
+
+        :param timeout: In seconds.
+        :raises ProcessError: If it ends, or is not ready then.
+        """
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if not self.running:
+                raise ProcessError(f"{self.name} ended ({self.returncode}):\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise ProcessError(f"{self.name} is not ready after {timeout:.0f} s:\n{self.tail()}")
+            time.sleep(0.1)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process itself, not to its children; without effect if it has ended."""

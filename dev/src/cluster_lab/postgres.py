@@ -22,12 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psycopg2
 from psycopg2 import sql
 
+from cluster_lab.managed_process import Service
 from cluster_lab.ports import LOOPBACK, free_port
 
 MAJOR_VERSION = 18
@@ -52,7 +51,7 @@ class PostgresError(RuntimeError):
     """The embedded server could not be set up or did not start; the message ends with its own output."""
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Service):
     """
     A PostgreSQL server that lives as long as the ``with`` block, in a temporary folder, with one database.
 
@@ -64,21 +63,8 @@ class EmbeddedPostgres:
         self._password = secrets.token_urlsafe(16)
         self._account = _unprivileged_account() if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-
-    def __enter__(self) -> Self:
-        self._home = Path(tempfile.mkdtemp(prefix="lab-postgres-"))
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        self.port = free_port()
+        """Known before it starts: its clients are configured by then."""
 
     @property
     def url(self) -> str:
@@ -124,10 +110,10 @@ class EmbeddedPostgres:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _start(self) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="lab-postgres-"))
         self._binaries = self._find_binaries()
         self._own(self._home)
         self._initialise()
-        self.port = free_port()
         self._serve()
         self.create_database(DEFAULT_DATABASE)
 

@@ -1,3 +1,3 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The demo, and what the system tests share with it: a real Airflow on loopback and the lab as a process."""
+"""The demo: every task of a real Airflow loses its first pod, and ends as it should."""

@@ -5,31 +5,23 @@
 from __future__ import annotations
 
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
-from sqlalchemy import create_engine
 
 from cluster_lab.faults.plan import FaultPlan
-from cluster_lab.postgres import EmbeddedPostgres
-from demo.airflow_configuration import RESILIENT_EXECUTOR, UPSTREAM_EXECUTOR, DeploymentSettings
-from demo.airflow_deployment import AirflowDeployment, Component
-from demo.code_journal import FOLDER_VARIABLE
 from demo.display import View, summary_text
-from demo.follow import DAG_ID, Records, follow_run
-from demo.lab import Lab, LabSettings
+from demo.follow import DAG_ID, follow_run
 from demo.outcome import Summary, summarise
+from testbed.airflow_deployment import AirflowDeployment, Component
+from testbed.terminal import make_console, run_in_terminal
+from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
 FOLDER = Path(__file__).parent
 PLAN = FOLDER / "faults.yaml"
-CONSOLE_WIDTH = 120
-"""Columns of an output that is no terminal."""
 
 EXPLAINING_LINES = 3
 """How many lines of the scheduler's log are shown for a task that did not do what it should."""
@@ -44,14 +36,6 @@ tasks. Ours would outlive the demo, so it is put to the same test by force.
 """
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Everything that the demo needs, up and running."""
-
-    deployment: AirflowDeployment
-    records: Records
-
-
 def run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
     """
     Run the demo and return its exit code.
@@ -62,27 +46,21 @@ def run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
     :param kubeconfig: Use the cluster of this file and not the embedded one.
     :return: 0 if every task did what it should.
     """
-    # A plain SIGTERM would end this process and leave everything that it has started.
-    signal.signal(signal.SIGTERM, _leave)
-    try:
-        return _run(upstream, keep, kubeconfig)
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    return run_in_terminal(lambda: _run(upstream, keep, kubeconfig))
 
 
 def _run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
-    console = Console(width=None if sys.stdout.isatty() else CONSOLE_WIDTH, highlight=False)
+    console = make_console()
     name = "the official KubernetesExecutor" if upstream else "the resilient KubernetesExecutor"
-    executor = UPSTREAM_EXECUTOR if upstream else RESILIENT_EXECUTOR
-    with _stage(console, executor, kubeconfig) as stage:
-        url = f"{stage.deployment.url}/dags/{DAG_ID}"
+    with _testbed(console, upstream, kubeconfig) as testbed:
+        url = f"{testbed.deployment.url}/dags/{DAG_ID}"
         console.print(f"Airflow's UI: {url}")
         with View(console, f"Every task loses its first pod; {name}") as view:
-            rows = follow_run(stage.deployment.client, stage.records, view)
+            rows = follow_run(testbed, FaultPlan.load(PLAN), view)
         summary = summarise(rows)
         console.print(summary_text(summary))
         if not summary.passed and not upstream:
-            _explain(console, stage.deployment, summary)
+            _explain(console, testbed.deployment, summary)
         if keep:
             _wait_for_interrupt(console, url)
         else:
@@ -92,44 +70,27 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
 
 
 @contextmanager
-def _stage(console: Console, executor: str, kubeconfig: Path | None) -> Iterator[Stage]:
-    with (
-        tempfile.TemporaryDirectory(prefix="airflow-demo-", ignore_cleanup_errors=True) as folder,
-        EmbeddedPostgres() as postgres,
-    ):
-        home = Path(folder)
-        console.print(f"PostgreSQL runs; everything else is in {home}")
-        deployment = AirflowDeployment(
-            DeploymentSettings(
-                home=home,
-                database_url=postgres.url,
-                kubeconfig=kubeconfig or home / "kubeconfig",
-                dags_folder=FOLDER / "dags",
-                executor=executor,
-                env={FOLDER_VARIABLE: folder},
-            )
+def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Iterator[Testbed]:
+    with tempfile.TemporaryDirectory(prefix="airflow-demo-", ignore_cleanup_errors=True) as folder:
+        settings = TestbedSettings(
+            home=Path(folder),
+            dags=FOLDER / "dags",
+            faults=PLAN,
+            env={"AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor"} if upstream else {},
+            kubeconfig=kubeconfig,
+            cut_watches=None if upstream else WATCH_SECONDS,
+            shared_logs=True,
         )
-        lab_settings = LabSettings(
-            home=home,
-            kubeconfig=kubeconfig or home / "kubeconfig",
-            embedded=kubeconfig is None,
-            cut_watches=WATCH_SECONDS if executor == RESILIENT_EXECUTOR else None,
-            plan=PLAN,
-            worker_env=deployment.worker_environment(),
-        )
-        with Lab(lab_settings):
-            console.print(f"The cluster runs: {lab_settings.nodes} simulated nodes")
-            with deployment:
-                deployment.wait_for_dag(DAG_ID)
-                console.print("Airflow runs: API server, DAG processor, triggerer, scheduler")
-                engine = create_engine(postgres.url)
-                try:
-                    yield Stage(deployment, Records(engine, lab_settings.journal, home, FaultPlan.load(PLAN)))
-                finally:
-                    # An impatient second Ctrl-C would leave processes behind; each has its time limit.
-                    signal.signal(signal.SIGINT, signal.SIG_IGN)
-                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                    engine.dispose()
+        console.print(f"PostgreSQL, {settings.nodes} simulated nodes and Airflow start in {folder}")
+        with open_testbed(settings) as testbed:
+            testbed.deployment.wait_for_dag(DAG_ID)
+            console.print("Airflow runs: API server, DAG processor, triggerer, scheduler")
+            try:
+                yield testbed
+            finally:
+                # An impatient second Ctrl-C would leave processes behind; each has its time limit.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _explain(console: Console, deployment: AirflowDeployment, summary: Summary) -> None:
@@ -148,7 +109,3 @@ def _wait_for_interrupt(console: Console, url: str) -> None:
         signal.pause()
     except KeyboardInterrupt:
         console.print("Stopping everything.")
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

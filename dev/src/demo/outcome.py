@@ -14,25 +14,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from statistics import median
-from typing import NamedTuple
 
 from cluster_lab.faults.plan import Fault, FaultPlan
 from cluster_lab.journal import JournalEntry, JournalEvent
-from demo.code_journal import CodeRuns
+from testbed.code_journal import CodeRuns
+from testbed.task_instances import TaskInstance
 
 CONTROL = "control"
 """The task that loses nothing."""
-
-FINAL_STATES = frozenset({"success", "failed", "upstream_failed", "skipped", "removed"})
-
-
-class TaskState(NamedTuple):
-    """A task instance in the metadata database."""
-
-    task_id: str
-    state: str | None
-    try_number: int
-    ended: datetime | None
 
 
 class Expectation(StrEnum):
@@ -50,6 +39,8 @@ class TaskOutcome:
     task_id: str
     fault: Fault | None
     state: str | None
+    finished: bool
+    """Whether nothing more will happen to the task instance."""
     try_number: int
     nodes: tuple[str, ...]
     """The node of each pod, in the order of the launches."""
@@ -82,11 +73,6 @@ class TaskOutcome:
     def retries(self) -> int:
         """How many task retries were consumed."""
         return max(self.try_number - 1, 0)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing more will happen to the task instance."""
-        return self.state in FINAL_STATES
 
     @property
     def as_expected(self) -> bool:
@@ -133,7 +119,7 @@ class Summary:
 class Evidence:
     """Everything that is known about a run of the DAG."""
 
-    states: Mapping[str, TaskState]
+    tasks: Mapping[str, TaskInstance]
     """By task id."""
     journal: Sequence[JournalEntry]
     """The lab's journal of this run."""
@@ -174,21 +160,22 @@ def summarise(rows: Sequence[TaskOutcome]) -> Summary:
 
 
 def _outcome(task_id: str, fault: Fault | None, evidence: Evidence) -> TaskOutcome:
-    state = evidence.states.get(task_id) or TaskState(task_id, None, 0, None)
+    task = evidence.tasks.get(task_id) or TaskInstance("", "", task_id)
     events = [entry for entry in evidence.journal if entry.task_id == task_id]
     bound = [entry for entry in events if entry.event is JournalEvent.BOUND]
     losses = [entry for entry in events if entry.event is JournalEvent.FAULT_INJECTED]
-    ended = state.ended if state.state in FINAL_STATES and state.ended else evidence.now
+    ended = task.end_date if task.ended and task.end_date else evidence.now
     return TaskOutcome(
         task_id=task_id,
         fault=fault,
-        state=state.state,
-        try_number=state.try_number,
+        state=task.state,
+        finished=task.ended,
+        try_number=task.try_number,
         nodes=tuple(entry.node for entry in bound),
         lost=bool(losses),
-        code_runs=evidence.code.times(task_id),
-        working=evidence.code.working(task_id),
-        ran_once=evidence.code.once(task_id),
+        code_runs=evidence.code.times(task.code_name),
+        working=evidence.code.working(task.code_name),
+        ran_once=evidence.code.once(task.code_name),
         seconds=(ended - evidence.started).total_seconds(),
         relaunch_seconds=_relaunch_seconds(losses, bound),
     )

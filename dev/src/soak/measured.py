@@ -81,9 +81,14 @@ def _walk(item: Any, path: str, seen: set[int]) -> Iterator[tuple[str, int]]:
     elif (size := _size(item)) is not None:
         yield path, size
     elif type(item).__module__.startswith(OURS):
-        # A copy: another thread may set an attribute at this moment.
-        for name, value in list(getattr(item, "__dict__", {}).items()):
+        for name, value in _attributes(item):
             yield from _walk(value, f"{path}.{name.lstrip('_')}".lstrip("."), seen)
+
+
+def _attributes(item: object) -> list[tuple[str, Any]]:
+    # A copy: another thread may set an attribute at this moment.
+    slots = [name for name in getattr(type(item), "__slots__", ()) if hasattr(item, name)]
+    return [*getattr(item, "__dict__", {}).items(), *((name, getattr(item, name)) for name in slots)]
 
 
 def _size(item: object) -> int | None:

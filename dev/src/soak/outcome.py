@@ -14,28 +14,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from cluster_lab.journal import JournalEntry, JournalEvent
-from demo.code_journal import CodeRuns
-from demo.outcome import FINAL_STATES
-from stage.naming import code_name
-
-
-class TaskInstance(NamedTuple):
-    """A task instance in the metadata database."""
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int
-    state: str | None
-    try_number: int
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will happen to it."""
-        return self.state in FINAL_STATES
+from testbed.code_journal import CodeRuns
+from testbed.task_instances import TaskInstance
 
 
 class Verdict(StrEnum):
@@ -66,7 +48,7 @@ class Evidence:
         Code that was cleared may have been cut off, and may have come to its end just before.
         """
         begun, ended = self.code
-        runs = {run for run in begun if run.task_id == code_name(*task[:4])}
+        runs = {run for run in begun if run.task_id == task.code_name}
         most = 1 + self.cleared[task[:4]]
         return bool(runs) and all(1 <= ended[run] <= begun[run] <= most for run in runs)
 

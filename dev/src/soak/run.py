@@ -13,16 +13,15 @@ from itertools import count
 import httpx
 import psutil
 from rich.console import Console
-from sqlalchemy import text
 
-from cluster_lab.journal import JournalEvent, read_journal
-from demo.code_journal import read_code_runs, release_file
+from cluster_lab.journal import JournalEvent
 from soak.growth import Sample
 from soak.measurement import MEMORY, measure, read_holdings
-from soak.outcome import Evidence, Outcome, TaskInstance, sort_out, worst_series
+from soak.outcome import Evidence, Outcome, sort_out, worst_series
 from soak.settings import BUDGET, FEW, MANY, REAL_EVERY, RUN_EVERY
-from stage.stage import Stage
-from stage.waiting import wait_for
+from testbed.code_journal import release_file
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
 
 TICK = 1.0
 TRIGGER_ATTEMPTS = 4
@@ -35,9 +34,6 @@ ENDING = 420.0
 RESTING = 330.0
 """Seconds in which nothing is left to do then; a superseded pod may be waited for for 300."""
 
-_TASK_INSTANCES = text("SELECT dag_id, run_id, task_id, map_index, state, try_number FROM task_instance")
-_RUNS = text("SELECT dag_id, run_id, state FROM dag_run")
-
 
 @dataclass
 class Soak:
@@ -47,7 +43,7 @@ class Soak:
     :param seconds: for how long new DAG runs are started
     """
 
-    stage: Stage
+    testbed: Testbed
     console: Console
     seconds: float
     samples: list[Sample] = field(default_factory=list)
@@ -58,7 +54,7 @@ class Soak:
     """How much of this machine's processors was in use, in percent, between two lines of progress."""
 
     def __post_init__(self) -> None:
-        self._scheduler = self.stage.schedulers.alive[0]
+        self._scheduler = self.testbed.schedulers.alive[0]
         self._began = time.monotonic()
         self._next_sample = 0.0
         self._next_line = 0.0
@@ -68,9 +64,9 @@ class Soak:
     def prepare(self) -> None:
         """Wait until the scheduler works, and measure it before it has anything to do."""
         for dag_id in (MANY, FEW):
-            self.stage.deployment.wait_for_dag(dag_id)
-        (self.stage.home / FEW).mkdir()
-        release_file(self.stage.home / FEW).touch()
+            self.testbed.deployment.wait_for_dag(dag_id)
+        (self.testbed.home / FEW).mkdir()
+        release_file(self.testbed.home / FEW).touch()
         wait_for("the executor writes what it holds", self.holdings)
         self._sample()
         psutil.cpu_percent()
@@ -87,8 +83,8 @@ class Soak:
 
     def come_to_rest(self) -> None:
         """Wait until all tasks have ended and nothing is left of them, or for so long that it is a fault."""
-        self._wait(ENDING, lambda: all(task.ended for task in self.task_instances()))
-        self._wait(RESTING, lambda: self._is_idle() and not self.stage.cluster.names())
+        self._wait(ENDING, lambda: all(task.ended for task in self.testbed.records.task_instances()))
+        self._wait(RESTING, lambda: self._is_idle() and not self.testbed.cluster.names())
         self._sample()
 
     def _until(self, moment: float) -> bool:
@@ -109,7 +105,7 @@ class Soak:
         # After an outage everything that has waited starts at once, and Airflow's API server answers late.
         for attempt in count(1):
             try:
-                run_id = self.stage.deployment.client.trigger(dag_id, f"run-{number:04}")
+                run_id = self.testbed.api.trigger(dag_id, f"run-{number:04}")
             except httpx.TimeoutException:
                 if attempt == TRIGGER_ATTEMPTS:
                     raise
@@ -122,12 +118,7 @@ class Soak:
     def holdings(self) -> list[Sample]:
         """Return what the measured executor has written about itself so far."""
         assert self._pid is not None
-        return read_holdings(self.stage.home, self._pid)
-
-    def task_instances(self) -> list[TaskInstance]:
-        """Return all task instances."""
-        with self.stage.records.engine.connect() as connection:
-            return [TaskInstance(*row) for row in connection.execute(_TASK_INSTANCES)]
+        return read_holdings(self.testbed.home, self._pid)
 
     def outcome(self, cleared: Counter[tuple[str, str, str, int]]) -> Outcome:
         """
@@ -135,19 +126,17 @@ class Soak:
 
         :param cleared: how often each task instance was cleared while it ran
         """
-        records = self.stage.records
-        journal = read_journal(records.cluster_journal)
-        evidence = Evidence(worst_series(journal), read_code_runs(records.executions), cleared)
-        with records.engine.connect() as connection:
-            states = {(dag_id, run_id): state for dag_id, run_id, state in connection.execute(_RUNS)}
+        records = self.testbed.records
+        journal, states = records.journal(), records.run_states()
+        evidence = Evidence(worst_series(journal), records.code(), cleared)
         return Outcome(
-            verdicts=sort_out(self.task_instances(), evidence, BUDGET),
+            verdicts=sort_out(records.task_instances(), evidence, BUDGET),
             runs={run: states.get(run) for run in self.runs},
             launches=sum(entry.event is JournalEvent.BOUND for entry in journal),
             faults=Counter(
                 str(entry.fault) for entry in journal if entry.event is JournalEvent.FAULT_INJECTED
             ),
-            pods_left=self.stage.cluster.names(),
+            pods_left=self.testbed.cluster.names(),
         )
 
     @property
@@ -175,9 +164,8 @@ class Soak:
 
     def _line(self, seconds: float) -> str:
         self.busy.append(psutil.cpu_percent())
-        states = Counter(task.state or "waiting" for task in self.task_instances())
-        journal = read_journal(self.stage.records.cluster_journal)
-        faults = sum(entry.event is JournalEvent.FAULT_INJECTED for entry in journal)
+        states = Counter(task.state or "waiting" for task in self.testbed.records.task_instances())
+        faults = sum(entry.event is JournalEvent.FAULT_INJECTED for entry in self.testbed.records.journal())
         memory = self.samples[-1].values[MEMORY]
         counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
         return (

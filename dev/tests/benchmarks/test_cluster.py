@@ -14,7 +14,7 @@ from benchmarks.pods import never_started, worker_pod
 from benchmarks.relay import open_relay
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.ports import LOOPBACK
-from stage.waiting import wait_for
+from testbed.waiting import wait_for
 
 METRICS = """\
 # TYPE apiserver_request_total counter

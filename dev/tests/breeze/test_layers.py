@@ -10,11 +10,11 @@ import pytest
 from breeze.layers import ForbiddenExternalContract
 
 
-def _contract(forbidden):
+def _contract(forbidden, **options):
     return ForbiddenExternalContract(
         name="pure",
         session_options={},
-        contract_options={"source_modules": ["ours.pure"], "forbidden_modules": [forbidden]},
+        contract_options={"source_modules": ["ours.pure"], "forbidden_modules": [forbidden], **options},
     )
 
 
@@ -44,6 +44,24 @@ def test_a_prefix_forbids_all_below_it(graph):
 def test_the_beginning_of_a_name_is_not_a_prefix(graph):
     assert _contract("airflow.mod").check(graph, verbose=False).kept
     assert _contract("airflow.models_of_others").check(graph, verbose=False).kept
+
+
+def test_an_exception_is_the_import_of_one_module_and_no_other():
+    graph = grimp.ImportGraph()
+    graph.add_module("ours.pure")
+    graph.add_module("airflow.models", is_squashed=True)
+    lines = ["from airflow.models.key import Key", "from airflow.models.dag import DAG"]
+    for number, line in enumerate(lines, start=1):
+        graph.add_import(
+            importer="ours.pure", imported="airflow.models", line_number=number, line_contents=line
+        )
+    assert (
+        not _contract("airflow.models", allowed_modules=["airflow.models.key"])
+        .check(graph, verbose=False)
+        .kept
+    )
+    both = ["airflow.models.key", "airflow.models.dag"]
+    assert _contract("airflow.models", allowed_modules=both).check(graph, verbose=False).kept
 
 
 def test_a_contract_about_nothing_is_refused(graph):

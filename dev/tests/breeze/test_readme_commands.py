@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 
 from breeze.paths import ROOT
@@ -30,3 +31,9 @@ helm upgrade something
 def test_only_marked_blocks_count_and_comments_do_not():
     commands = [" ".join(command.split()) for command in marked_commands(README)]
     assert commands == ["./breeze testing all", "./breeze demo --keep", "./breeze build-docs"]
+
+
+def test_what_ci_has_run_before_is_in_the_readme():
+    done = re.findall(r"--done '([^']+)'", (ROOT / ".ci" / "run").read_text())
+    assert done
+    assert set(done) < set(marked_commands((ROOT / "README.md").read_text()))

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Running steps, and the suites that are made of them."""
+"""Running steps, and single suites."""
 
 from __future__ import annotations
 
@@ -62,3 +62,12 @@ def test_a_suites_options_are_for_the_whole_of_it(monkeypatch, arguments, expect
     monkeypatch.setattr(suites, "run_tool", lambda *words, env: calls.append(list(words)) or 0)
     assert suites.run_suite("system-tests", arguments) == 0
     assert calls == [["pytest", "tests", *expected]]
+
+
+def test_modules_that_have_to_be_covered_exist(tmp_path):
+    (tmp_path / "package").mkdir()
+    for name in ("one.py", "package/__init__.py", "package/two.py"):
+        (tmp_path / name).touch()
+    assert suites._modules(tmp_path, "one", "package") == (tmp_path / "one.py", tmp_path / "package/two.py")
+    with pytest.raises(ValueError, match="there is no module"):
+        suites._modules(tmp_path, "one", "moved")

@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from cluster_lab.conformance import Api, condition, connect_kubeconfig
-from cluster_lab.control_plane import ControlPlane, ControlPlaneError
+from cluster_lab.control_plane import ControlPlane
 from cluster_lab.control_plane_options import NodeTimes
 from cluster_lab.kubelet import node as node_module
 from cluster_lab.lab import ClusterLab
+from cluster_lab.managed_process import ProcessError
 
 BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 PODS = "/api/v1/namespaces/default/pods"
@@ -122,7 +123,7 @@ def test_nothing_is_left_of_one_that_cannot_start(home, tmp_path):
     (tmp_path / "home").mkdir()
     before = _children()
 
-    with pytest.raises(ControlPlaneError, match=r"kube-apiserver ended \(3\):\nwhat is wrong"):
+    with pytest.raises(ProcessError, match=r"kube-apiserver ended \(3\):\nwhat is wrong"):
         ControlPlane(binaries, tmp_path / "home").__enter__()
 
     assert _children() == before

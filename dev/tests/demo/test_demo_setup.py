@@ -11,8 +11,8 @@ from pathlib import Path
 
 import demo
 from cluster_lab.faults.plan import FaultPlan
-from demo.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 from demo.outcome import CONTROL
+from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 
 FOLDER = Path(demo.__file__).parent
 # In a process of its own: Airflow reads its configuration when it is imported, and has warnings to give.

@@ -18,6 +18,7 @@ GOOD = TaskOutcome(
     task_id="drained_task",
     fault=Fault.DRAIN,
     state="success",
+    finished=True,
     try_number=1,
     nodes=("lab-node-1", "lab-node-2"),
     lost=True,

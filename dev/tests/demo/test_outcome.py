@@ -13,8 +13,9 @@ import pytest
 import demo
 from cluster_lab.faults.plan import Fault, FaultPlan, FaultRule
 from cluster_lab.journal import JournalEntry, JournalEvent
-from demo.code_journal import CodeRun, CodeRuns
-from demo.outcome import CONTROL, Evidence, TaskOutcome, TaskState, outcomes, summarise
+from demo.outcome import CONTROL, Evidence, TaskOutcome, outcomes, summarise
+from testbed.code_journal import CodeRun, CodeRuns
+from testbed.task_instances import TaskInstance
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN = FaultPlan(
@@ -43,6 +44,11 @@ def entry(task_id: str, second: float, event: JournalEvent, pod: int = 1) -> Jou
     )
 
 
+def task(task_id: str, state: str, try_number: int, second: float | None = None) -> TaskInstance:
+    ended = None if second is None else START + timedelta(seconds=second)
+    return TaskInstance("lost_pods", "run", task_id, -1, state, try_number, end_date=ended)
+
+
 def relaunched(task_id: str) -> list[JournalEntry]:
     return [
         entry(task_id, 1, JournalEvent.BOUND),
@@ -52,16 +58,20 @@ def relaunched(task_id: str) -> list[JournalEntry]:
 
 
 def ran(**times: tuple[int, int]) -> CodeRuns:
-    begun = Counter({CodeRun(task_id, "execute"): begun for task_id, (begun, _) in times.items()})
-    ended = Counter({CodeRun(task_id, "execute"): ended for task_id, (_, ended) in times.items()})
-    return CodeRuns(begun, ended)
+    names = {
+        CodeRun(task(task_id, "success", 1).code_name, "execute"): both for task_id, both in times.items()
+    }
+    return CodeRuns(
+        Counter({name: begun for name, (begun, _) in names.items()}),
+        Counter({name: ended for name, (_, ended) in names.items()}),
+    )
 
 
 def good_evidence() -> Evidence:
-    states = {
-        CONTROL: TaskState(CONTROL, "success", 1, START + timedelta(seconds=50)),
-        "evicted": TaskState("evicted", "success", 1, START + timedelta(seconds=60)),
-        "worker_exit": TaskState("worker_exit", "success", 2, START + timedelta(seconds=70)),
+    tasks = {
+        CONTROL: task(CONTROL, "success", 1, 50),
+        "evicted": task("evicted", "success", 1, 60),
+        "worker_exit": task("worker_exit", "success", 2, 70),
     }
     journal = [
         entry(CONTROL, 1, JournalEvent.BOUND),
@@ -69,7 +79,7 @@ def good_evidence() -> Evidence:
         *relaunched("worker_exit"),
     ]
     code = ran(control=(1, 1), evicted=(1, 1), worker_exit=(1, 1))
-    return Evidence(states, journal, code, START, START + timedelta(seconds=90))
+    return Evidence(tasks, journal, code, START, START + timedelta(seconds=90))
 
 
 def row_of(task_id: str, evidence: Evidence) -> TaskOutcome:
@@ -78,19 +88,19 @@ def row_of(task_id: str, evidence: Evidence) -> TaskOutcome:
 
 def with_state(task_id: str, state: str, try_number: int) -> Evidence:
     good = good_evidence()
-    states = {**good.states, task_id: TaskState(task_id, state, try_number, None)}
-    return Evidence(states, good.journal, good.code, good.started, good.now)
+    tasks = {**good.tasks, task_id: task(task_id, state, try_number)}
+    return Evidence(tasks, good.journal, good.code, good.started, good.now)
 
 
 def with_code(**times: tuple[int, int]) -> Evidence:
     good = good_evidence()
     whole = {"control": (1, 1), "evicted": (1, 1), "worker_exit": (1, 1)} | times
-    return Evidence(good.states, good.journal, ran(**whole), good.started, good.now)
+    return Evidence(good.tasks, good.journal, ran(**whole), good.started, good.now)
 
 
 def with_journal(*journal: JournalEntry) -> Evidence:
     good = good_evidence()
-    return Evidence(good.states, journal, good.code, good.started, good.now)
+    return Evidence(good.tasks, journal, good.code, good.started, good.now)
 
 
 def test_everything_as_it_should_be() -> None:

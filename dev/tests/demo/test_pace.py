@@ -13,6 +13,7 @@ def row(task_id: str, state: str, *, working: bool = False, code_runs: int = 1) 
         task_id=task_id,
         fault=None,
         state=state,
+        finished=state == "success",
         try_number=1,
         nodes=("node-1",),
         lost=False,

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_asyncio import config
 
 from cluster_lab.apiserver import ApiServer
+from cluster_lab.client import KubeClient
 from cluster_lab.faults import FaultPlan, FaultRule
 from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
-from cluster_lab.kubelet.client import KubeClient
 from cluster_lab.lab import ClusterLab
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -189,8 +188,8 @@ def start_cluster(tmp_path: Path) -> StartCluster:
             log_dir=log_dir,
             **options,
         )
-        async with lab, await config.new_client_from_config(str(kubeconfig)) as api:
-            cluster = Cluster(lab, KubeClient(api), journal, log_dir)
+        async with lab, KubeClient(kubeconfig) as client:
+            cluster = Cluster(lab, client, journal, log_dir)
             watching = asyncio.create_task(cluster.watch())
             try:
                 yield cluster

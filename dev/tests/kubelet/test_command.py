@@ -10,11 +10,10 @@ import signal
 import sys
 
 import psutil
-from kubernetes_asyncio import config
 
+from cluster_lab.client import KubeClient
 from cluster_lab.hostname import pod_hostname
 from cluster_lab.journal import read_journal
-from cluster_lab.kubelet.client import KubeClient
 
 POD = {
     "apiVersion": "v1",
@@ -45,9 +44,9 @@ async def test_the_process_starts_workers_and_stops_them_on_sigterm(tmp_path):
     try:
         async with asyncio.timeout(60):
             ready = (await lab.stdout.readline()).decode()
-            async with await config.new_client_from_config(str(kubeconfig)) as api:
-                assert ready == f"cluster lab ready: {api.configuration.host}\n"
-                await KubeClient(api).request("POST", "/api/v1/namespaces/default/pods", body=POD)
+            async with KubeClient(kubeconfig) as client:
+                assert ready == f"cluster lab ready: {client.url}\n"
+                await client.request("POST", "/api/v1/namespaces/default/pods", body=POD)
                 while not (target.exists() and target.read_text().endswith("\n")):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             greeting, pid = target.read_text().split()

@@ -10,11 +10,10 @@ import os
 from datetime import datetime
 
 import psutil
-from kubernetes_asyncio import config
 
+from cluster_lab.client import KubeClient
 from cluster_lab.journal import JournalEvent
 from cluster_lab.kubelet import node as node_module
-from cluster_lab.kubelet.client import KubeClient
 
 SLEEP = "import time; print('up'); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(600)"
@@ -183,15 +182,9 @@ async def test_the_log_of_a_worker_is_served_through_the_api_server(start_cluste
     async with start_cluster() as cluster:
         name = await cluster.create("load", "print('one'); print('two')")
         await cluster.until_seen(name, "Succeeded base=Completed/0")
-        response = await cluster.client._send(
-            "GET",
-            f"/api/v1/namespaces/default/pods/{name}/log",
-            {"tailLines": 1, "container": "base"},
-            None,
-            "application/json",
-        )
-        async with response:
-            assert await response.text() == "two\n"
+        path = f"/api/v1/namespaces/default/pods/{name}/log"
+        log = await cluster.client.send("GET", path, query={"tailLines": 1, "container": "base"})
+        assert log == b"two\n"
 
 
 async def test_nodes_are_registered_ready_and_send_heartbeats(start_cluster, monkeypatch):
@@ -245,6 +238,6 @@ async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, api_se
 async def test_the_nodes_leave_with_the_lab(start_cluster, api_server, tmp_path):
     async with start_cluster(embedded=False):
         pass
-    async with await config.new_client_from_config(str(tmp_path / "kubeconfig")) as api:
-        listed = await KubeClient(api).request("GET", "/api/v1/nodes")
+    async with KubeClient(tmp_path / "kubeconfig") as client:
+        listed = await client.request("GET", "/api/v1/nodes")
     assert listed["items"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import dataclass
 from queue import Queue, SimpleQueue
 from typing import Any
 
@@ -44,6 +45,16 @@ def test_every_collection_is_found() -> None:
         "history": 1,
         "counter": 3,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    items: list[int]
+
+
+def test_slots_are_looked_into() -> None:
+    Slotted.__module__ = Part.__module__
+    assert holdings(Part(parts=Slotted([1, 2]))) == {"parts.items": 2}
 
 
 def test_circles_and_foreign_objects_are_left_alone() -> None:

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 import pytest
 
 from cluster_lab.journal import JournalEntry, JournalEvent
-from demo.code_journal import CodeRun, CodeRuns
-from soak.outcome import Evidence, Outcome, TaskInstance, Verdict, judge, sort_out, worst_series
-from stage.naming import code_name
+from soak.outcome import Evidence, Outcome, Verdict, judge, sort_out, worst_series
+from testbed.code_journal import CodeRun, CodeRuns
+from testbed.task_instances import TaskInstance
 
 BUDGET = 2
 TASK = TaskInstance("dag", "run", "task", -1, "success", 1)
-NAME = code_name("dag", "run", "task", -1)
+NAME = TASK.code_name
 
 
 def evidence(*, begun: int = 1, ended: int = 1, faults: int = 0, cleared: int = 0) -> Evidence:

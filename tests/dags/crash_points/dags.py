@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work, light_pod
+from testbed.work import Work, light_pod
 
 MOMENTS = ("before_new_pod", "before_retirement", "waiting_for_old_pod", "in_backoff", "amid_create")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work
+from testbed.work import Work
 
 DAGS = {
     "killed_after_relaunch": ("running", "starting"),

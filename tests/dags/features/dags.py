@@ -9,7 +9,7 @@ from pathlib import Path
 from airflow.sdk import DAG
 from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodSpec
 
-from stage.work import Work, WorkAfterWaiting, held_pod
+from testbed.work import Work, WorkAfterWaiting, held_pod
 
 FOLDER = Path(__file__).parent
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work, light_pod
+from testbed.work import Work, light_pod
 
 for dag_id in ("starts_after_all", "starts_unseen"):
     with DAG(dag_id, schedule=None, catchup=False):

@@ -12,7 +12,7 @@ import yaml
 from airflow.sdk import DAG
 
 import demo
-from stage.work import Work, WorkAfterWaiting
+from testbed.work import Work, WorkAfterWaiting
 
 FOLDER = Path(__file__).parent
 INIT_CONTAINER = Path(demo.__file__).parent / "dags" / "init_container.yaml"

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from stage.work import Work, light_pod
+from testbed.work import Work, light_pod
 
 MANY = tuple(f"task_{number}" for number in range(10))
 FEW = ("running_1", "running_2", "running_3", "starting")

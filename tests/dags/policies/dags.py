@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work
+from testbed.work import Work
 
 with DAG("registry_outage", schedule=None, catchup=False, tags=["pulls-images"]):
     Work(task_id="pulled")

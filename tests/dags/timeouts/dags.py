@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work
+from testbed.work import Work
 
 with DAG("waits_long", schedule=None, catchup=False):
     # Airflow's own worker: its token is one of the things that may have expired.

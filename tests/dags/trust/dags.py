@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work, light_pod
+from testbed.work import Work, light_pod
 
 OTHERS = tuple(f"task_{number}" for number in range(11))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from stage.work import Work, light_pod
+from testbed.work import Work, light_pod
 
 ACTIONS = ("clear", "mark_success", "mark_failed", "delete_run")
 STAGES = ("waiting", "pending", "running")

@@ -3,7 +3,7 @@
 """
 Retry policies in the form of Armada: what its fields are called here.
 
-Its manifests are one policy each, flat as ``armadactl`` takes them, or with ``metadata`` and ``spec``.
+A manifest is one policy. It is flat, as ``armadactl`` takes it, or has ``metadata`` and ``spec``.
 
 .. seealso:: https://github.com/armadaproject/armada/blob/master/docs/retry_policies.md
 """
@@ -26,7 +26,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "retry_policies": "selection, with queues",
     "failFast": "executor_config={'pod_launch_failure_retries': 0} of the task",
 }
-"""What is called otherwise here, by its name there."""
+"""Fields that have another name here, by Armada's name."""
 _SHELL: Final = ("apiVersion", "kind", "metadata", "spec")
 _Problems = Iterator[tuple[Location, str]]
 
@@ -40,7 +40,7 @@ def is_manifest(data: object) -> bool:
 
 def find_differences(data: Mapping[str, Any], check: Callable[[object], Mapping[Location, str]]) -> _Problems:
     """
-    Say what has to be done to a manifest, so that it is a policy file.
+    Say how to turn a manifest into a policy file.
 
     :param check: finds what is wrong with the contents of a policy file
     """

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The policy that is in force without a file: what upstream's two options promise, and no surprises."""
+"""The policy that is in force without a file. It does what upstream's two options promise."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from airflow_resilience.retry_policy.matchers import Finding, OnPhases, OnReason
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
 
 BUILT_IN: Final = "built-in"
-"""Name of the policy, which no policy of a file can have, and origin of the set."""
+"""Name of the policy and origin of the set. No policy of a file can have this name."""
 
 _LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
 _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
-"""For what somebody has to mend first: at once, it would only fail again."""
+"""For failures that somebody has to fix first. An immediate relaunch would fail again."""
 
 
 _UNAVAILABLE: Final = frozenset(
@@ -33,15 +33,15 @@ _UNAVAILABLE: Final = frozenset(
 
 
 _OWN_EXIT_REASON: Final = "Error"
-"""The reason of whatever has ended with another exit code than 0, whoever wanted it to end."""
+"""The runtime's reason for every exit code but 0, also after a signal from outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnExit:
-    """Whether the worker's main container ended on its own, and not well."""
+    """Whether the worker's main container failed on its own."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """Look at the deciding container's reason, unless somebody had asked the worker to end."""
+        """Look at the deciding container's reason, unless the worker was terminated from outside."""
         if not evidence.exited_by_itself:
             return Finding(False, "the worker's main container did not end on its own")
         reasons = {
@@ -77,8 +77,8 @@ def built_in(retries: int, excluded_container_reasons: Collection[str]) -> Polic
     :param retries: ``[kubernetes_executor] pod_launch_failure_retries``, relaunches for one try, whichever of
         its rules decides them; ``UNLIMITED`` for no limit
     :param excluded_container_reasons: ``[kubernetes_executor]
-        pod_launch_failure_excluded_container_reasons``, with what there is no relaunch: wherever the worker
-        shows it, except for ``Error``, which is that of the main container's own exit
+        pod_launch_failure_excluded_container_reasons``: no relaunch if the worker shows one of them anywhere;
+        ``Error`` only if the main container exited on its own
     """
     policy = Policy(
         name=BUILT_IN,

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a policy file: either policies, or one error with everything that is wrong."""
+"""Reads a policy file. The result is policies, or one error that lists everything that is wrong."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from airflow_resilience.retry_policy.schema import PolicyFile
 from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 MAX_SIZE: Final = 256 * 1024
-"""Bytes, for a thousand rules. The scheduler waits while a file is read, seconds for one of this size."""
+"""Bytes: enough for a thousand rules. The scheduler waits while it reads the file, seconds at this size."""
 _SHOWN_PROBLEMS: Final = 100
 
 
 class PolicyFileError(ValueError):
-    """A policy file cannot be used; the text has a line for each problem: where, what, what is allowed."""
+    """A policy file cannot be used. The text has a line for each problem: where, what, what is allowed."""
 
     def __init__(self, name: str, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
@@ -53,12 +53,12 @@ def read_policies(path: Path, fallback: PolicySet, vocabulary: Vocabulary | None
 
 def read_content(path: Path) -> bytes:
     """
-    Return what is in a policy file, or somewhat more than is allowed of what is too long.
+    Return the content of a policy file. A file that is too long is cut just above the limit.
 
     :raises PolicyFileError: if it cannot be read
     """
     try:
-        # A pipe would keep the scheduler waiting for whoever writes into it.
+        # The scheduler would wait for whoever writes into a pipe.
         if not stat.S_ISREG(path.stat().st_mode):
             raise PolicyFileError(str(path), [Problem(0, (), "is no regular file")])
         with path.open("rb") as file:

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What of a valid policy file can have no effect.
+Warnings about parts of a valid policy file that can have no effect.
 
-Each is most likely not what its author meant, and none of them is a reason to refuse the file: a platform may
-know words that are not known here, and a limit may be meant for another day.
+Such a part is most likely a mistake. It is no reason to refuse the file: a platform may have words that are
+not known here, and a limit may be meant for later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Finding = tuple[Location, str]
 _RETRY: Final = "Retry"
 _OF_RELAUNCHES: Final = ("retry_limit", "backoff", "avoid_node")
 _COMPARED_RULES: Final = 100
-"""Rules before a rule that are compared with it: the time for a whole file grows with its length only."""
+"""Number of earlier rules that a rule is compared with. It keeps the time for a file linear in its length."""
 
 
 def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
@@ -112,7 +112,7 @@ def _without_effect(holder: RuleFields | PolicyFields, location: Location, why: 
 
 
 def _above(limit: int | None, location: Location, brake: int) -> Iterator[_Finding]:
-    # A brake that is on is meant to be below all of them.
+    # 0 switches relaunches off on purpose, whatever the limits; -1 is no brake.
     if limit is not None and 0 < brake < limit:
         yield (*location, "retryLimit"), f"got {limit}, which is never reached: globalMaxRetries is {brake}"
 

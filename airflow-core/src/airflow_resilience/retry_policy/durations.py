@@ -15,21 +15,21 @@ from typing import Final
 import durationpy
 
 _DURATION: Final = re.compile(r"(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
-"""Stricter than the library, which skips what it does not know between two parts, and to which ``mm`` is a
-month; and without a sign, since nothing can be waited for backwards."""
+"""Stricter than the library, which skips unknown text between two parts and reads ``mm`` as a month. There is
+no sign: a delay cannot be negative."""
 
 
 LONGEST_DURATION: Final = 86_400.0
-"""Seconds: a day. A task waits in its pool's slot, and whoever looks at it has to see it move; and no sum of
-a time and a delay is out of the range of a date."""
+"""Seconds: a day. A task that waits holds a slot of its pool, and its owner has to see progress. A date plus
+a day does not overflow either."""
 
 
 def parse_duration(text: object) -> float:
     """
     Return the seconds that a duration says, at most :data:`LONGEST_DURATION`.
 
-    :param text: what stands in the file, of whatever type it is there: a bare number has no unit to be in
-    :raises ValueError: if it is no duration, or a longer one
+    :param text: the value in the file, of any type; a bare number is refused, because it has no unit
+    :raises ValueError: if it is no duration, or is longer
     """
     if not isinstance(text, str) or not _DURATION.fullmatch(text):
         raise ValueError(
@@ -41,6 +41,6 @@ def parse_duration(text: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in its notation, rounded; it is from 0 seconds to 100 years."""
+    """Return the notation of a duration from 0 seconds to 100 years, rounded."""
     text = durationpy.to_str(timedelta(seconds=seconds))
     return "0s" if text == "0" else text

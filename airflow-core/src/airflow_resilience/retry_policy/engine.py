@@ -10,29 +10,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, Decision
 from airflow_resilience.retry_policy.evidence import Evidence
 from airflow_resilience.retry_policy.matchers import Finding
+from airflow_resilience.retry_policy.minimum_backoff import describe_minimum, minimum_delay
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
 from airflow_resilience.retry_policy.selection import RETRIES_KEY, Selection
 
 DEFAULT_ACTION: Final = "defaultAction"
-"""What stands as the rule's name where no rule has matched."""
+"""The rule's name where no rule has matched."""
+
+MINIMUM: Final = "minimumBackoff"
+"""The rule's name in the step about the minimum delay, which holds for every policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rule or limit that was looked at."""
+    """One rule, limit or minimum that was looked at."""
 
     policy: str
     rule: str
-    """Name of the rule, or of the field that holds the limit."""
+    """Name of the rule, or of the field that holds the limit, or :data:`MINIMUM`."""
     matched: bool
-    """Whether the rule matches or the limit is reached."""
+    """Whether the rule matches, the limit is reached, or the minimum is longer than the policy's delay."""
     why: str
 
 
@@ -46,7 +50,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A number of relaunches that a try may have, and how much of it is used up."""
+    """How many relaunches a try may have, and how many it has had."""
 
     field: str
     """Its name where it is configured."""
@@ -73,7 +77,7 @@ def decide(
     random: Callable[[], float],
 ) -> Decision:
     """
-    Decide about one failure.
+    Decide about one failure; the delay of the decision is final.
 
     :param evidence: the failure
     :param selection: the policies of the task that failed
@@ -91,7 +95,7 @@ def trace(
     history: Sequence[Decision],
     random: Callable[[], float],
 ) -> Trace:
-    """Decide as :func:`decide` does, and keep what was looked at on the way."""
+    """Decide as :func:`decide` does, and return each step too."""
     relaunches = [
         earlier for earlier in history if earlier.action is Action.RELAUNCH and earlier.policy != NO_POLICY
     ]
@@ -99,7 +103,13 @@ def trace(
     limits = tuple(_limits(policy, rule, selection, policy_set, relaunches))
     if rule.action is Action.RELAUNCH:
         steps.extend(Step(policy.name, limit.field, limit.left == 0, str(limit)) for limit in limits)
-    return Trace(_conclude(policy, rule, limits, relaunches, random), tuple(steps))
+    decision = _conclude(policy, rule, limits, relaunches, random)
+    if decision.action is Action.RELAUNCH:
+        made = sum(earlier.action is Action.RELAUNCH for earlier in history)
+        if minimum := minimum_delay(made, random):
+            steps.append(Step(policy.name, MINIMUM, minimum > decision.delay, describe_minimum(made)))
+            decision = replace(decision, delay=max(decision.delay, minimum))
+    return Trace(decision, tuple(steps))
 
 
 def _match(
@@ -143,8 +153,8 @@ def _limits(
     """
     Yield what bounds the relaunches by a rule.
 
-    The rule's own limit, or else its policy's, counts what this very rule has decided. The task's stands in
-    for the policy's and, like the global one, counts every relaunch of the try.
+    The rule's own limit, or else its policy's, counts the relaunches by this rule. The task's limit replaces
+    the policy's. Like the global limit, it counts every relaunch of the try.
     """
     by_rule = partial(
         _Limit, "retryLimit", f"policy {policy.name}, rule {rule.name}", _count(relaunches, policy, rule)
@@ -174,7 +184,7 @@ def _conclude(
     relaunches: Sequence[Decision],
     random: Callable[[], float],
 ) -> Decision:
-    """Turn the rule that applies into a decision, as far as the limits let it."""
+    """Turn the rule that applies into a decision, within the limits."""
     decision = partial(Decision, policy=policy.name, rule=rule.name)
     launches = _launches(len(relaunches) + 1, limits)
     if rule.action is Action.RELAUNCH and (reached := [limit for limit in limits if limit.left == 0]):
@@ -194,7 +204,7 @@ def _conclude(
 
 
 def _launches(launch: int, limits: Sequence[_Limit]) -> str:
-    """Say which launch has failed, and how many there can be if its like goes on."""
+    """Say which launch has failed, and how many there can be if the same failure repeats."""
     left = min(limit.left for limit in limits)
-    # Not math.isinf(), which cannot take the largest of whole numbers.
+    # Not math.isinf(), which raises for whole numbers beyond the range of a float.
     return f"launch {launch} of {'unlimited' if left == math.inf else launch + int(left)}"

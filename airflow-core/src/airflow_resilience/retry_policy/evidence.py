@@ -49,8 +49,8 @@ class Evidence:
     phase: Phase
     context: ExecutionContext
     reasons: Collection[str] = ()
-    """Reasons of the worker as a whole, in the platform's words and in ours (``Evicted``, ``Deleted``). Those
-    of its containers stand with them."""
+    """Reasons of the worker as a whole, in the platform's words and in ours (``Evicted``, ``Deleted``). The
+    reasons of its containers are in :attr:`containers`."""
     message: str | None = None
     """Message of the worker as a whole."""
     containers: tuple[ContainerEvidence, ...] = ()
@@ -58,4 +58,4 @@ class Evidence:
     """Name of the container whose failure ended the worker, if one did."""
     conditions: tuple[ConditionEvidence, ...] = ()
     exited_by_itself: bool = False
-    """Whether the worker's main container ended and nobody outside of it had asked for that."""
+    """Whether the worker's main container ended without a signal or a termination from outside."""

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Types of the fields of a policy file, and what each allows in words.
+Types of the fields of a policy file, and what each allows, in words.
 
-The words are for errors and for the reference alike, so that the two cannot say different things.
+Errors and the reference use the same words.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from airflow_resilience.retry_policy.matchers import Operator
 from airflow_resilience.retry_policy.patterns import Pattern, PatternError
 
 IN_PLAIN_WORDS: Final = "in_plain_words"
-"""Type of the errors of pydantic whose message is ours and needs nothing beside it."""
+"""Type of those pydantic errors whose message is ours and complete."""
 _SHOWN_LENGTH: Final = 60
 _UNIONS: Final = (Union, UnionType)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """In a type's annotations: which values it takes, where the type itself does not say so."""
+    """Annotation of a type: which values it takes, if the type itself does not say so."""
 
     text: str
 
 
 def refusal(text: str) -> PydanticCustomError:
-    """Return the error for a validator to raise, so that its text reaches the reader as it is."""
+    """Return an error for a validator to raise. Its text reaches the reader unchanged."""
     return PydanticCustomError(IN_PLAIN_WORDS, "{text}", {"text": text})
 
 
 def shown(value: object) -> str:
-    """Return a value from a file as an error shows it: in one line, cut where it is long."""
+    """Return a value of a file as an error shows it: in one line, and cut if it is long."""
     match value:
         case None:
             return "nothing"
@@ -59,7 +59,7 @@ def shown(value: object) -> str:
 
 
 def _duration(value: object) -> float:
-    # The length is limited because the time to find out that a text is no duration grows with its square.
+    # The length is limited: the match takes a time that is quadratic in it.
     if not isinstance(value, str) or len(value) > _SHOWN_LENGTH:
         raise ValueError("no duration")
     return parse_duration(value)
@@ -85,7 +85,7 @@ def _unique(values: list[int]) -> list[int]:
 
 _Item = TypeVar("_Item")
 SomeOf = Annotated[list[_Item], Field(min_length=1)]
-"""A list that is not empty: an empty one would say nothing, or that nothing is good enough."""
+"""A list that is not empty. It is unclear what an empty one would mean: anything, or nothing."""
 _LABEL: Final = Allowed("lower-case letters, digits and - (not first or last), at most 63")
 Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63), _LABEL]
 """Of a policy, a rule or a container: what Kubernetes calls a DNS label."""
@@ -142,7 +142,7 @@ def allowed(kind: Any, annotations: Iterable[object] = ()) -> str:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a mapping in the file by their names there."""
+    """Return the fields of a mapping by their names in the file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-YAML as plain data that still knows its lines, so that a problem can be shown where it stands.
+YAML as plain data with line numbers, so that a problem can be shown at its line.
 
-Total: any text is read or refused, in a time that grows with its length. Aliases, tags and deep nesting
-are refused: no policy needs them, and each can make a short text a large or slow one.
+Total: any text is read or refused, in linear time. Aliases, tags and deep nesting are refused: no policy
+needs them, and with each a short text can become large or slow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Location = tuple[str | int, ...]
 MAX_DEPTH: Final = 20
 """Levels of nesting; a policy file has seven."""
 _LONGEST_NUMBER: Final = 64
-"""Characters. What is longer stays text: Python refuses to convert integers of some thousand digits."""
+"""Characters. A longer number stays text: Python refuses to convert integers of some thousand digits."""
 _CONVERTED: Final = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "null"))
-"""Tags of what becomes more than text. A date is text too: only Python would make an object of it."""
+"""Tags of scalars that do not stay text. A date does: only Python would make an object of it."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -58,10 +58,10 @@ class MarkedYaml:
     lines: Mapping[Location, int]
     """Where each entry of a mapping and each item of a list begins."""
     problems: tuple[Problem, ...]
-    """Keys that cannot be used, for they are there twice or are no text; the data is without them."""
+    """Keys that are duplicate or no text. They are not in the data."""
 
     def line(self, location: Location) -> int:
-        """Return the line of a location, or of the nearest one above it that the document has."""
+        """Return the line of a location, or of its nearest parent in the document."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
@@ -90,7 +90,7 @@ def read_marked(text: str) -> MarkedYaml:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes, and refuses on the way what is not allowed here."""
+    """Composes nodes, and refuses what is not allowed here."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -126,7 +126,7 @@ def _refusal(error: MarkedYAMLError) -> NotYamlError:
 
 
 class _DataReader:
-    """Turns nodes into data and keeps the lines. Its recursion is bounded, since the nodes' depth is."""
+    """Turns nodes into data and keeps the lines. Its recursion is bounded by the depth of the nodes."""
 
     def __init__(self, loader: _Loader) -> None:
         self._loader = loader
@@ -144,7 +144,7 @@ class _DataReader:
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, object]:
         data: dict[str, object] = {}
         for key_node, value in node.value:
-            # The text as it stands there: to YAML 1.1, the key ``on`` would be the boolean True.
+            # The text itself: in YAML 1.1 the key ``on`` would be the boolean True.
             key, line = key_node.value, _line(key_node)
             if not isinstance(key, str):
                 self.problems.append(Problem(line, location, "a key is no text"))
@@ -161,7 +161,7 @@ class _DataReader:
             return node.value
         try:
             return self._loader.construct_object(node)
-        except ValueError:  # 0b_ passes for a number, and is none
+        except ValueError:  # YAML takes 0b_ for a number, and Python does not
             return node.value
 
 

@@ -3,8 +3,7 @@
 """
 The conditions that a rule can state about a failure, one class for each.
 
-Each answers with a finding: whether the condition holds, and a clause that says why, for the person who
-asks why a rule did or did not apply.
+Each returns a finding: whether the condition holds, and a clause that says why. ``explain`` shows the clause.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from airflow_resilience.retry_policy.evidence import ConditionEvidence, Containe
 from airflow_resilience.retry_policy.patterns import Pattern
 
 SEARCHED_LENGTH: Final = 4096
-"""Characters of a message that are searched: the kubelet keeps no longer ones of containers, and those of
-others are not to hold up the scheduler either.
+"""Characters of a message that are searched. The kubelet keeps no more of a container's message, and longer
+ones of other sources must not hold up the scheduler.
 
 .. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 """
@@ -31,7 +30,7 @@ class Finding(NamedTuple):
 
     holds: bool
     why: str
-    """A clause, true of the failure whether the condition holds or not."""
+    """A clause about the failure. It is true whether the condition holds or not."""
 
 
 class Matcher(Protocol):
@@ -116,9 +115,9 @@ class OnContainer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnExitCodes:
     """
-    What containers ended with, compared as a Kubernetes Job's ``podFailurePolicy`` compares it.
+    Exit codes of containers, compared as a Kubernetes Job's ``podFailurePolicy`` compares them.
 
-    A container that succeeded, or that has no exit code, is not looked at; of the others one is enough, for
+    A container that succeeded, or that has no exit code, is ignored. One of the others is enough, for
     ``NotIn`` too.
 
     .. seealso:: https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
@@ -163,7 +162,7 @@ class ConditionPattern:
 
 @dataclass(frozen=True, slots=True)
 class OnPodConditions:
-    """What the platform has noted about the worker; one of the patterns is enough."""
+    """Conditions that the platform has set on the worker. One of the patterns is enough."""
 
     patterns: tuple[ConditionPattern, ...]
 
@@ -184,7 +183,7 @@ class OnPodConditions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnReasons:
     """
-    Why it failed, in one word: the platform's about the worker or a container, or that of the context.
+    Reasons in one word: the platform's, of the worker or of a container, or the context's.
 
     .. seealso:: :class:`airflow_resilience.context.StateChangeReason`
     """
@@ -202,12 +201,12 @@ class OnReasons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTerminationMessage:
-    """What the containers left behind as their last words, and the worker as a whole."""
+    """Termination messages of the containers, and the message of the worker as a whole."""
 
     pattern: Pattern
     """Searched for anywhere in the first ``SEARCHED_LENGTH`` characters."""
     containers: ContainerScope = EVERY_CONTAINER
-    """The message of the worker as a whole is looked at only if no container is named."""
+    """If a container is named, the message of the worker as a whole is not searched."""
 
     def check(self, evidence: Evidence) -> Finding:
         """Search the messages."""
@@ -215,7 +214,7 @@ class OnTerminationMessage:
         if self.containers.name is None:
             messages.append(("the worker", evidence.message))
         for owner, message in messages:
-            # The last line of a log ends with a line break, and `$` stands before it to whoever wrote it.
+            # A message often ends with a line break. Authors expect `$` to match before it.
             if message and self.pattern.found_in(message[:SEARCHED_LENGTH].removesuffix("\n")):
                 return Finding(True, f"the message of {owner} matches {self.pattern.text!r}")
         known = " and ".join(owner for owner, message in messages if message)
@@ -225,7 +224,7 @@ class OnTerminationMessage:
 
 
 def shown_reasons(evidence: Evidence, containers: ContainerScope = EVERY_CONTAINER) -> dict[str, str]:
-    """Return the reasons that the worker and its containers show, by what a finding calls them."""
+    """Return the reasons that the worker and its containers show, by their names in a finding."""
     return {
         **{f"reason {reason}": reason for reason in sorted(evidence.reasons)},
         **{
@@ -241,7 +240,7 @@ def _condition(type_: str, status: str, reason: str | None) -> str:
 
 
 def comparison(subjects: Collection[str], inside: bool, values: Iterable[int] | Iterable[str]) -> str:
-    """Say of which values the subjects are, or are not."""
+    """Say that the subjects are, or are not, among the values."""
     verb = "is" if len(subjects) == 1 else "are"
     listed = ", ".join(map(str, sorted(values)))
     return f"{' and '.join(subjects)} {verb} {'in' if inside else 'not in'} {listed}"

@@ -3,9 +3,8 @@
 """
 Regular expressions that cannot hold up the scheduler.
 
-Python's own engine backtracks: ``(a+)+$`` takes longer than the universe has existed to say no to a message
-of a hundred characters, and nothing can interrupt it. RE2 takes a time that grows with the length of pattern
-and text, and has none of the syntax that this cannot be had with.
+Python's own engine backtracks: ``(a+)+$`` on a message of a hundred characters does not end, and cannot be
+interrupted. RE2 takes linear time, and lacks the syntax that would need more.
 
 .. seealso:: https://github.com/google/re2/wiki/Syntax
 """
@@ -19,11 +18,11 @@ from typing import Any, Final
 import re2
 
 _MEMORY: Final = 2**20
-"""Bytes that RE2 may use for a compiled pattern, of which it refuses larger ones. Time grows with it too."""
+"""Bytes that RE2 may use for a compiled pattern. It refuses larger ones, which are slow too."""
 
 
 class PatternError(ValueError):
-    """A text is no regular expression to RE2; the text says why."""
+    """A text is no regular expression of RE2. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Pattern:
     """
     A regular expression.
 
-    :raises PatternError: if it is none to RE2
+    :raises PatternError: if RE2 refuses it
     """
 
     text: str
@@ -48,8 +47,8 @@ class Pattern:
 
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> Any:
-    # Kept, since a file that is read has each of its patterns made several times: to check it, to compare
-    # it with others, and to use it.
+    # Cached: each pattern of a file is compiled several times, to check it, to compare it with others, and
+    # to use it.
     options = re2.Options()
     options.max_mem = _MEMORY
     options.log_errors = False  # to the standard error of the scheduler

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is wrong with a policy file, in the words of the person who wrote it.
+What is wrong with a policy file, in the words of its author.
 
-Two looks at the same data: pydantic's at each mapping by itself, and one at what only the whole can tell. The
-second is at plain data, so that a mistake in one rule does not hide a name that no policy has.
+The data is checked twice: pydantic checks each mapping by itself, and this module the file as a whole. The
+second check takes plain data, so that a mistake in one rule does not hide a name that no policy has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from airflow_resilience.retry_policy.vocabulary import nearest
 
 _Finding = tuple[Location, str]
 _EACH: Final = "*"
-"""In the way to a value: every item of a list."""
+"""In the path of a value: every item of a list."""
 _Names = Iterable[tuple[Location, str]]
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w-]{0,60}", re.ASCII)
 _LISTED_NAMES: Final = 20
@@ -52,12 +52,12 @@ def find_problems(data: object, taken: Collection[str]) -> dict[Location, str]:
     Return everything that is wrong with the contents of a policy file, at most one problem for each location.
 
     :param data: the contents, as :mod:`marked_yaml <airflow_resilience.retry_policy.marked_yaml>` reads them
-    :param taken: names of the policies that there are without the file
+    :param taken: names of the policies that exist without the file
     """
     if armada.is_manifest(data):
         assert isinstance(data, dict)
         return dict(armada.find_differences(data, lambda policies: find_problems(policies, taken)))
-    # For one location the last is kept: that nothing is there says more than that it is not a list.
+    # The last problem of a location is kept: that a value is missing says more than that it is no list.
     return dict([*_within_mappings(data), *_across_mappings(data, taken), *_empty_fields(data, ())])
 
 
@@ -103,7 +103,7 @@ def _across_mappings(data: object, taken: Collection[str]) -> Iterator[_Finding]
 
 
 def _repeated(names: _Names) -> Iterator[_Finding]:
-    """Find what has the name of another item of its list."""
+    """Find items that have the name of another item of their list."""
     first: dict[tuple[Location, str], Location] = {}
     for location, name in names:
         other = first.setdefault((location[:-2], name), location)
@@ -115,7 +115,7 @@ def _repeated(names: _Names) -> Iterator[_Finding]:
 
 
 def _names(data: object, *way: str, location: Location = ()) -> Iterator[tuple[Location, str]]:
-    """Return every text that stands at the end of the way; what has another shape is pydantic's matter."""
+    """Return every text at the end of the path. Other shapes are left to pydantic."""
     if not way:
         if isinstance(data, str):
             yield location, data
@@ -126,7 +126,7 @@ def _names(data: object, *way: str, location: Location = ()) -> Iterator[tuple[L
 
 
 def _empty_fields(data: object, location: Location) -> Iterator[_Finding]:
-    """Find fields without a value: a condition that seems to be there would not be one."""
+    """Find fields without a value, which would look like conditions and be none."""
     for part, value in _entries(data):
         if value is None:
             yield (*location, part), "got nothing; allowed: a value, or to leave it out"

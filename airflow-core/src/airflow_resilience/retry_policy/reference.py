@@ -91,7 +91,7 @@ EXAMPLES: Final[dict[type[BaseModel], str]] = {
         dagIds: ["train_*", "score_*"]
         """,
 }
-"""For each mapping of the file one that is valid, in YAML."""
+"""A valid example of each mapping of the file, in YAML."""
 
 
 def render_reference() -> str:
@@ -101,7 +101,7 @@ def render_reference() -> str:
 
 
 def _titles(model: type[BaseModel], title: str) -> Iterator[tuple[type[BaseModel], str]]:
-    """Return each mapping with its title, in the order in which a reader of the file meets them."""
+    """Return each mapping with its title, in the order of the file."""
     yield model, title
     for name, field in fields_of(model).items():
         if nested := model_in(type_of(field)):
@@ -135,7 +135,7 @@ def _link(title: str) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """Return the default as a file would state it; nothing where the meaning tells what its absence means."""
+    """Return the default as a file would state it; nothing if the field's text explains the default."""
     if field.is_required():
         return "**required**"
     match field.default:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy file comes to: rules, policies, and which tasks they are for. Data only; see ``engine``."""
+"""A compiled policy file: rules, policies, and which tasks they are for. Data only; see ``engine``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from airflow_resilience.retry_policy.matchers import Matcher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What to do about the failures that meet every one of its conditions."""
+    """What to do about failures that meet all of its conditions."""
 
     name: str
-    """Unique in its policy: relaunches are counted by it."""
+    """Unique in its policy. Relaunches are counted by this name."""
     action: Action
     matchers: tuple[Matcher, ...]
     """Its conditions; without any it applies to every failure."""
@@ -28,20 +28,20 @@ class Rule:
     avoid_node: AvoidNode | None = None
     """None for its policy's."""
     note: str = ""
-    """A clause for the explanation, where the rule's name does not say enough."""
+    """A clause for the explanation, if the rule's name does not say enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Rules that are looked through in their order, and what holds for all of them."""
+    """Rules, in the order in which they are tried, and what holds for all of them."""
 
     name: str
     rules: tuple[Rule, ...]
     default_action: Action | None = None
-    """For failures that none of its rules is about; None leaves those to the next policy."""
+    """For failures that none of its rules matches; None leaves those to the next policy."""
     retry_limit: int | None = None
-    """Relaunches for one try by each of its rules that has no limit of its own, counted for each by itself;
-    ``UNLIMITED`` or None for no limit but the set's."""
+    """Relaunches for one try by a rule without a limit of its own. Each rule is counted by itself.
+    ``UNLIMITED`` or None: no limit but the set's."""
     shared_limit: int | None = None
     """Relaunches for one try by all of its rules together; None for no such limit. Of the built-in policy."""
     backoff: Backoff | None = None
@@ -51,13 +51,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """Makes a policy apply to the tasks that every stated (non-empty) field is about."""
+    """Selects tasks for a policy. Every field that is stated (not empty) has to match."""
 
     policy: str
     queues: frozenset[str] = frozenset()
     pools: frozenset[str] = frozenset()
     dag_ids: tuple[str, ...] = ()
-    """Patterns of :mod:`fnmatch`, upper and lower case told apart."""
+    """Patterns of :mod:`fnmatch`, case-sensitive."""
     dag_tags: frozenset[str] = frozenset()
     """One of them is enough."""
 
@@ -76,11 +76,11 @@ class PolicySet:
     origin: str
     """Where it comes from, for people: a file's path, or ``built-in``."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    """What of it can have no effect, for people: a line each, with the place in the file."""
+    """Warnings about what can have no effect: a line each, with the place in the file."""
 
     def __post_init__(self) -> None:
         """
-        Refuse names that no policy has, or a failure would be the first to notice.
+        Refuse names that no policy has. Otherwise the first failure would find out.
 
         :raises ValueError: naming them
         """

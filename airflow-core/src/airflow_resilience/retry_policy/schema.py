@@ -3,8 +3,8 @@
 """
 The policy file: its mappings, what each field means, and what it is compiled to.
 
-The texts below the fields are the reference's (:mod:`airflow_resilience.retry_policy.reference`). Whatever
-looks beyond one mapping, such as names that have to be unique, is checked in ``problems``.
+The reference (:mod:`airflow_resilience.retry_policy.reference`) is made of the texts below the fields. What
+concerns more than one mapping, such as unique names, is checked in ``problems``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ACTIONS: Final = {"Retry": Action.RELAUNCH, "Fail": Action.FAIL, "Count": Actio
 
 
 class FileMapping(BaseModel):
-    """What all mappings of the file have in common: no unknown field, no guess at a type."""
+    """Base of all mappings of the file: unknown fields are refused, and types are not converted."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, alias_generator=to_camel, use_attribute_docstrings=True

@@ -16,14 +16,14 @@ from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
 POLICIES_KEY: Final = "retry_policies"
 """Key of ``executor_config``: names of policies that the task's author asks for."""
 RETRIES_KEY: Final = "pod_launch_failure_retries"
-"""Key of ``executor_config``: relaunches for one try, of whatever rules, instead of the policy's limit."""
+"""Key of ``executor_config``: relaunches for one try by all rules, instead of the policy's limit."""
 LARGEST_WISH: Final = 1_000_000
-"""More than any try can have; whole numbers of some thousand digits cannot even be shown."""
+"""More than any try can have. Python refuses to print whole numbers of some thousand digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProfile:
-    """What decides about a task's policies."""
+    """What the selection of a task's policies depends on."""
 
     dag_id: str
     task_id: str
@@ -33,8 +33,7 @@ class TaskProfile:
     policies: tuple[str, ...] = ()
     """Names that the task's author has asked for."""
     retries: int | None = None
-    """The limit that the task's author has asked for, of all relaunches of a try; ``UNLIMITED`` for none,
-    None for the policy's."""
+    """The author's limit of all relaunches of a try; ``UNLIMITED`` for no limit, None for the policy's."""
 
 
 class SelectedPolicy(NamedTuple):
@@ -46,13 +45,13 @@ class SelectedPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The policies of one task, in the order in which they are asked; the default one is among them."""
+    """The policies of one task, the default one among them, in the order in which they are asked."""
 
     policies: tuple[SelectedPolicy, ...]
     retries: int | None = None
-    """The task's limit of all relaunches, which stands in for that of a policy; None if it has none."""
+    """The task's limit of all relaunches, which replaces that of a policy; None if it has none."""
     unknown: tuple[str, ...] = ()
-    """Names that the task's author has asked for and that no policy has."""
+    """Names that the task's author has asked for, but no policy has."""
 
 
 class Wishes(NamedTuple):
@@ -61,14 +60,14 @@ class Wishes(NamedTuple):
     policies: tuple[str, ...] = ()
     retries: int | None = None
     problems: tuple[str, ...] = ()
-    """What is wrong with the wishes that were left out, a sentence each."""
+    """What is wrong with the values that were left out, a sentence each."""
 
 
 def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
     """
     Choose the policies for a task: those of the operator, those it asks for, the default one; each once.
 
-    A name that does not exist is left out and told, since a policy file may change while tasks run.
+    A name that does not exist is left out and reported: a policy file may change while tasks run.
     """
     known = policy_set.policies
     chosen: dict[str, str] = {}
@@ -104,8 +103,8 @@ def wishes(executor_config: object) -> Wishes:
     """
     Read what a task's author asks for in ``executor_config``.
 
-    Whatever cannot be used is left out and becomes a problem to report: a typing error in one task must
-    not stop the scheduler, and neither may it pass unnoticed.
+    A value that cannot be used is left out and reported. A typing error in one task must not stop the
+    scheduler, nor pass unnoticed.
     """
     if executor_config is None:
         return Wishes()
@@ -128,7 +127,7 @@ def _read_policies(value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _read_retries(value: object) -> tuple[int | None, tuple[str, ...]]:
-    # True is an int to Python, and no number to whoever wrote it.
+    # In Python, True is an int. Its author did not mean a number.
     if value is None:
         return None, ()
     if isinstance(value, int) and not isinstance(value, bool) and UNLIMITED <= value <= LARGEST_WISH:

@@ -13,10 +13,10 @@ from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 class PolicySource:
     """
-    The policies of a file. Whatever becomes of the file, there are always valid ones in force.
+    The policies of a file. While the file is invalid or gone, the last valid policies stay in force.
 
-    :param path: the file; looked up each time, since a kubelet changes a mounted ConfigMap by turning a
-        symbolic link above it
+    :param path: the file; looked up each time, because a kubelet changes a mounted ConfigMap by replacing a
+        symbolic link in its path
     :param fallback: what is in force without a file
     :param vocabulary: words that can match, for warnings about others
     :raises PolicyFileError: if the file cannot be read or is invalid
@@ -33,17 +33,17 @@ class PolicySource:
 
     @property
     def current(self) -> PolicySet:
-        """The policies in force; another object after each change of the file that was taken over."""
+        """The policies in force: a new object after each change that was taken over."""
         return self._current
 
     def refresh(self) -> PolicyFileError | None:
         """
         Take over the file if it has changed and is valid.
 
-        :returns: why a change was not taken over: once for each change, None as long as nothing changes again
+        :returns: why a change was not taken over, once for each change; else None
         """
-        # The content itself is compared: two edits within one tick of a file system's clock have the same
-        # time and perhaps the same size, and reading some kilobytes takes no longer than asking for these.
+        # The content itself is compared. Two edits within one tick of a file system's clock have the same
+        # time and perhaps the same size, and to read some kilobytes takes no longer than to ask for these.
         try:
             content = read_content(self._path)
         except PolicyFileError as error:

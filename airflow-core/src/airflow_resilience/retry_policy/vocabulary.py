@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The words that failures can have, for warnings about those that none has."""
+"""The words that failures can have, for warnings about words that no failure has."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.retry_policy.fields import shown
 
 _COMPARED_WORDS: Final = 200
-"""To compare each of thousands of words with each other one takes minutes."""
+"""Thousands of words take minutes to compare with each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
     """
-    What a platform is known to say of workers that fail, and what is made of it.
+    The known words of a platform for workers that fail, and what they are classified as.
 
-    Others may add words of their own, so that what is not among these is doubtful and not wrong.
+    Runtimes and controllers may add words of their own, so an unknown word is doubtful, not wrong.
     """
 
     reasons: frozenset[str]
     """Of a worker as a whole, and of its containers."""
     reason_prefixes: tuple[str, ...] = ()
-    """How reasons begin of which the rest is a name."""
+    """Prefixes of reasons whose rest is a name."""
     words_of_others: Mapping[str, str] = field(default_factory=dict)
-    """Which reason is meant by a word that no failure has, and that is not much like it."""
+    """What is meant by words that no failure has and that do not look like it."""
     condition_types: frozenset[str]
     condition_reasons: frozenset[str]
     categories: frozenset[StateChangeCategory]
@@ -53,7 +53,7 @@ class Vocabulary:
 
 
 def nearest(word: str, possible: Iterable[str]) -> str:
-    """Return a clause with the word that is most like another one, whatever the case; nothing if none is."""
+    """Return a clause with the most similar known word, ignoring case; nothing if none is similar."""
     words = {name.lower(): name for name in islice(possible, _COMPARED_WORDS)}
     found = get_close_matches(word.lower(), list(words), n=1)
     return f" (did you mean {words[found[0]]}?)" if found else ""

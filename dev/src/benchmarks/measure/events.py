@@ -14,7 +14,7 @@ from benchmarks.candidates import Candidate
 from benchmarks.lab import Lab, Round
 from benchmarks.pods import Json, failed, succeeded
 from benchmarks.values import percentile
-from stage.waiting import wait_for
+from testbed.waiting import wait_for
 
 PAUSE = 0.005
 """Seconds between two turns of the loop: none is waited for."""

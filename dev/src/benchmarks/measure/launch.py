@@ -17,7 +17,7 @@ from benchmarks.lab import Lab, Round, pause
 from benchmarks.observer import Observer
 from benchmarks.pods import never_started
 from benchmarks.scheduler_process import SchedulerProcess
-from stage.waiting import wait_for
+from testbed.waiting import wait_for
 
 PODS_PER_SECOND = 0.5
 """So slow may a candidate be, before it is given up."""

@@ -20,7 +20,7 @@ from benchmarks.lab import Lab, pause
 from benchmarks.observer import Observer
 from benchmarks.pods import Json, ended, never_started
 from benchmarks.scheduler_process import SchedulerProcess
-from stage.waiting import wait_for
+from testbed.waiting import wait_for
 
 PATIENCE = 10.0
 """Seconds after which a replacement is taken for one that does not come; it counts as so much."""

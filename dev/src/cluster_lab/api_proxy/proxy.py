@@ -16,7 +16,6 @@ from typing import Self
 
 import aiohttp
 import msgspec
-import yaml
 from aiohttp import web
 
 from cluster_lab.api_proxy.hold import DroppedError, Hold
@@ -26,6 +25,7 @@ from cluster_lab.apiserver.handlers import error_response
 from cluster_lab.apiserver.request_faults import Predicate, RequestFaults, any_request
 from cluster_lab.apiserver.requests import RequestInfo, resolve
 from cluster_lab.apiserver.status import ApiError, expired
+from cluster_lab.kubeconfig import write_kubeconfig
 from cluster_lab.loop_thread import run_on, running_loop
 from cluster_lab.ports import LOOPBACK
 
@@ -72,16 +72,7 @@ class ApiProxy:
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig for the proxy, without credentials: who reaches the proxy may do everything."""
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "proxy", "cluster": {"server": self.url}}],
-            "users": [{"name": "proxy", "user": {}}],
-            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
-            "current-context": "proxy",
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config))
+        write_kubeconfig(path, self.url)
 
     @contextlib.contextmanager
     def hold(self, when: Predicate = any_request, *, reply: bool = False) -> Iterator[Hold]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -12,9 +11,10 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import hdrs, web
-from kubernetes import client, config
 from multidict import CIMultiDict
 from yarl import URL
+
+from cluster_lab.kubeconfig import Kubeconfig
 
 _OF_ONE_CONNECTION = {
     "connection",
@@ -36,11 +36,8 @@ class Upstream:
     """The server that a kubeconfig names. To be made on the event loop that uses it."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        loaded = client.Configuration()
-        config.load_kube_config(str(kubeconfig), client_configuration=loaded)
-        self._url: str = loaded.host.rstrip("/")
-        self._credentials = {s["key"]: s["value"] for s in loaded.auth_settings().values()}
-        self._connector = aiohttp.TCPConnector(limit=0, ssl=_tls(loaded))
+        self._config = Kubeconfig(kubeconfig)
+        self._connector = aiohttp.TCPConnector(limit=0, ssl=self._config.tls())
         self._session = aiohttp.ClientSession(
             connector=self._connector,
             # A server that is stopped lets its clients wait; when to give up is for them to say.
@@ -65,25 +62,16 @@ class Upstream:
         :raises aiohttp.ClientError: the server is not there, or breaks the connection.
         """
         headers = _passed_on(request.headers, _MADE_ANEW)
-        headers.update(self._credentials)
+        headers.update(self._config.headers())
         headers.update(extra)
         async with self._session.request(
             request.method,
-            URL(self._url + request.raw_path, encoded=True),
+            URL(self._config.url + request.raw_path, encoded=True),
             data=BytesIO(body) if body else None,
             headers=headers,
             allow_redirects=False,
         ) as reply:
             yield reply
-
-
-def _tls(loaded: client.Configuration) -> ssl.SSLContext | bool:
-    if not loaded.verify_ssl:
-        return False
-    context = ssl.create_default_context(cafile=loaded.ssl_ca_cert)
-    if loaded.cert_file:
-        context.load_cert_chain(loaded.cert_file, loaded.key_file)
-    return context
 
 
 def _passed_on(headers: Mapping[str, str], dropped: set[str]) -> CIMultiDict[str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import yaml
 from aiohttp import web
 
 from cluster_lab.apiserver import discovery
@@ -27,6 +26,7 @@ from cluster_lab.apiserver.scheduler import Scheduler
 from cluster_lab.apiserver.status import ApiError, internal, unauthorized
 from cluster_lab.apiserver.store import Store
 from cluster_lab.apiserver.watch import WatchStream
+from cluster_lab.kubeconfig import write_kubeconfig
 
 _log = logging.getLogger(__name__)
 
@@ -125,18 +125,8 @@ class ApiServer:
         await self.stop()
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Write a kubeconfig for this server, readable by its owner only as it holds the token."""
-        user = {"token": self._token} if self._token else {}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "lab", "cluster": {"server": self.url}}],
-            "users": [{"name": "lab", "user": user}],
-            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
-            "current-context": "lab",
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config))
+        """Write a kubeconfig for this server."""
+        write_kubeconfig(path, self.url, token=self._token)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         try:

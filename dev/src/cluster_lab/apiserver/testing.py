@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from cluster_lab.apiserver.server import ApiServer
-from cluster_lab.loop_thread import running_loop
-
-_START_TIMEOUT = 10.0
+from cluster_lab.loop_thread import entered_on_loop
 
 
 @contextmanager
@@ -21,15 +18,5 @@ def running_server(**options: Any) -> Iterator[ApiServer]:
 
     :param options: arguments of :class:`ApiServer`.
     """
-    with running_loop("embedded-apiserver") as loop:
-        server = asyncio.run_coroutine_threadsafe(_started(options), loop).result(_START_TIMEOUT)
-        try:
-            yield server
-        finally:
-            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(_START_TIMEOUT)
-
-
-async def _started(options: dict[str, Any]) -> ApiServer:
-    server = ApiServer(**options)
-    await server.start()
-    return server
+    with entered_on_loop("embedded-apiserver", lambda: ApiServer(**options)) as (_, server):
+        yield server

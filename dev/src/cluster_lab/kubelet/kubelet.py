@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import aiohttp
 
-from cluster_lab.kubelet.client import ApiError, JsonObject, KubeClient
+from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.pod import Admission, PodRun

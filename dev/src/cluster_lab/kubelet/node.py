@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from cluster_lab.kubelet.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
 from cluster_lab.kubelet.status import timestamp
 
 HEARTBEAT_SECONDS = 10.0

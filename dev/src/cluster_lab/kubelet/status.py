@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster_lab.kubelet.client import JsonObject
+from cluster_lab.client import JsonObject
 
 WORKER_CONTAINER = "base"
 """The container that is run as a process; Airflow's executor gives it this name."""

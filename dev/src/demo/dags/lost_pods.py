@@ -11,7 +11,6 @@ longer than a watch of the Kubernetes API lives, and notes when its code began a
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ import yaml
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import DAG, BaseOperator, Context
 
-from demo.code_journal import folder_of_worker, recorded, release_file
+from testbed.code_journal import recorded
+from testbed.work import Work, code_of, work
 
 FOLDER = Path(__file__).parent
 PLAN = yaml.safe_load((FOLDER.parent / "faults.yaml").read_text())
@@ -28,40 +28,20 @@ PLAN = yaml.safe_load((FOLDER.parent / "faults.yaml").read_text())
 DEFERRED_FOR = timedelta(seconds=10)
 """Longer than a worker takes to leave on a busy machine: the pod that deferred is to be gone by then."""
 
-LONGEST_WORK = 240.0
-"""Seconds after which a task ends although nobody told it to, should the demo be gone."""
-
-
-def work() -> None:
-    """Be busy until the demo says that it has seen enough."""
-    released = release_file(folder_of_worker())
-    deadline = time.monotonic() + LONGEST_WORK
-    while not released.exists() and time.monotonic() < deadline:
-        time.sleep(0.5)
-
-
-class Work(BaseOperator):
-    """A task that works in one piece."""
-
-    def execute(self, context: Context) -> None:
-        """Work."""
-        with recorded(self.task_id):
-            work()
-
 
 class WorkAfterWaiting(BaseOperator):
     """A deferrable task: its pod ends while the triggerer waits, and another pod continues it."""
 
     def execute(self, context: Context) -> None:
         """Hand over to the triggerer."""
-        with recorded(self.task_id):
+        with recorded(code_of(context)):
             trigger = TimeDeltaTrigger(DEFERRED_FOR)
         self.defer(trigger=trigger, method_name=self.resume.__name__)
 
     def resume(self, context: Context, event: Any = None) -> None:
         """Work, in the second pod."""
-        with recorded(self.task_id, "resume"):
-            work()
+        with recorded(code_of(context), "resume"):
+            work(context)
 
 
 with DAG(dag_id="lost_pods", schedule=None, catchup=False, tags=["demo"], doc_md=__doc__) as dag:

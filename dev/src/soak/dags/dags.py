@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from soak.settings import FEW, MANY
-from stage.work import Work, WorkAfterWaiting, light_pod
+from testbed.work import Work, WorkAfterWaiting, light_pod
 
 SECONDS = (2, 5, 9, 14, 20, 27, 40)
 """How long the tasks work: from less than a watch takes to come back, to longer than two disturbances."""

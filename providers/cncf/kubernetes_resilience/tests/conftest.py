@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from cluster_lab.airflow_fixtures import (  # noqa: F401
+    configure_airflow,
     migrated_database,
     queued_ti,
     scheduler_job_id,
     session,
 )
+
+configure_airflow()

@@ -1,17 +1,23 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The pods of the chaos world: what the API server has of them, and what can befall them."""
+"""
+The pods of the chaos world: what the API server has of them, and what can befall them.
+
+Beyond the unit tests' cluster it has a time of its own, remembers pods that are gone, and tells its watchers
+of each change; what is asserted about a pod's history is kept with it.
+"""
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+
+from ..support.cluster import Pod
 
 GRACE = timedelta(seconds=30)
 DONE = "airflow_executor_done"
@@ -28,18 +34,13 @@ Life = tuple[str, int]
 """A task instance's UUID, and how many of its triggers have fired: launches are counted anew after each."""
 
 
-class WorldPod:
+class WorldPod(Pod):
     """A pod as the API server has it, and what the world knows of its process."""
 
     def __init__(self, body: dict[str, Any], uid: str, now: datetime, triggers: Counter[str]) -> None:
-        self.manifest = copy.deepcopy(body)
-        metadata = self.manifest["metadata"]
-        metadata |= {"uid": uid, "creationTimestamp": now.isoformat()}
-        self.manifest["status"] = {"phase": "Pending"}
-        self.uid, self.name = uid, str(metadata["name"])
-        self.labels: dict[str, str] = metadata["labels"]
-        self.launch_id: str = metadata["annotations"]["airflow-resilience/launch-id"]
-        self.ti_id: str = metadata["annotations"]["airflow-resilience/task-instance-id"]
+        super().__init__(body, uid)
+        self.created(now.isoformat())
+        self.ti_id: str = self.annotations["airflow-resilience/task-instance-id"]
         self.life: Life = (self.ti_id, triggers[self.ti_id])
         self.exists = True
         self.lost = False
@@ -79,10 +80,7 @@ class WorldPod:
     def resource_version(self) -> str:
         return str(self.manifest["metadata"]["resourceVersion"])
 
-    def facts(self) -> PodFacts:
-        return read_pod(copy.deepcopy(self.manifest))
-
-    def become(self, phase: str, *, reason: str | None = None, **state: Any) -> None:
+    def enter(self, phase: str, *, reason: str | None = None, **state: Any) -> None:
         self.manifest["status"] |= {
             "phase": phase,
             "reason": reason,
@@ -143,22 +141,22 @@ class Cluster:
     # ------------------------------------------------------------------ what befalls pods
 
     def run(self, pod: WorldPod) -> None:
-        pod.become("Running", running={"startedAt": self.now.isoformat()})
+        pod.enter("Running", running={"startedAt": self.now.isoformat()})
         self.changed(pod)
 
     def succeed(self, pod: WorldPod) -> None:
-        pod.become("Succeeded", terminated={"exitCode": 0, "reason": "Completed"})
+        pod.enter("Succeeded", terminated={"exitCode": 0, "reason": "Completed"})
         self.changed(pod)
 
     def stall(self, pod: WorldPod) -> None:
         self._lose(pod)
-        pod.become("Pending", waiting={"reason": "ErrImagePull", "message": "registry is down"})
+        pod.enter("Pending", waiting={"reason": "ErrImagePull", "message": "registry is down"})
         self.changed(pod)
 
     def exit_by_itself(self, pod: WorldPod) -> None:
         """End a worker before it has reported, by its own fault."""
         pod.exited_by_itself = True
-        pod.become("Failed", terminated=OWN_EXIT)
+        pod.enter("Failed", terminated=OWN_EXIT)
         self.changed(pod)
 
     def kill(self, pod: WorldPod, how: str) -> None:
@@ -167,13 +165,13 @@ class Cluster:
         if how == "drain":
             pod.manifest["status"]["conditions"] = [DRAINED]
         reason, terminated = TERMINATED[how]
-        pod.become("Failed", reason=reason, terminated=terminated)
+        pod.enter("Failed", reason=reason, terminated=terminated)
         self.changed(pod)
 
     def finish_deletion(self, pod: WorldPod) -> None:
         """Let the kubelet carry out a deletion that was asked for."""
         if pod.phase == "Running":
-            pod.become("Failed", terminated={"exitCode": 143, "reason": "Error"})
+            pod.enter("Failed", terminated={"exitCode": 143, "reason": "Error"})
             self.changed(pod)
         self.remove(pod)
 

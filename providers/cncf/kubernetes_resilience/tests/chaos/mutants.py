@@ -10,15 +10,15 @@ from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter, plan
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import settlement
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Judgement, Verdict
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -32,7 +32,11 @@ from .scheduler import Runtime
 
 def ignore_identity(patch):
     """Let an event count for whatever pod is the task instance's current one."""
-    patch.setattr(LaunchRegistry, "find", lambda self, pod: self.get(task_key(pod.annotations)))
+
+    def by_task(self, pod):
+        return self._registry.get(task_key(pod.annotations))
+
+    patch.setattr(StaleEventFilter, "_recognise", by_task)
 
 
 def ignore_who_won_the_start(patch):
@@ -40,7 +44,7 @@ def ignore_who_won_the_start(patch):
     patch.setattr(Launch, "runs", lambda *args: True)
 
 
-def forget_to_retire(patch):
+def forget_to_delete(patch):
     patch.setattr(PodDeletion, "supersede", lambda *args: None)
 
 
@@ -61,15 +65,13 @@ def count_twice(patch):
 
 def report_undecided(patch):
     """Report a failed launch as a failed task, before the policy is asked."""
-    judge = settlement.judge
+    assess = settlement.assess
 
     def hasty(*args, **kwargs):
-        judgement = judge(*args, **kwargs)
-        if judgement.verdict is Verdict.LAUNCH_FAILURE:
-            return Judgement(Verdict.REPORT, state="failed")
-        return judgement
+        assessment = assess(*args, **kwargs)
+        return Report("failed") if isinstance(assessment, LaunchFailed) else assessment
 
-    patch.setattr(settlement, "judge", hasty)
+    patch.setattr(settlement, "assess", hasty)
 
 
 def write_no_ledger(patch):
@@ -81,10 +83,10 @@ def count_in_memory_only(patch):
     own = defaultdict(set)
     record = settlement.Settlement._record
 
-    def forgetful(self, item, history, *args):
+    def forgetful(self, launch, history, *args):
         history.entries = [entry for entry in history.entries if entry.worker_uid in own[id(self)]]
-        own[id(self)].add(item.launch.ref.uid)
-        return record(self, item, history, *args)
+        own[id(self)].add(launch.ref.uid)
+        return record(self, launch, history, *args)
 
     patch.setattr(settlement.Settlement, "_record", forgetful)
 
@@ -102,7 +104,7 @@ def drop_podless_orphans(patch):
 
 
 def adopt_nothing(patch):
-    patch.setattr(adopter.Adopter, "adopt", lambda self, tis, running: list(tis))
+    patch.setattr(adopter.Adopter, "adopt", lambda self, tis: list(tis))
 
 
 def adopt_the_oldest(patch):
@@ -125,9 +127,15 @@ def fail_on_replays(patch):
 
 def wait_for_kubernetes(patch):
     """Ask the API server in the scheduler's thread, and wait for its answer."""
-    patch.setattr(
-        PodCommands, "confirm", lambda self, ref: self._runtime.call(self._runtime.launcher.confirm(ref), 1.0)
-    )
+    send = PodCommands.send
+
+    def wait(self, command):
+        if isinstance(command, ConfirmPod):
+            self._runtime.call(self._runtime.launcher.confirm(command.ref), 1.0)
+        else:
+            send(self, command)
+
+    patch.setattr(PodCommands, "send", wait)
 
 
 def take_a_label_for_ownership(patch):
@@ -218,7 +226,7 @@ MUTANTS = {
     # or one that may still run for one that has ended (I2).
     ignore_identity: "I[1235]",
     ignore_who_won_the_start: "I1",
-    forget_to_retire: "I2",
+    forget_to_delete: "I2",
     # What is looked for while it is not known whether it exists may be healthy.
     wait_for_nothing: "I[12]",
     count_the_wait_from_the_request: "I2",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors import assembly, kubernetes_executor
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
@@ -25,8 +25,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotDeleted,
     PodObservation,
 )
-from cluster_lab.apiserver.selectors import parse_labels
 
+from ..support.cluster import PausedRuntime, select
 from .cluster import DONE, GRACE, WorldPod
 from .poison import Poison
 
@@ -68,10 +68,10 @@ class Launcher:
         else:
             self._tell(PodNotCreated(launch_id, ConnectionFailedError("reset")))
 
-    async def delete(self, ref: PodRef, resource_version: str | None = None, **options: Any) -> None:
+    async def delete(self, ref: PodRef, resource_version: str | None = None) -> None:
         pod = self._world.pod_of(ref)
         if self._world.is_down or (pod and self._world.refuses_deletions):
-            self._again(self.delete, ref, resource_version, **options)
+            self._again(self.delete, ref, resource_version)
             return
         if pod and resource_version and pod.resource_version != resource_version and not pod.is_deleting:
             # A conflict: the pod is read again. What is still Pending goes in its new version.
@@ -131,31 +131,25 @@ class Launcher:
     ) -> list[PodFacts]:
         if self._world.is_away or self._world.is_down:
             raise ConnectionFailedError("refused")
-        wanted = parse_labels(label_selector)
-        found = [
-            pod.facts()
-            for pod in self._world.pods
-            if pod.exists
-            and pod.phase != (field_selector or "").partition("status.phase!=")[2]
-            and all(requirement.matches(pod.labels) for requirement in wanted)
-        ]
+        there = [pod for pod in self._world.pods if pod.exists]
+        found = [pod.facts() for pod in select(there, label_selector, field_selector)]
         for facts in found:
             self._scheduler.learn(facts)
         return found
 
-    def _again(self, function: Any, *args: Any, **kwargs: Any) -> None:
+    def _again(self, function: Any, *args: Any) -> None:
         """Have a command lie there again: the real launcher goes on trying."""
-        self._scheduler.runtime.commands.append((function, args, kwargs))
+        self._scheduler.runtime.commands.append((function, args))
 
 
-class Runtime:
-    """Stands for the Kubernetes thread of a scheduler: its commands wait until the machine has them done."""
+class Runtime(PausedRuntime):
+    """The Kubernetes thread of a scheduler: its commands wait until the machine has them done."""
 
     def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
         self._world, self._scheduler = scheduler.world, scheduler
         self.launcher = Launcher(scheduler)
         self.is_alive = True
-        self.commands: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.may_wait = False
 
     @property
@@ -167,31 +161,21 @@ class Runtime:
             self._scheduler.relist()
         self.is_alive = True
 
-    def crash(self) -> None:
-        """End the thread, and with it all that it was asked for."""
-        self.commands.clear()
-        self.is_alive = False
-
-    def submit(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        if not self.is_alive:
-            raise RuntimeError("the Kubernetes runtime is not running")
+    def submit(self, function: Any, *args: Any) -> None:
+        super().submit(function, *args)
         if function == self.launcher.delete:
             self._world.deletion_was_asked_for(args[0], self._scheduler)
-        self.commands.append((function, args, kwargs))
 
     def call(self, coroutine: Any, timeout: float) -> Any:
         if not self.may_wait:
             self._world.complain("I7: the scheduler's loop has waited for Kubernetes")
-        if not self.is_alive:
-            coroutine.close()
-            raise RuntimeError("the Kubernetes runtime is not running")
-        return asyncio.run(coroutine)
+        return super().call(coroutine, timeout)
 
     def creations_of(self, ti_id: str) -> set[str]:
         """Return the launch ids of a task instance's create calls that have not been carried out."""
         return {
             args[0]
-            for function, args, _ in self.commands
+            for function, args in self.commands
             if function == self.launcher.create
             and args[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"] == ti_id
         }
@@ -204,14 +188,14 @@ class Runtime:
         return is_removed
 
     def carry_out(self, index: int, outcome: str) -> None:
-        function, args, kwargs = self.commands.pop(index)
+        function, args = self.commands.pop(index)
         self.launcher.outcome = outcome
         try:
-            asyncio.run(function(*args, **kwargs))
+            asyncio.run(function(*args))
         except ConnectionFailedError:
             pass  # the real one logs it
         except TimeoutError:  # nobody waits for a relabel that was asked for by itself: it is tried again
-            self.commands.append((function, args, kwargs))
+            self.commands.append((function, args))
 
     def carry_out_all(self, outcome: str = "ok") -> None:
         for _ in range(len(self.commands)):  # what fails is there again afterwards
@@ -235,16 +219,16 @@ class Scheduler:
         self.executor = self._start()
 
     def _start(self) -> Any:
-        made = kubernetes_executor.KubernetesRuntime
-        kubernetes_executor.KubernetesRuntime = lambda settings, emit: self.runtime  # type: ignore[misc,assignment]
+        made = assembly.KubernetesRuntime
+        assembly.KubernetesRuntime = lambda settings, emit: self.runtime  # type: ignore[misc,assignment]
         try:
             executor = kubernetes_executor.KubernetesExecutor()
             executor._clock = self.world.clock
             executor.job_id = self.job_id
             executor.start()
         finally:
-            kubernetes_executor.KubernetesRuntime = made  # type: ignore[misc]
-        receive = executor._event_filter.receive
+            assembly.KubernetesRuntime = made  # type: ignore[misc]
+        receive = executor._parts.event_filter.receive
 
         def watched(message: Any) -> None:
             # The executor goes on after an error, with a line in its log. Here there should be none.
@@ -256,13 +240,13 @@ class Scheduler:
                 self.world.complain(f"I5: a message was lost by {error!r}: {message}")
                 raise
 
-        executor._event_filter.receive = watched  # type: ignore[method-assign]
+        executor._parts.event_filter.receive = watched  # type: ignore[method-assign]
         return executor
 
     @property
     def is_adopting(self) -> bool:
         """Whether it still looks for pods of a dead scheduler."""
-        return bool(self.executor._adopter._postponed or self.executor._adopter._abandoned)
+        return bool(self.executor._registry.adopting() or self.executor._parts.adopter._abandoned)
 
     def tell(self, message: Any) -> None:
         if facts := getattr(message, "facts", None):

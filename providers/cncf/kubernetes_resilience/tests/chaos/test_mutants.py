@@ -29,6 +29,7 @@ SEARCH = settings(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 @pytest.mark.timeout(300)
 def test_a_broken_promise_is_found(machine, monkeypatch, mutant):

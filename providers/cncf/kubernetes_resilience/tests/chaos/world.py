@@ -365,7 +365,7 @@ class World(Cluster):
         """Let a worker ask the execution API whether it may run its task."""
         ti = next((ti for ti in self.tis if str(ti.id) == pod.ti_id), None)
         if ti is None or ti.state != "queued":
-            pod.become("Failed", terminated=OWN_EXIT)
+            pod.enter("Failed", terminated=OWN_EXIT)
             self.changed(pod)
             return
         ti.state, ti.hostname = "running", pod.name
@@ -409,7 +409,9 @@ class World(Cluster):
             return pod
         *earlier, _ = self.pods_of(pod.life)
         for other in earlier:
-            if other.is_forgotten:
+            # A poisoned pod may be one that cannot be read, and is not adopted then: Airflow's own limits
+            # take its task instance back, and whoever launches that next knows nothing of the pod.
+            if other.is_forgotten or self._may_fail(pod.ti_id):
                 continue
             assert not other.is_healthy, f"I1: {other.name} is healthy and was replaced by {pod.name}"
             assert self._may_be_replaced(other), (

@@ -47,11 +47,11 @@ from sqlalchemy.pool import StaticPool
 
 import airflow
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, upstream
+from airflow.providers.cncf.kubernetes_resilience.executors import assembly, upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import pod_builder
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, read_pod
@@ -189,7 +189,7 @@ def test_executor_starts_with_the_defaults_of_every_version(monkeypatch: pytest.
         runtimes.append(IdleRuntime(*args))
         return runtimes[0]
 
-    monkeypatch.setattr(kubernetes_executor, "KubernetesRuntime", make)
+    monkeypatch.setattr(assembly, "KubernetesRuntime", make)
     executor = KubernetesExecutor()
     executor.job_id = 7
     executor.start()
@@ -285,9 +285,15 @@ def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodBuilder:
     return PodBuilder(executor.kube_config, "7", "KubernetesExecutor", executor.jwt_generator)
 
 
-def waiting(override: k8s.V1Pod | None = None) -> WaitingLaunch:
+def waiting(override: k8s.V1Pod | None = None) -> Launch:
     job = KubernetesJob(KEY, [workload()], override, None, None)
-    return WaitingLaunch(job=job, ti_id=TI_ID)
+    return Launch(KEY, TI_ID, waiting=Waiting(job))
+
+
+def job_of(launch: Launch) -> KubernetesJob:
+    assert launch.waiting is not None
+    assert launch.waiting.job is not None
+    return launch.waiting.job
 
 
 def workload_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -301,9 +307,9 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def test_pod_is_built_without_a_cluster(factory: PodBuilder) -> None:
-    launch = factory.make_launch(waiting(), failed(2))
-    assert launch.body is not None
-    metadata, spec = launch.body["metadata"], launch.body["spec"]
+    launch = waiting()
+    body = factory.build(launch, failed(2)).body
+    metadata, spec = body["metadata"], body["spec"]
     assert (
         (metadata["namespace"], metadata["name"])
         == ("workers", launch.name)
@@ -322,7 +328,7 @@ def test_pod_is_built_without_a_cluster(factory: PodBuilder) -> None:
         "airflow-resilience/task-instance-id": TI_ID,
     }.items() <= metadata["annotations"].items()
     assert spec["containers"][0]["name"] == "base"
-    json.dumps(launch.body)
+    json.dumps(body)
 
 
 def test_pod_override_is_applied(factory: PodBuilder) -> None:
@@ -331,8 +337,7 @@ def test_pod_override_is_applied(factory: PodBuilder) -> None:
             containers=[k8s.V1Container(name="base", image="airflow:override")], priority_class_name="high"
         )
     )
-    body = factory.make_launch(waiting(override), failed(0)).body
-    assert body is not None
+    body = factory.build(waiting(override), failed(0)).body
     assert body["spec"]["containers"][0]["image"] == "airflow:override"
     assert body["spec"]["priorityClassName"] == "high"
 
@@ -342,8 +347,9 @@ def test_pod_is_the_official_executors_pod(
 ) -> None:
     for module in (pod_builder, kubernetes_executor_utils):
         monkeypatch.setattr(module, "create_unique_id", lambda *_args: "sales-load-x7k2m9qa")
-    item = waiting()
-    monkeypatch.setattr(upstream, "make_token", lambda *_args: item.job.command[0].token)
+    launch = waiting()
+    job = job_of(launch)
+    monkeypatch.setattr(upstream, "make_token", lambda *_args: job.command[0].token)
     hooked: list[k8s.V1Pod] = []
     monkeypatch.setattr(settings, "pod_mutation_hook", hooked.append)
     official = object.__new__(kubernetes_executor_utils.AirflowKubernetesScheduler)
@@ -354,9 +360,8 @@ def test_pod_is_the_official_executors_pod(
         scheduler_job_id="7",
         supports_task_instance_uuid=False,
     )
-    body = factory.make_launch(item, failed(0)).body
-    expected = PodGenerator.serialize_pod(official._build_pod_request(item.job))
-    assert body is not None
+    body = factory.build(launch, failed(0)).body
+    expected = PodGenerator.serialize_pod(official._build_pod_request(job))
     ours = {name for name in body["metadata"]["annotations"] if name.startswith("airflow-resilience/")}
     for name in ours:
         del body["metadata"]["annotations"][name]
@@ -374,27 +379,26 @@ def test_hook_that_fails_is_told_from_other_errors(
 
     monkeypatch.setattr(settings, "pod_mutation_hook", fail)
     with pytest.raises(PodMutationHookException) as caught:
-        factory.make_launch(waiting(), failed(0))
+        factory.build(waiting(), failed(0))
     assert isinstance(caught.value.__cause__, LookupError)
 
 
 def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on(factory: PodBuilder) -> None:
     before = datetime.now(UTC).timestamp()
-    job = waiting()
-    first, second = (factory.make_launch(job, failed(number)) for number in (0, 1))
+    launches = waiting(), waiting()
+    bodies = [factory.build(launch, failed(number)).body for number, launch in enumerate(launches)]
+    first, second = launches
     assert first.name != second.name
     assert first.launch_id != second.launch_id
-    for launch in (first, second):
-        assert launch.body is not None
-        token = claims(workload_of(launch.body)["token"])
+    for body in bodies:
+        token = claims(workload_of(body)["token"])
         assert token["sub"] == TI_ID
         assert token["exp"] >= before + 60
-    assert waiting().job.command[0].token == job.job.command[0].token, "the job is left as it was"
+    assert job_of(first).command[0].token == job_of(waiting()).command[0].token, "the job is left as it was"
 
 
 def test_pod_of_the_official_executor_says_whose_it_is(factory: PodBuilder) -> None:
-    body = factory.make_launch(waiting(), ledger.LaunchHistory()).body
-    assert body is not None
+    body = factory.build(waiting(), ledger.LaunchHistory()).body
     del body["metadata"]["annotations"][TASK_INSTANCE_ID_ANNOTATION]
     body["metadata"] |= {"namespace": "airflow", "uid": "1"}
     assert read_pod(body).annotations[TASK_INSTANCE_ID_ANNOTATION] == TI_ID

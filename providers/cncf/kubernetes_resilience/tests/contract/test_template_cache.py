@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Pods from moulds are the pods that the installed version of the official provider makes.
+Pods from the template cache are the pods that the installed version of the official provider makes.
 
 Needs no database, no cluster and none of the contributor tools: it is run with each supported version.
 """
@@ -165,7 +165,7 @@ def test_each_pattern_has_a_mould_of_its_own(
     ]
     for pattern in (*patterns, *patterns):
         pods.make(pattern, TASKS[0])
-    assert len(constructed) == 2 * len(patterns), "one for the mould, and one that it is held against"
+    assert len(constructed) == 2 * len(patterns), "one for the cache, and one that it is compared with"
 
 
 def test_pod_belongs_to_who_asked_for_it(pods: TemplateCache, template: str) -> None:

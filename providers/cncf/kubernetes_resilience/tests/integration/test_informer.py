@@ -75,7 +75,7 @@ def test_label_transitions(runtime: KubernetesRuntime, kubelet: Any, inbox: Any,
     assert inbox.of(PodObservation).gone
 
 
-def test_what_has_left_the_view_before_its_end_is_asked_for_at_once(
+def test_what_has_left_the_store_before_its_end_is_asked_for_at_once(
     runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
     for name in ("relabelled", "deleted", "done"):

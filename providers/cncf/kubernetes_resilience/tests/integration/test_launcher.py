@@ -202,7 +202,7 @@ def test_look_for_a_launch(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kub
     assert inbox.of(PodCreated) == PodCreated("launch-1", ref)
 
 
-def test_done_pods_leave_the_view(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
+def test_done_pods_leave_the_store(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
     ref = kubelet.create(pod("a"))
     inbox.next()
     runtime.submit(runtime.launcher.mark_done, ref)

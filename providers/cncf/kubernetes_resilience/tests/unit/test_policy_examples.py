@@ -131,7 +131,7 @@ def test_each_example_has_a_policy_a_pod_and_output(page, explanations):
 @pytest.mark.parametrize("name", DECISIONS)
 def test_an_example_decides_what_the_page_says(explanations, name):
     answer = explanations[name].answer
-    decision = answer.decision
+    decision = answer.trace.decision
     found = (decision.action, decision.policy, decision.rule, decision.avoid_node)
     assert (*found, answer.shortest_delay, decision.delay) == pytest.approx(DECISIONS[name])
 

@@ -49,6 +49,7 @@ def test_executor_gives_the_official_commands_and_ours_to_airflow_3_1():
         ["policy", "show"],
         ["explain", "pod"],
         ["history", "dag", "run", "task"],
+        ["launches", "--dag", "dag", "--run", "run", "--task", "task"],
     ],
 )
 def test_every_command_leads_to_its_function(words, monkeypatch):

@@ -21,7 +21,7 @@ from airflow_resilience.context import (
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LedgerEntry
 
-from .. import manifests as m
+from ...support import manifests as m
 
 
 @pytest.fixture
@@ -106,6 +106,15 @@ def test_earlier_launches_are_taken_to_have_failed_in_the_same_way(answer, polic
     code, told = answer(launched(4, m.image_pull_error()), "--policy", policy_file)
     assert (code, told["decision"]["action"]) == (1, "count")
     assert "no relaunch is left" in told["decision"]["explanation"]
+
+
+def test_minimum_backoff_is_told(answer, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES", "-1")
+    _, told = answer(launched(3, m.evicted()))
+    assert "minimumBackoff" not in {step["rule"] for step in told["steps"]}
+    _, told = answer(launched(5, m.evicted()))
+    assert (told["steps"][-1]["rule"], told["steps"][-1]["matched"]) == ("minimumBackoff", True)
+    assert (told["decision"]["shortest_delay"], told["decision"]["delay"]) == (2.0, 4.0)
 
 
 def test_pod_says_of_which_dag_it_is(answer, policy_file):

@@ -15,7 +15,7 @@ from urllib3.exceptions import MaxRetryError
 from airflow.providers.cncf.kubernetes_resilience.cli import pods
 from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
 
-from .. import manifests as m
+from ...support import manifests as m
 
 
 def named(name):

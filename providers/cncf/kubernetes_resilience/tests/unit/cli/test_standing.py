@@ -7,7 +7,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import State, examine
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
-from .. import manifests as m
+from ...support import manifests as m
 
 IMAGE = "ErrImagePull"
 

@@ -9,11 +9,11 @@ import yaml
 from airflow.jobs.job import Job
 from sqlalchemy import update
 
-from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors import assembly, kubernetes_executor
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
-from .cluster import TEMPLATE, Cluster
-from .harness import Clock, FakeRuntime, Harness
+from ...support.cluster import TEMPLATE, Cluster
+from ...support.harness import Clock, FakeRuntime, Harness
 
 
 @pytest.fixture
@@ -25,9 +25,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 def start(session, scheduler_job_id, cluster, monkeypatch, tmp_path):
     """Give a function that starts an executor with some configuration, by ``SECTION__KEY``."""
-    monkeypatch.setattr(
-        kubernetes_executor, "KubernetesRuntime", functools.partial(FakeRuntime, cluster=cluster)
-    )
+    monkeypatch.setattr(assembly, "KubernetesRuntime", functools.partial(FakeRuntime, cluster=cluster))
     template = tmp_path / "template.yaml"
     template.write_text(yaml.safe_dump(TEMPLATE))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))

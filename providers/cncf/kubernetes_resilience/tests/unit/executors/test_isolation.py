@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     describe,
 )
 
-from .harness import Clock
+from ...support.harness import Clock
 
 
 class OddError(Exception):
@@ -83,12 +83,12 @@ def test_a_phase_that_fails_is_logged_now_and_then_and_counted_each_time(isolati
         raise OddError
 
     for _ in range(10):
-        assert isolation.run("sweep", fail) is False
+        assert isolation.run("collect", fail) is False
         clock.advance(1)
     assert said() == (1, 1)
-    assert counted == [("unhandled_errors", "sweep")] * 10
+    assert counted == [("unhandled_errors", "collect")] * 10
     clock.advance(REMINDER_INTERVAL)
-    isolation.run("sweep", fail)
+    isolation.run("collect", fail)
     assert said() == (2, 1)
     isolation.run("tidy", fail)
     assert said() == (3, 2), "another phase is another thing"
@@ -186,7 +186,7 @@ def test_one_whose_end_fails_too_is_logged(isolation, clock, said):
 
 def test_without_an_end_it_is_left_out_each_time(isolation, said):
     for _ in range(2 * ATTEMPTS):
-        assert isolation.batch("unwanted", [0, 1, 2], Work(1)) == [0, 20]
+        assert isolation.batch("cancel", [0, 1, 2], Work(1)) == [0, 20]
     assert said() == (1, 1)
 
 

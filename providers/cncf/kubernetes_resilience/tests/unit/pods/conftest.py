@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual time, and API clients that do what the test says."""
+"""Virtual time, and a cluster that does what the test says."""
 
 from __future__ import annotations
 
@@ -46,59 +46,23 @@ class VirtualTime:
         return Timing(clock=lambda: self.now, sleep=self.sleep, random=lambda: 0.0)
 
 
-class ScriptedClient:
-    """
-    Lists and watches as scripted, then hangs like a quiet watch.
-
-    A list step is ``(version, manifests)`` or an exception; a watch step is a list of events, exceptions and
-    functions to call in between.
-    """
-
-    def __init__(self) -> None:
-        self.lists: list[tuple[str, list[Json]] | Exception] = []
-        self.watches: list[list[tuple[str, Json] | Exception | Callable[[], object]]] = []
-        self.calls: list[str] = []
-        self.quiet = asyncio.Event()
-
-    async def list_pods(self, namespace: str | None, *, label_selector: str, read: Any) -> Listing[Any]:
-        self.calls.append("list")
-        step = self.lists.pop(0)
-        if isinstance(step, Exception):
-            raise step
-        return Listing([item for item in map(read, step[1]) if item is not None], step[0])
-
-    async def watch_pods(
-        self, namespace: str | None, *, resource_version: str, **_: Any
-    ) -> AsyncGenerator[WatchEvent]:
-        self.calls.append(f"watch {resource_version}")
-        if not self.watches:
-            self.quiet.set()
-            await asyncio.Event().wait()
-        for step in self.watches.pop(0):
-            if isinstance(step, Exception):
-                raise step
-            if isinstance(step, tuple):
-                yield WatchEvent(*step)
-            else:
-                step()
-
-    async def played(self, running: Any) -> None:
-        """Run an informer until the script has been played."""
-        task = asyncio.create_task(running)
-        waiting = asyncio.create_task(self.quiet.wait())
-        done, _ = await asyncio.wait({task, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert waiting in done, "the script was not played to its end"
-
-
 class FakeCluster:
-    """The pod API of one namespace, with failures by operation: before the call takes effect, or after."""
+    """
+    The pod API of one namespace, as a client of the transport offers it: what informer and launcher stand on.
+
+    Calls fail by operation, before they take effect or after. Watches yield what the test says, and then
+    nothing; so do lists, if the test says something about them.
+    """
 
     def __init__(self) -> None:
         self.pods: dict[str, Json] = {}
+        self.lists: list[tuple[str, list[Json]] | Exception] | None = None
+        """What each of the next lists gives, a version and manifests, and no further one may be asked for;
+        None for the pods that there are."""
+        self.watches: list[list[tuple[str, Json] | Exception | Callable[[], object]]] = []
+        """The events, exceptions and functions to call in between, of each of the next watches."""
+        self.quiet = asyncio.Event()
+        """Whether all watches were played."""
         self.calls: list[str] = []
         self.fail: dict[str, list[Exception | None]] = defaultdict(list)
         """Per operation, what each of the next calls raises instead of doing anything (None: it works)."""
@@ -124,8 +88,38 @@ class FakeCluster:
         return await self._call("patch", self._patch, name, body)
 
     async def list_pods(self, namespace: str | None, *, read: Any, **_: Any) -> Listing[Any]:
-        items = [read(pod) for pod in self.pods.values()]
-        return Listing([item for item in items if item is not None], "1")
+        self.calls.append("list")
+        step = ("1", list(self.pods.values())) if self.lists is None else self.lists.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        version, pods = step
+        return Listing([item for item in map(read, pods) if item is not None], version)
+
+    async def watch_pods(
+        self, namespace: str | None, *, resource_version: str, **_: Any
+    ) -> AsyncGenerator[WatchEvent]:
+        self.calls.append(f"watch {resource_version}")
+        if not self.watches:
+            self.quiet.set()
+            await asyncio.Event().wait()
+        for step in self.watches.pop(0):
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, tuple):
+                yield WatchEvent(*step)
+            else:
+                step()
+
+    async def played(self, running: Any) -> None:
+        """Run an informer until all watches were played."""
+        task = asyncio.create_task(running)
+        waiting = asyncio.create_task(self.quiet.wait())
+        done, _ = await asyncio.wait({task, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert waiting in done, "the script was not played to its end"
 
     async def close(self) -> None:
         self.calls.append("close")
@@ -196,11 +190,6 @@ def refusal(status: int, reason: str = "", *, retry_after: int | None = None) ->
 @pytest.fixture
 def time() -> VirtualTime:
     return VirtualTime()
-
-
-@pytest.fixture
-def script() -> ScriptedClient:
-    return ScriptedClient()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What a decision about a pod depends on besides the pod: its task, and what was decided before."""
+"""What a decision about a pod depends on besides the pod: its task, and the earlier decisions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _ASSUMED = "only the ids of its task are known, and earlier launches are taken t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Everything about a pod's task that policies ask for."""
+    """What policies look at besides the pod itself."""
 
     profile: TaskProfile
     earlier: Sequence[Decision] | None
     """Decisions about the earlier launches of the try, oldest first; None if they are not known."""
     source: str
-    """Where that is from, and what is missing, in a sentence."""
+    """A sentence about where it is from, and what is missing."""
 
 
 def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
@@ -51,7 +51,7 @@ def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
 
 
 def from_database(facts: PodFacts) -> Circumstances:
-    """Read the task instance of a pod and its ledger; what the pod says, if that cannot be had."""
+    """Read the task instance of a pod and its ledger. Without them, read what the pod says."""
     key, ti_id = task_key(facts.annotations), facts.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
     if key is None or ti_id is None:
         return from_pod(facts, "The pod does not say which task instance it is of")

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The commands as Airflow calls them: how each begins and ends. What each does is imported when it is run."""
+"""The commands as Airflow calls them. The code of a command is imported when it is run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from airflow_resilience.retry_policy.document import PolicyFileError
 
 NO_ANSWER = 2
-"""Exit code of a command that cannot say what it was asked for; argparse's for options it cannot use."""
+"""Exit code of a command that cannot answer. It is argparse's for wrong options."""
 
 
 class CommandError(Exception):
-    """Something that the user has given or named cannot be used; the text says what, and why."""
+    """An input of the user cannot be used. The text says what, and why."""
 
 
 def _command(path: str) -> Callable[[Namespace], None]:
     """
-    Make a command of a function of this package that returns its exit code.
+    Make a command from a function of this package that returns an exit code.
 
-    What the user can put right is told in one sentence on stderr, without a traceback. Log lines, among them
-    those of importing half of Airflow, would stand among the results before Airflow 3.3; ``--verbose`` shows
-    them.
+    An error that the user can correct is one sentence on stderr, without a traceback. Before Airflow 3.3, log
+    lines went to stdout, between the results. They are suppressed; ``--verbose`` shows them.
     """
     function = lazy_load_command(f"airflow.providers.cncf.kubernetes_resilience.cli.{path}")
 
@@ -39,7 +38,7 @@ def _command(path: str) -> Callable[[Namespace], None]:
         except (CommandError, PolicyFileError, AirflowConfigException) as error:
             code = _refuse(str(error))
         except SQLAlchemyError as error:
-            # Without the statement, which says nothing to whoever has forgotten to migrate.
+            # Without the SQL statement: it does not help somebody who forgot to migrate.
             cause = getattr(error, "orig", None) or error
             code = _refuse(f"the metadata database does not answer as it should: {cause}")
         if code:
@@ -52,6 +51,7 @@ lint = _command("policy_commands.lint")
 show = _command("policy_commands.show")
 explain = _command("explain_command.explain")
 history = _command("history_command.history")
+launches = _command("launches_command.launches")
 
 
 def _refuse(text: str) -> int:

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What ``airflow kubernetes-resilience`` understands.
+The commands of ``airflow kubernetes-resilience`` and their options.
 
-Every call of ``airflow``, whatever it is about, imports this module: it imports nothing but Airflow's own
-description of commands, and each command imports what it needs when it is run.
+Every call of ``airflow`` imports this module. So it imports only Airflow's own definitions of commands. Each
+command imports what it needs when it is run.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ exit codes:
   2  no answer: an option, a file or a manifest cannot be used, or something does not answer
   3  a pod has not failed
 of several that apply: 2 before 1, 1 before 3
+"""
+
+_EXIT_CODES_OF_LAUNCHES = """\
+exit codes:
+  0  the tasks are listed, if there are any
+  2  no answer: the database or the API server does not answer, or no executor of this kind is configured
 """
 
 _PHASES = """\
@@ -120,11 +126,30 @@ _COMMANDS_OF_GROUP = (
             ARG_VERBOSE,
         ),
     ),
+    ActionCommand(
+        name="launches",
+        help="Say where the tasks are that the executor holds, and what they wait for",
+        description=(
+            "List the tasks that are queued, running or restarting, and the state of their launch, as far\n"
+            "as the metadata database and the API server can tell: waiting (for its time, or for another\n"
+            "pod to go), creating (there is no pod yet), pending, started, ended (not settled yet), or\n"
+            "departing (superseded, and its pod may still run or start)."
+        ),
+        epilog=_EXIT_CODES_OF_LAUNCHES,
+        func=lazy_load_command(f"{_COMMANDS}.launches"),
+        args=(
+            _argument("--dag", metavar="DAG_ID", help="only tasks of this Dag"),
+            _argument("--run", metavar="RUN_ID", help="only tasks of Dag runs with this id"),
+            _argument("--task", metavar="TASK_ID", help="only tasks with this id"),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    ),
 )
 
 
 def get_cli_commands() -> list[GroupCommand]:
-    """Give Airflow the commands of this provider."""
+    """Return the commands of this provider, for Airflow."""
     return [
         GroupCommand(
             name="kubernetes-resilience",

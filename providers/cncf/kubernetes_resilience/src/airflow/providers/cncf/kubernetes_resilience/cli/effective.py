@@ -18,7 +18,7 @@ from airflow_resilience.retry_policy.selection import POLICIES_KEY, RETRIES_KEY,
 
 
 class DefinedTask(NamedTuple):
-    """A task, and what is wrong with what it asks for."""
+    """A task, and the problems of its ``executor_config``."""
 
     profile: TaskProfile
     problems: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class DefinedTask(NamedTuple):
 
 
 class PolicyInForce(NamedTuple):
-    """A policy, and how it comes to be there."""
+    """A policy, and why it applies."""
 
     policy: Policy
     why: str
@@ -57,11 +57,11 @@ class EffectivePolicies:
 
     policies: PolicySet
     task: DefinedTask | None = None
-    """The task that is asked about; None for all."""
+    """The task in question; None for all tasks."""
 
     @property
     def chain(self) -> list[PolicyInForce]:
-        """Those of the task, in the order in which they are asked; without a task, all of them."""
+        """The task's policies, in the order in which they are asked; without a task, all policies."""
         return [
             PolicyInForce(policy, why, BUILT_IN if policy.name == BUILT_IN else self.policies.origin)
             for policy, why in self._chosen()
@@ -69,7 +69,7 @@ class EffectivePolicies:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names that the task asks for and that no policy has."""
+        """Names that the task asks for, but no policy has."""
         return select(self.policies, self.task.profile).unknown if self.task else ()
 
     def _chosen(self) -> Iterator[tuple[Policy, str]]:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Why a pod failed, what is decided about it, and how that comes about. Pure."""
+"""Why a pod failed, what is decided about it, and why. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import Standing, State, examine
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.pacing import paced
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
-from airflow_resilience.decision import Action, Decision
+from airflow_resilience.decision import Action
 from airflow_resilience.retry_policy.engine import Trace, decide, trace
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
@@ -30,10 +29,9 @@ class Answer:
     classified: Classified
     selection: Selection
     trace: Trace
-    decision: Decision
-    """Its delay is the longest that jitter leaves of it."""
+    """Its decision has the longest delay: that without jitter."""
     shortest_delay: float
-    """Seconds; the shortest that jitter leaves."""
+    """Seconds: the delay with the most jitter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ class Explanation:
     circumstances: Circumstances
     policies: PolicySet
     answer: Answer | None
-    """None if there is nothing that the pod could be said to fail of."""
+    """None if the pod has not failed, and nothing keeps it from starting."""
 
     @property
     def acted_upon(self) -> bool:
@@ -58,7 +56,7 @@ class Explanation:
         """0 for a relaunch, 1 if anything else becomes of the task, 3 for a pod that has not failed."""
         if self.standing.state is not State.FAILED or self.answer is None:
             return 3
-        return 0 if self.acted_upon and self.answer.decision.action is Action.RELAUNCH else 1
+        return 0 if self.acted_upon and self.answer.trace.decision.action is Action.RELAUNCH else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
@@ -83,7 +81,7 @@ def explain(
     """
     Explain a pod.
 
-    :param phase: how far the task had come; None if nobody says so, which is taken for the launch
+    :param phase: how far the task had come; None if it is not known, which counts as the launch
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     """
     standing = examine(facts, given_up_reasons=given_up_reasons, still_queued=phase is Phase.LAUNCH)
@@ -108,15 +106,11 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
     earlier = circumstances.earlier
     if earlier is None:
         earlier = [decide(evidence, selection, policies, (), _no_jitter)] * (number - 1)
-    relaunches = sum(decision.action is Action.RELAUNCH for decision in earlier)
-    found = trace(evidence, selection, policies, earlier, _no_jitter)
-    soonest = decide(evidence, selection, policies, earlier, _most_jitter)
     return Answer(
         classified=classified,
         selection=selection,
-        trace=found,
-        decision=paced(found.decision, relaunches, _no_jitter),
-        shortest_delay=paced(soonest, relaunches, _most_jitter).delay,
+        trace=trace(evidence, selection, policies, earlier, _no_jitter),
+        shortest_delay=decide(evidence, selection, policies, earlier, _most_jitter).delay,
     )
 
 
@@ -153,6 +147,6 @@ def _answer(answer: Answer, *, acted_upon: bool) -> dict[str, Any]:
         "chain": [{"policy": policy.name, "why": why} for policy, why in selection.policies],
         "unknown_policies": list(selection.unknown),
         "steps": [asdict(step) for step in answer.trace.steps],
-        "decision": answer.decision.to_dict()
+        "decision": answer.trace.decision.to_dict()
         | {"shortest_delay": answer.shortest_delay, "acted_upon": acted_upon},
     }

@@ -36,7 +36,7 @@ _NODES = {
 
 
 def show_explanation(console: AirflowConsole, explanation: Explanation) -> None:
-    """Print everything that led to the decision, in the order in which it did."""
+    """Print everything that led to the decision, in its order."""
     facts = explanation.facts
     print_heading(console, f"Pod {facts.ref}")
     print_names(console, _facts(explanation))
@@ -101,7 +101,7 @@ def _cause(answer: Answer) -> Named:
 
 
 def _decision(explanation: Explanation, answer: Answer) -> Named:
-    decision = answer.decision
+    decision = answer.trace.decision
     if not _has_failed(explanation):
         yield "state", explanation.standing.text
     if explanation.acted_upon or decision.action is Action.COUNT:
@@ -126,7 +126,7 @@ def _step(step: Step) -> dict[str, object]:
 
 
 def _delay(answer: Answer) -> str:
-    if not answer.decision.delay:
+    if not (delay := answer.trace.decision.delay):
         return "none"
-    shortest, longest = format_duration(answer.shortest_delay), format_duration(answer.decision.delay)
+    shortest, longest = format_duration(answer.shortest_delay), format_duration(delay)
     return longest if shortest == longest else f"{shortest} to {longest}"

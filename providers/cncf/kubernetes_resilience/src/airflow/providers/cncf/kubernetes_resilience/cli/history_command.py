@@ -47,7 +47,7 @@ class FailedLaunch:
         }
 
     def to_row(self) -> dict[str, Any]:
-        """Return what people want to see of it."""
+        """Return the columns for people."""
         row, entry, decision = self.row, self.entry, self.entry.decision
         return {
             "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),

@@ -18,7 +18,7 @@ def print_data(data: Any, output: str) -> None:
     """
     Print a result for programs.
 
-    :param data: JSON-serialisable, but for times
+    :param data: JSON-serialisable, except for times
     :param output: ``json``, ``yaml``, or ``plain``: a line for each value, named by its path
     """
     console = AirflowConsole()
@@ -37,7 +37,7 @@ def print_rows(data: Sequence[Any], rows: Sequence[dict[str, object]], output: s
     Print results that are the rows of one table.
 
     :param data: all that is known, for programs
-    :param rows: what people want to see of it
+    :param rows: the columns for people
     :param output: ``json``, ``yaml``, ``plain`` or ``table``
     """
     if output in ("json", "yaml"):
@@ -64,7 +64,7 @@ def print_names(console: AirflowConsole, named: Iterable[tuple[str, object]]) ->
 
 
 def print_table(console: AirflowConsole, rows: Sequence[Mapping[str, object]]) -> None:
-    """Print rows that have the same columns, without those in which nothing stands; nothing without rows."""
+    """Print rows with the same columns. Empty columns are left out; without rows, nothing is printed."""
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
     if not columns:
         return

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
@@ -17,10 +19,17 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE
 from airflow.providers.cncf.kubernetes_resilience.executors.upstream import make_client
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import MalformedPodError, PodFacts, read_pod
 
+if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+
 STANDARD_INPUT = "-"
+
+_PAGE = 500
+"""Pods of one answer, as of ``kubectl get``."""
 
 
 class _ManifestLoader(yaml.SafeLoader):
@@ -38,18 +47,66 @@ def from_cluster(name: str, namespace: str | None, kube_config: KubeConfig) -> P
     Ask the API server for one pod.
 
     :param namespace: None for that of the executor's pods
-    :raises CommandError: if it cannot be had
+    :raises CommandError: if it cannot be read
     """
     namespace = namespace or kube_config.executor_namespace
-    try:
+    with _asking_for(f"pod {namespace}/{name}"):
         response = make_client(None).read_namespaced_pod(
             name, namespace, _preload_content=False, **kube_config.kube_client_request_args
         )
+    return _read(json.loads(response.data), f"pod {namespace}/{name}")
+
+
+def list_from_cluster(executor: KubernetesExecutor) -> Iterator[PodFacts]:
+    """
+    Ask the API server, page by page, for the worker pods of an executor with which none is done.
+
+    Pods of other schedulers and executors may be among them: whoever adopted them last need not have put its
+    label on them.
+
+    :param executor: need not be started
+    :raises CommandError: if they cannot be read
+    """
+    for namespace in executor.namespaces():
+        with _asking_for(f"pods in {namespace or 'all namespaces'}"):
+            client = make_client(executor.team_name)
+            read = (
+                partial(client.list_namespaced_pod, namespace)
+                if namespace
+                else client.list_pod_for_all_namespaces
+            )
+            yield from _pages(read, executor.kube_config.kube_client_request_args)
+
+
+def _pages(read: Callable[..., Any], request_args: Mapping[str, Any]) -> Iterator[PodFacts]:
+    token: str | None = ""
+    while token is not None:
+        response = read(
+            label_selector=NOT_DONE,
+            limit=_PAGE,
+            _preload_content=False,
+            **({"_continue": token} if token else {}),
+            **request_args,
+        )
+        page = json.loads(response.data)
+        yield from _readable(page["items"])
+        token = page["metadata"].get("continue") or None
+
+
+def _readable(manifests: Iterable[Any]) -> Iterator[PodFacts]:
+    for manifest in manifests:
+        with suppress(MalformedPodError):  # no executor can have created it
+            yield read_pod(manifest)
+
+
+@contextmanager
+def _asking_for(what: str) -> Iterator[None]:
+    try:
+        yield
     except ApiException as error:
-        raise CommandError(f"pod {namespace}/{name}: {error.status} {error.reason}") from error
+        raise CommandError(f"{what}: {error.status} {error.reason}") from error
     except (ConfigException, HTTPError, OSError) as error:
         raise CommandError(f"the Kubernetes API server does not answer: {error}") from error
-    return _read(json.loads(response.data), f"pod {namespace}/{name}")
 
 
 def from_file(name: str) -> list[PodFacts]:
@@ -57,7 +114,7 @@ def from_file(name: str) -> list[PodFacts]:
     Read the pods of a file: a manifest, or a list as ``kubectl get pods -o json`` prints it.
 
     :param name: path of a JSON or YAML file; ``-`` for standard input
-    :raises CommandError: if there is no pod in it, or anything else
+    :raises CommandError: if there is no pod in it, or something else
     """
     source = "standard input" if name == STANDARD_INPUT else name
     try:
@@ -73,14 +130,14 @@ def from_file(name: str) -> list[PodFacts]:
 
 def _parse(text: str) -> list[Any]:
     try:
-        return [json.loads(text)]  # by far the faster of the two, and a list of pods may be long
+        return [json.loads(text)]  # much faster than YAML, and a list of pods may be long
     except ValueError:
         documents = yaml.load_all(text, _ManifestLoader)
         return [document for document in documents if document is not None]
 
 
 def _items(document: Any) -> Iterator[Any]:
-    """Yield the objects of a list, or the one object that it is."""
+    """Yield the objects of a list, or the one object."""
     is_list = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
     if is_list and isinstance(items := document.get("items"), list):
         yield from items
@@ -89,7 +146,7 @@ def _items(document: Any) -> Iterator[Any]:
 
 
 def _read(manifest: Any, source: str) -> PodFacts:
-    # The items of a PodList have no kind of their own.
+    # The items of a PodList have no kind.
     kind = manifest.get("kind", "Pod") if isinstance(manifest, dict) else type(manifest).__name__
     if kind != "Pod":
         raise CommandError(f"{source}: a Pod is needed, not {kind}")

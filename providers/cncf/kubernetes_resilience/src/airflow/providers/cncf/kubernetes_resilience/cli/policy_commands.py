@@ -24,7 +24,7 @@ from airflow_resilience.retry_policy.document import read_policies
 
 def lint(args: Namespace) -> int:
     """Check a policy file."""
-    # What the built-in policy would do is no matter: a file can only name it.
+    # The settings of the built-in policy do not matter: a file can only name it.
     policies = read_policies(Path(args.file), built_in(0, ()), VOCABULARY)
     for warning in policies.warnings:
         sys.stderr.write(f"{warning}\n")

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks as their Dags define them, of which no instance need exist yet."""
+"""Tasks as their Dags define them. There need not be an instance yet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 def read_task(dag_id: str, task_id: str, *, session: Session) -> DefinedTask:
     """
-    Read what policies are selected by from the latest version of a Dag.
+    Read what the policies of a task depend on, from the latest version of its Dag.
 
-    Mapped tasks have one definition, in which each of their instances gets the same policies.
+    A mapped task has one definition, so all of its instances have the same policies.
 
     :raises CommandError: if there is no such Dag, or no such task in it
     """

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a pod has failed, as the executor sees it; and if not, what it would fail of. Pure."""
+"""Whether a pod has failed, as the executor sees it, or what it would fail of. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class State(StrEnum):
 
     FAILED = "failed"
     ENDING = "ending"
-    """Its deletion was asked for, and it is not over yet."""
+    """It is being deleted."""
     WAITING = "waiting"
-    """It has not started, for a reason that may pass."""
+    """It has not started yet, for a reason that may pass."""
     ALIVE = "alive"
     SUCCEEDED = "succeeded"
 
@@ -44,11 +44,11 @@ _WHAT_HAPPENS = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a pod has come to."""
+    """State and failure of a pod."""
 
     state: State
     failure: PodFailure | None
-    """How it failed; or, while it is ending or waiting, how it will have failed if nothing changes."""
+    """How it failed. While it is ending or waiting: how it will fail if nothing changes."""
 
     @property
     def text(self) -> str:
@@ -61,8 +61,8 @@ def examine(facts: PodFacts, *, given_up_reasons: Collection[str], still_queued:
     Say whether a pod has failed.
 
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
-    :param still_queued: whether the task instance is known to be queued still; a pod that has succeeded
-        without its worker having reported is a failure then
+    :param still_queued: whether the task instance is known to be still queued; a pod that has succeeded then
+        counts as failed, because its worker has not reported
     """
     if failure := find_failure(facts, given_up_reasons=given_up_reasons):
         return Standing(State.FAILED, failure)

@@ -3,9 +3,9 @@
 """
 What cannot be handled stops itself, and nothing else: not the batch, not the turn, not the scheduler.
 
-Nobody knows beforehand what goes wrong: a row that the database refuses, a policy or a pod that makes our own
-code fail, a hook. So each exception counts as one that comes again, here and with the next scheduler. Only a
-database that is away is no item's fault: everything waits for it.
+Any exception may come: the database refuses a row, a policy or a pod makes our own code fail, a hook fails.
+It may come again, here and with the next scheduler. Only a database that does not answer is no item's fault:
+everything waits for it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Suspect:
 
 @dataclass(frozen=True, slots=True)
 class _Batch(Generic[T, R]):
-    """What is done for many items at once."""
+    """Work on many items at once."""
 
     step: str
     work: Callable[[Sequence[T]], Iterable[R] | None]
@@ -72,7 +72,7 @@ class _Batch(Generic[T, R]):
 
 class Isolation:
     """
-    Runs phases of a turn, and work on many items at once, so that one failure does not become all of them.
+    Runs the steps of a turn, and work on many items, so that one failure does not affect the others.
 
     Each failure that is not the database's is counted by the metric ``kubernetes_executor.unhandled_errors``,
     with the tag ``step``.
@@ -87,7 +87,7 @@ class Isolation:
 
     def run(self, step: str, work: Callable[..., bool | None], *args: Any) -> bool:
         """
-        Do something that stands by itself; what it raises is logged.
+        Run one step of a turn; what it raises is logged.
 
         :return: what it returned (whether something is left to do, usually); False if it failed
         :raises DatabaseAwayError: if that is why it failed
@@ -110,13 +110,13 @@ class Isolation:
         give_up: Callable[[T, Exception], None] | None = None,
     ) -> list[R]:
         """
-        Do the same for many items; if that fails do it again in halves, to find the item that it fails for.
+        Do the same for many items. If that fails, repeat it in halves, to find the item that it fails for.
 
-        :param work: does it, in a transaction of its own; what it does beside that may be done twice
-        :param name: tells an item from others, in this turn and later ones
+        :param work: does it, in a transaction of its own; anything else that it does may be done twice
+        :param name: identifies an item, in this turn and later ones
         :param give_up: ends an item that has failed alone :data:`ATTEMPTS` times, so that it does not come
-            again. Without it the item is only left out, each time anew: somebody else ends it.
-        :return: what the work has returned, for those that it did not fail for
+            again. Without it the item is only left out each time, and something else ends it.
+        :return: what the work has returned for the items that it did not fail for
         :raises DatabaseAwayError: if that is why it failed; what was done by then is done
         """
         now, batch = self._clock(), _Batch(step, work, name, give_up)
@@ -185,7 +185,7 @@ class Isolation:
                 del self._suspects[name]
 
     def _complain(self, step: str, error: Exception) -> None:
-        """Log what goes wrong: with its traceback the first time, and after that now and then."""
+        """Log what goes wrong: with its traceback the first time, then every :data:`REMINDER_INTERVAL`."""
         count_unhandled(step)
         kind, now = (step, type(error)), self._clock()
         if kind not in self._said:
@@ -203,7 +203,7 @@ def describe(error: Exception) -> str:
 
 
 def database_answers() -> bool:
-    """Whether the metadata database answers a question that has nothing to do with any item."""
+    """Whether the metadata database answers a query that does not depend on any item."""
     try:
         with create_session(scoped=False) as session:
             session.execute(select(1))

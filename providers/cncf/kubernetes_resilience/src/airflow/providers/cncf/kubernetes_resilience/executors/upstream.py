@@ -134,6 +134,11 @@ SEAMS = (
     Seam("airflow.api_fastapi.auth.tokens:JWTGenerator", "generate", "the same, before 3.2", ("extras",)),
     Seam("airflow.models.dag:DagTag", "name", "selects retry policies"),
     Seam("airflow.models.serialized_dag:SerializedDagModel", "get", "shows a task's policies", ("dag_id",)),
+    Seam(
+        "airflow.executors.executor_loader:ExecutorLoader",
+        "get_executor_names",
+        "tells which task instances another executor has",
+    ),
     Seam("airflow.cli.cli_config", "lazy_load_command", "keeps the airflow command quick", ("import_path",)),
     Seam("airflow.cli.simple_table:AirflowConsole", "print_as_json", "prints as Airflow does", ("data",)),
     Seam("airflow.utils.cli", "suppress_logs_and_warning", "keeps logs out of the output", ("f",)),

@@ -3,8 +3,8 @@
 """
 What a pod manifest says, as a frozen and typed value.
 
-Reading is total: a field that is absent, null or of the wrong type reads as "not known", never as an
-exception. Only a manifest without an identity is refused, because nothing can be said about it.
+Reading is total: a field that is absent, null or of the wrong type reads as "not known", and raises nothing.
+Only a manifest without name, namespace or UID is refused.
 
 .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
 """
@@ -25,10 +25,10 @@ import msgspec
 T = TypeVar("T")
 
 WORKER_CONTAINER = "base"
-"""Name of the container that runs the task, wherever it stands in the pod's list of containers."""
+"""Name of the container that runs the task. It may stand anywhere in the pod's list of containers."""
 
 LAUNCH_ID_ANNOTATION = "airflow-resilience/launch-id"
-"""Unique to one launch: tells our own pod from another one of the same name."""
+"""Unique to one launch. It tells our own pod from another one of the same name."""
 
 LAUNCH_NUMBER_ANNOTATION = "airflow-resilience/launch-number"
 """1 for the first launch of a try, one more for each relaunch."""
@@ -37,31 +37,31 @@ TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
 """The task instance's UUID."""
 
 EXECUTOR_LABEL = "airflow-resilience/executor"
-"""Which of a scheduler's executors a pod belongs to."""
+"""Which of a scheduler's executors the pod belongs to."""
 
 LABELS = ("airflow-worker", "airflow_executor_done", EXECUTOR_LABEL)
-"""The labels by which pods belong to a scheduler and its executor. Others do not concern the executor."""
+"""The labels by which a pod belongs to a scheduler and its executor. Others are not kept."""
 
 ANNOTATIONS = (
     *("dag_id", "task_id", "run_id", "try_number", "map_index"),
     *(LAUNCH_ID_ANNOTATION, LAUNCH_NUMBER_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION),
 )
-"""The annotations that say what a worker pod is. Others are not kept: thousands of pods are."""
+"""The annotations that identify a worker pod. Others are not kept: there are thousands of pods."""
 
 _UNIQUE = frozenset({LAUNCH_ID_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION})
-# Among what is kept because many pods have it, these would only displace the rest.
+# Not for the cache of texts that many pods share: each of these would displace one of them.
 
 DEFAULT_GRACE_SECONDS = 30
 """What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
 
 _SIGNAL_BASE, _LAST_SIGNAL = 128, 64
-# Above 128 + 64 there is no signal any more: 255 is what a program means by -1.
+# Above 128 + 64 there is no signal: 255 is a program's -1.
 
 _EPOCH_YEAR = 1970
 
 
 WORKLOAD_OPTION = "--json-string"
-"""Argument of the worker that is followed by its workload."""
+"""Argument of the worker. Its workload follows it."""
 
 
 class _WorkloadTaskInstance(msgspec.Struct):
@@ -69,7 +69,7 @@ class _WorkloadTaskInstance(msgspec.Struct):
 
 
 class _Workload(msgspec.Struct):
-    """What is read of a worker's workload (``airflow.executors.workloads.ExecuteTask``)."""
+    """The part of a worker's workload that is read (``airflow.executors.workloads.ExecuteTask``)."""
 
     ti: _WorkloadTaskInstance
 
@@ -79,7 +79,7 @@ class MalformedPodError(ValueError):
 
 
 class ContainerType(StrEnum):
-    """The part that a container plays in a worker pod."""
+    """The role of a container in a worker pod."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -126,7 +126,7 @@ class Texts(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """Enough to address one pod, and no other that has the same name before or after it."""
+    """Addresses one pod, and no other pod that had or will have its name."""
 
     namespace: str
     name: str
@@ -148,15 +148,15 @@ class ContainerFacts:
     exit_code: int | None = None
     signal: int | None = None
     before_worker: bool = False
-    """Whether the worker container waits for this one (init containers and native sidecars)."""
+    """Whether the worker container starts after this one (init containers and native sidecars)."""
     started: bool = False
     """Whether a process of it has ever run."""
     finished_at: datetime | None = None
-    """When it ended, by the clock of its node; None if it has not, or nobody knows."""
+    """When it ended, by the clock of its node; None if it has not, or if that is not known."""
 
     @property
     def failed(self) -> bool:
-        """Whether the container ended, and not with exit code 0."""
+        """Whether the container ended with another exit code than 0."""
         return self.state is ContainerState.TERMINATED and self.exit_code != 0
 
     @property
@@ -164,7 +164,7 @@ class ContainerFacts:
         """
         Number of the signal that ended the container; None if none did.
 
-        Most runtimes tell it in the exit code only, as shells do: 128 plus the number.
+        Most runtimes tell it by the exit code only, as shells do: 128 plus the number.
         """
         if self.signal:
             return self.signal
@@ -193,14 +193,14 @@ class PodFacts:
     """Those of :data:`ANNOTATIONS` that it has."""
     created: datetime | None = None
     deletion_timestamp: datetime | None = None
-    """When the grace period of a requested deletion ends, by the API server's clock; None without one."""
+    """When the grace period of a deletion ends, by the API server's clock; None without a deletion."""
     deletion_grace_seconds: int = DEFAULT_GRACE_SECONDS
-    """Length of that grace period, or of one that a deletion would have."""
+    """Seconds: length of that grace period, or of the one that a deletion would have."""
     node: str | None = None
     addresses: str = ""
     """Its IP addresses, separated by commas: one text takes half the memory of a tuple with one text."""
     never_restarts: bool = False
-    """Whether a container that has ended is not started again (``restartPolicy: Never``)."""
+    """Whether containers are not restarted (``restartPolicy: Never``)."""
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -208,8 +208,8 @@ class PodFacts:
     containers: tuple[ContainerFacts, ...] = ()
     """Init containers first, then the others, each in the order of the status lists."""
     resource_version: str | None = None
-    """At which it was seen; None unless its worker may still start, also beside a sidecar that has: only such
-    a pod is deleted on condition that it has not changed."""
+    """The version of this reading; None if the worker has started, or cannot start any more. Only a pod that
+    may still start is deleted on the condition that it has not changed."""
 
     @property
     def is_terminal(self) -> bool:
@@ -224,7 +224,7 @@ class PodFacts:
     @property
     def has_lost_worker(self) -> bool:
         """
-        Whether the worker container has failed for good, also if a container beside it runs on.
+        Whether the worker container has failed for good. Another container may run on.
 
         .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
         """
@@ -232,20 +232,20 @@ class PodFacts:
 
     @property
     def has_done_worker(self) -> bool:
-        """Whether the worker container has ended well, for good, and a container beside it may run on."""
+        """Whether the worker container has succeeded for good while the pod runs on."""
         worker = self.worker
         has_ended = worker is not None and worker.state is ContainerState.TERMINATED and not worker.failed
         return has_ended and self.never_restarts and not self.is_terminal
 
     @property
     def has_started(self) -> bool:
-        """Whether the worker container has ever run, as far as can be told."""
+        """Whether the worker container has ever run, as far as is known."""
         worker = self.worker
         return self.phase == "Running" if worker is None else worker.started
 
     @property
     def unscheduled(self) -> ConditionFacts | None:
-        """The condition with which the scheduler says that it has no node for the pod, if it does."""
+        """The scheduler's condition that it has no node for the pod; None if there is none."""
         return self.condition("PodScheduled", status="False") if self.phase == "Pending" else None
 
     def condition(self, type_: str, *, status: str = "True") -> ConditionFacts | None:
@@ -294,7 +294,7 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
 
 
 def _may_start(phase: str | None, containers: Iterable[ContainerFacts]) -> bool:
-    # A sidecar that was started first makes the phase Running, whatever the worker waits for.
+    # A sidecar that starts first makes the phase Running, though the worker still waits.
     return phase == "Pending" or (
         phase == "Running"
         and any(item.type is ContainerType.WORKER and not item.started for item in containers)
@@ -306,7 +306,7 @@ def _annotations(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[
     found = _texts(given, ANNOTATIONS)
     if TASK_INSTANCE_ID_ANNOTATION in given:
         return found
-    # A pod of the official executor: whose it is, its worker's workload says.
+    # A pod of the official executor: the workload of its worker names the task instance.
     ti_id = _workload_ti_id(spec)
     return (*found, (TASK_INSTANCE_ID_ANNOTATION, ti_id)) if ti_id else found
 
@@ -346,7 +346,7 @@ def _conditions(value: Any) -> Iterator[ConditionFacts]:
             )
 
 
-# Nearly all pods have the same few: there is no need to make and to keep each of them anew.
+# Cached: nearly all pods share a few of them.
 _condition = lru_cache(maxsize=1024)(ConditionFacts)
 _labels = lru_cache(maxsize=1024)(dict[str, str])
 
@@ -393,11 +393,11 @@ def _ever_started(states: Mapping[str, Any]) -> bool:
     if isinstance(states.get(ContainerState.RUNNING), dict):
         return True
     started_at = _time(_mapping(states.get(ContainerState.TERMINATED)).get("startedAt"))
-    # Of a container that could not be started the kubelet says nothing, or the first second of 1970.
+    # If a container could not be started, the kubelet sets no time, or the first second of 1970.
     return started_at is not None and started_at.year > _EPOCH_YEAR
 
 
-# A decoder's objects are dictionaries; to ask for any mapping at all takes several times as long.
+# The decoder makes dictionaries. To check for any Mapping takes several times as long.
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -423,13 +423,13 @@ def _text(value: Any) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _shared(text: str) -> str:
-    """Return the text that was there first, for words that are the same in very many pods."""
+    """Return the one copy of a text that very many pods share."""
     return text
 
 
 @lru_cache(maxsize=1024)
 def _same(items: tuple[T, ...]) -> tuple[T, ...]:
-    """Return the tuple that was there first: most pods that run have equal conditions and containers."""
+    """Return the one copy of a tuple: most running pods have equal conditions and containers."""
     return items
 
 

@@ -12,12 +12,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, Po
 
 @dataclass(frozen=True, slots=True)
 class PodObservation:
-    """The informer saw something about a pod change that matters."""
+    """The informer saw a change of a pod that matters."""
 
     facts: PodFacts
     """The last known reading."""
     gone: bool = False
-    """The object is no longer in the informer's view: deleted, or its labels do not match any more."""
+    """Whether it left the informer's store: it was deleted, or its labels do not match any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PodCreated:
 
 @dataclass(frozen=True, slots=True)
 class PodNotCreated:
-    """This attempt to create the pod of a launch failed; whether to try again is the executor's decision."""
+    """This attempt to create the pod of a launch failed. The executor decides whether to try again."""
 
     launch_id: str
     error: KubernetesApiError
@@ -38,7 +38,7 @@ class PodNotCreated:
 
 @dataclass(frozen=True, slots=True)
 class PodConfirmed:
-    """What the API server says about a pod at this moment."""
+    """The API server's answer to a read of a pod."""
 
     ref: PodRef
     facts: PodFacts | None
@@ -47,14 +47,14 @@ class PodConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A deletion found the pod gone, or left it gone: nothing of it can run any more."""
+    """The pod is gone after a deletion: nothing of it can run any more."""
 
     ref: PodRef
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeletionAccepted:
-    """The API server has accepted a deletion and gives the pod time to end, from now on at the latest."""
+    """The API server has accepted a deletion. The pod's grace period begins now at the latest."""
 
     ref: PodRef
     grace_seconds: int
@@ -62,10 +62,10 @@ class PodDeletionAccepted:
 
 @dataclass(frozen=True, slots=True)
 class PodNotDeleted:
-    """A pod that was to be deleted if it had not started was left as it is: it has, or it has ended."""
+    """A pod that was to be deleted unless it had started was not deleted: it has started, or has ended."""
 
     facts: PodFacts
-    """What it is now."""
+    """As it is now."""
 
 
 Message = (

@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -20,7 +20,6 @@ from airflow.utils.state import TaskInstanceState
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import (
     AdoptionPlan,
-    Orphan,
     choose,
     plan_adoption,
 )
@@ -28,19 +27,23 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     DELETION_TIMEOUT,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import is_outdated
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE,
     is_host,
     launch_number,
-    task_key,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Launch,
+    LaunchState,
+    Waiting,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
@@ -59,7 +62,7 @@ ADOPTION_TIMEOUT = 15.0
 """Seconds after which pods are looked for again if nothing is heard of an attempt."""
 
 RELABEL_BATCH = 500
-"""Pods that are held once all of them are relabelled, or could not be."""
+"""Pods that are adopted together, once each was relabelled or could not be."""
 
 RELABEL_TIMEOUT = 10.0
 """Seconds for each pod of a batch. Less than :data:`ADOPTION_TIMEOUT`."""
@@ -70,14 +73,14 @@ RETRY_INTERVAL = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the cluster says about orphaned task instances, or about some of them."""
+    """The pods of orphaned task instances, or of some of them."""
 
     orphans: Mapping[TaskInstanceKey, Orphan]
     plan: AdoptionPlan
     is_late: bool = False
-    """Whether it could not be said at once: the API server was away, and the pods may have waited for it."""
+    """Whether the first look has failed: the API server was away, which may have kept pods from starting."""
     listed: Mapping[TaskInstanceKey, PodRef] = field(default_factory=dict)
-    """The current launches by the time at which the pods were listed, which are relabelled."""
+    """The pods that were the current launches when they were listed. These are relabelled."""
     relabelled: Mapping[TaskInstanceKey, bool] = field(default_factory=dict)
     """Whether the current launch carries this scheduler's label now; if not, it is gone, or could not be
     changed. Without those that were not tried yet."""
@@ -87,7 +90,7 @@ class _Found:
         return pod.ref == self.listed.get(key) and self.relabelled.get(key, False)
 
     def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
-        """Return the orphans of which all is known, and that still wait in the same life."""
+        """Return the orphans that still wait, except those whose current pod is still to be relabelled."""
         unclear = self.listed.keys() - self.relabelled.keys()
         return {
             key: orphan
@@ -100,28 +103,18 @@ class _Found:
         return [(key, pod) for key, pod in self.plan.superseded if key in keys]
 
 
-class _Podless(NamedTuple):
-    """A task instance that is to be queued again."""
-
-    ti_id: str
-    job_id: int | None
-    """The dead scheduler's job, from which it was adopted."""
-
-
 class Adopter:
     """
     Adopts orphaned task instances.
 
-    This is the one place where the scheduler's thread waits for the API server: Airflow wants to know at
-    once what could not be adopted, and resets that, which costs a try. It waits for the list of the pods.
-    That they get this scheduler's label, by which its watch selects them, comes after that; what they have
-    to tell comes with it. While the API server does not answer, nothing is given up: the task instances are
-    kept, and their pods are looked for again, without waiting, from then on.
+    Only here does the scheduler's thread wait for the API server. Airflow has to know at once what could not
+    be adopted: it resets that, which costs a try. The thread waits for the list of the pods. After that they
+    get this scheduler's label, by which its watch selects them, and the answers say what has become of them.
+    While the API server does not answer, the task instances are kept, and their pods are looked for again
+    without waiting.
 
-    :param own_labels: by which the pods of this scheduler and executor are selected
-    :param held: told of each launch that was adopted
-    :param replaced: told of each task instance that is adopted: what this executor has known of it until
-        then is of the past, in which another scheduler had it
+    :param slots: adopted task instances get one
+    :param own_labels: select the pods of this scheduler and executor
     :param patience: how long the scheduler may be kept waiting, with all its executors
     :param clock: monotonic time, seconds
     """
@@ -136,8 +129,7 @@ class Adopter:
         namespaces: Sequence[str | None],
         own_labels: Mapping[str, str],
         job_id: int | None,
-        held: Callable[[Launch], None],
-        replaced: Callable[[TaskInstanceKey], None],
+        slots: Slots,
         patience: Patience,
         isolation: Isolation,
         clock: Callable[[], float],
@@ -149,53 +141,46 @@ class Adopter:
         self._namespaces = namespaces
         self._own_labels = own_labels
         self._job_id = job_id
-        self._held = held
-        self._replaced = replaced
+        self._slots = slots
         self._patience = patience
         self._isolation = isolation
         self._clock = clock
-        self._postponed: dict[TaskInstanceKey, Orphan] = {}
         self._abandoned: dict[TaskInstanceKey, Orphan] = {}
-        """No longer to be adopted, but they have pods that nobody else retires."""
-        self._podless: dict[TaskInstanceKey, _Podless] = {}
+        """Not adopted any more, but their pods have to be deleted."""
+        self._to_follow: list[Launch] = []
         self._found: SimpleQueue[_Found | None] = SimpleQueue()
         """None ends an attempt."""
         self._next_look = 0.0
 
-    def adopt(self, tis: Sequence[TaskInstance], running: set[Any]) -> list[TaskInstance]:
+    def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
         """
         Adopt task instances; return those that have to be reset.
 
         :param tis: rows that the scheduler holds locked in its own transaction
-        :param running: the executor's occupied slots, to which adopted ones are added
         """
         ti_ids = [str(ti.id) for ti in tis]
         rows = {row.ti_id: row for row in self._isolation.batch("adopt", ti_ids, self._read_rows)}
         orphans = self._find_orphans(rows)
-        new = {key: orphan for key, orphan in orphans.items() if not self._is_taken(orphan, running)}
-        lost = self._adopt(new, running) if new else set()
+        new = {key: orphan for key, orphan in orphans.items() if not self._is_taken(orphan)}
+        lost = self._adopt(new) if new else set()
         kept = {orphan.ti_id for key, orphan in orphans.items() if key not in lost}
         # What could not be read may run.
         return [ti for ti, ti_id in zip(tis, ti_ids, strict=True) if ti_id in rows and ti_id not in kept]
 
-    def _is_taken(self, orphan: Orphan, running: set[Any]) -> bool:
+    def _is_taken(self, orphan: Orphan) -> bool:
         if orphan.job_id == self._job_id:
-            return orphan.key in running  # another scheduler took us for dead
+            return orphan.key in self._slots.occupied  # another scheduler took us for dead
         # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may
         # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
-        launch, podless = self._registry.get(orphan.key), self._podless.get(orphan.key)
-        return (
-            (launch is not None and launch.adopted_from == orphan.job_id)
-            or (podless is not None and podless.job_id == orphan.job_id)
-            or self._postponed.get(orphan.key) == orphan
-        )
+        launch = self._registry.get(orphan.key)
+        was_adopted = launch is not None and launch.adopted_from == orphan.job_id
+        return was_adopted or self._registry.adopting_of(orphan.key) == orphan
 
-    def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan], running: set[Any]) -> set[TaskInstanceKey]:
+    def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> set[TaskInstanceKey]:
         for key in orphans:
-            self._podless.pop(key, None)
-            self._replaced(key)
+            self._forget_past(key)
         self._postpone(orphans)
-        running.update(orphans)
+        self._slots.occupied.update(orphans)
         try:
             with self._patience.spent(self._clock) as seconds:
                 found = self._runtime.call(self._look(orphans), seconds)
@@ -204,11 +189,18 @@ class Adopter:
             return set()
         self._next_look = self._clock() + ADOPTION_TIMEOUT
         self._commands.run(self._relabel, found)
-        return self._complete(found, running)
+        return self._complete(found)
 
-    def continue_(self, running: set[Any]) -> None:
+    def _forget_past(self, key: TaskInstanceKey) -> None:
+        """Forget what was planned for a task instance before another scheduler had it."""
+        self._slots.forget_queued(key)
+        launch = self._registry.get(key)
+        if launch and launch.ref is None:
+            self._deletion.call_off(key)
+
+    def continue_(self) -> None:
         """
-        Go on with what adoption could not finish on the spot.
+        Go on with adoptions that could not be finished at once.
 
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
@@ -218,66 +210,52 @@ class Adopter:
             self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else RETRY_INTERVAL)
             if found:
                 # Running ones without a pod stay as they are: Airflow notices the missing heartbeat.
-                self._complete(found, running)
-        if (orphans := self._abandoned | self._postponed) and self._clock() >= self._next_look:
+                self._complete(found)
+        if (orphans := self._abandoned | self._registry.adopting()) and self._clock() >= self._next_look:
             self._next_look = self._clock() + ADOPTION_TIMEOUT
             self._commands.run(self._look_again, orphans)
-        self._hand_back(running)
+        self._hand_back()
 
-    def hand_back(self, launch: Launch) -> None:
-        """
-        Have the scheduler queue a task instance again, in the same try, once its superseded pod is gone.
-
-        For a launch that was adopted: this scheduler has no job to launch again, and a scheduler that is
-        handed the task instance knows nothing of a pod that still leaves.
-        """
-        self._podless[launch.key] = _Podless(launch.ti_id, launch.adopted_from)
-
-    def take_back(self, launch: Launch) -> bool:
-        """Do not hand back the task instance of a launch, if it waits for that; return whether it did."""
-        podless = self._podless.get(launch.key)
-        if podless is None or podless.ti_id != launch.ti_id:
-            return False
-        del self._podless[launch.key]
-        return True
-
-    def postponed(self) -> set[str]:
-        """Return the UUIDs of the queued task instances whose adoption is not complete."""
-        return {orphan.ti_id for orphan in self._postponed.values() if orphan.state == "queued"}
-
-    def handing_back(self) -> set[str]:
-        """Return the UUIDs of the task instances that wait until they can be queued again."""
-        return {item.ti_id for item in self._podless.values()}
+    def take_adopted(self) -> Iterator[Launch]:
+        """Return, each once, the launches that were adopted."""
+        while self._to_follow:
+            yield self._to_follow.pop(0)
 
     def forget(self, key: TaskInstanceKey) -> None:
-        """Do not adopt a task instance any more; its pod, if it is found, is retired."""
-        self._podless.pop(key, None)
-        if orphan := self._postponed.pop(key, None):
+        """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
+        if orphan := self._registry.adopted(key):
             self._abandoned[key] = orphan
             if orphan.state == "queued":  # else its worker has started and reported since
                 self._registry.leave(key, orphan.ti_id, self._clock() + DELETION_TIMEOUT)
 
-    def _hand_back(self, running: set[Any]) -> None:
-        now = self._clock()
-        clear = [key for key in self._podless if self._registry.is_clear(key, now)]
+    def _hand_back(self) -> None:
+        """
+        Have the scheduler queue task instances again whose superseded pods are gone, in the same try.
 
-        def handed_back(key: TaskInstanceKey, _: Exception | None = None) -> None:
-            running.discard(key)
-            del self._podless[key]
+        A scheduler that is handed one knows nothing of a pod that still departs.
+        """
+        now = self._clock()
+        clear = [
+            launch
+            for launch in self._registry.in_state(LaunchState.WAITING)
+            if launch.waiting and launch.waiting.job is None and self._registry.is_clear(launch.key, now)
+        ]
+
+        def handed_back(launch: Launch, _: Exception | None = None) -> None:
+            self._slots.free(launch.key)
+            self._registry.release(launch.key)
 
         # One that cannot be handed back is let go of all the same: it is queued, and Airflow limits the time.
-        for key in self._isolation.batch("hand-back", clear, self._reschedule, give_up=handed_back):
-            handed_back(key)
+        for launch in self._isolation.batch(
+            "hand-back", clear, self._reschedule, name=_launch_id, give_up=handed_back
+        ):
+            handed_back(launch)
 
-    def _reschedule(self, items: Sequence[TaskInstanceKey]) -> Sequence[TaskInstanceKey]:
-        ti_ids = [self._podless[key].ti_id for key in items]
+    def _reschedule(self, launches: Sequence[Launch]) -> Sequence[Launch]:
+        ti_ids = [launch.ti_id for launch in launches]
         with create_session(scoped=False) as session:
             task_instances.reschedule(ti_ids, self._job_id, at=datetime.now(UTC), session=session)
-        return items
-
-    def expects(self, pod: PodFacts) -> bool:
-        """Whether the pod may be the launch of a task instance whose adoption is not complete."""
-        return task_key(pod.annotations) in self._postponed
+        return launches
 
     def _read_rows(self, ti_ids: Sequence[str]) -> Iterable[TaskInstanceRow]:
         # With one query: the scheduler hands over rows with few columns loaded, and each of the others
@@ -298,7 +276,7 @@ class Adopter:
         }
 
     def _postpone(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
-        self._postponed.update(orphans)
+        self._registry.adopt(orphans.values())
         for key in orphans.keys() & self._abandoned.keys():  # their pods are found with the new ones
             self._close(key)
         self._next_look = self._clock() + RETRY_INTERVAL
@@ -339,10 +317,10 @@ class Adopter:
         async with asyncio.timeout(RELABEL_TIMEOUT):
             return await self._runtime.launcher.adopt(ref, self._own_labels)
 
-    def _complete(self, found: _Found, running: set[Any]) -> set[TaskInstanceKey]:
+    def _complete(self, found: _Found) -> set[TaskInstanceKey]:
         """Adopt what was found; return the keys of running task instances that have no pod."""
-        self._isolation.run("adopt", self._retire_abandoned, found)
-        completed = found.answered(self._postponed)
+        self._isolation.run("adopt", self._delete_abandoned, found)
+        completed = found.answered(self._registry.adopting())
         self._isolation.run("adopt", self._choose_again, found, completed)
         decided = self._decided(completed)
         lost: set[TaskInstanceKey] = set()
@@ -350,23 +328,24 @@ class Adopter:
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided, lost)] += 1
-            del self._postponed[orphan.key]
-            if orphan.key not in self._podless and self._registry.get(orphan.key) is None:
-                running.discard(orphan.key)
+            self._registry.adopted(orphan.key)
+            if self._registry.get(orphan.key) is None:
+                self._slots.free(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
-            del self._postponed[orphan.key]
-            running.discard(orphan.key)  # Airflow limits how long it may be queued, or silent
+            self._registry.adopted(orphan.key)
+            self._slots.free(orphan.key)  # Airflow limits how long it may be queued, or silent
 
         for orphan in completed.values():
             self._isolation.alone("adopt", orphan, complete, name=_key, give_up=give_up)
-        self._retire(found.superseded_of(completed))
+        self._delete_superseded(found.superseded_of(completed))
+        adopting = self._registry.adopting()
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
             "again, %d were running and have lost theirs",
             counts["held"],
             len(found.orphans),
-            sum(self._postponed.get(key) is orphan for key, orphan in found.orphans.items()),
+            sum(adopting.get(key) is orphan for key, orphan in found.orphans.items()),
             counts["podless"],
             len(lost),
         )
@@ -385,22 +364,25 @@ class Adopter:
             launch = _launch(orphan, pod, decided.get(pod.ref.uid))
             launch.has_siblings, launch.was_held = key in found.plan.shared, found.is_late
             self._registry.hold(launch)
-            self._held(launch)
+            self._to_follow.append(launch)
             if not found.is_labelled(key, pod):
-                self._commands.confirm(pod.ref)  # it has gone since it was listed, or keeps its old label
+                self._commands.send(
+                    ConfirmPod(pod.ref)
+                )  # it has gone since it was listed, or keeps its old label
             return "held"
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if orphan.pod_id in found.plan.odd:
             return "odd"  # Airflow limits how long it may be queued, or silent
         if orphan.state == "queued":
-            self._podless[key] = _Podless(orphan.ti_id, orphan.job_id)
+            waiting = Waiting(job=None)
+            self._registry.hold(Launch(key, orphan.ti_id, waiting=waiting, adopted_from=orphan.job_id))
             return "podless"
         if None not in found.plan.odd:  # else it may run in a pod that does not say whose it is
             lost.add(key)
         return "lost"
 
     def _choose_again(self, found: _Found, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
-        """Choose by what the database says now: a task may have started in one of several pods since."""
+        """Choose by what the rows say now: a task may have started in one of several pods since."""
         shared = {key: orphan for key, orphan in orphans.items() if key in found.plan.shared}
         if not shared:
             return
@@ -412,7 +394,7 @@ class Adopter:
             today = replace(shared[key], state=row.state, hostname=row.hostname)
             choose(found.plan, today, found.plan.shared[key])
 
-    def _retire_abandoned(self, found: _Found) -> None:
+    def _delete_abandoned(self, found: _Found) -> None:
         abandoned = found.answered(self._abandoned)
         if not abandoned:
             return
@@ -425,7 +407,7 @@ class Adopter:
             for key, orphan in abandoned.items()
             if key in found.plan.current and orphan.state == "queued"
         ]
-        self._retire(
+        self._delete_superseded(
             (key, pod)
             for key, pod in [*current, *found.superseded_of(abandoned)]
             if not is_host(hosts.get(key), pod)
@@ -436,7 +418,7 @@ class Adopter:
     def _close(self, key: TaskInstanceKey) -> None:
         self._registry.left(self._abandoned.pop(key).ti_id)
 
-    def _retire(self, superseded: Iterable[tuple[TaskInstanceKey, PodFacts]]) -> None:
+    def _delete_superseded(self, superseded: Iterable[tuple[TaskInstanceKey, PodFacts]]) -> None:
         for key, pod in superseded:
             if self._registry.find(pod):
                 continue  # launched by this scheduler while the pods were looked for
@@ -460,6 +442,10 @@ def _key(orphan: Orphan) -> TaskInstanceKey:
     return orphan.key
 
 
+def _launch_id(launch: Launch) -> str:
+    return launch.launch_id
+
+
 def _launch(orphan: Orphan, pod: PodFacts, decided: LedgerEntry | None) -> Launch:
     launch = Launch(
         key=orphan.key,
@@ -471,7 +457,7 @@ def _launch(orphan: Orphan, pod: PodFacts, decided: LedgerEntry | None) -> Launc
         facts=pod,
         adopted_from=orphan.job_id,
     )
-    # A pod that has started since it was given up on was not deleted for that, and is not replaced.
-    if decided and not is_outdated(decided, launch, pod):
+    # A pod that has started after it was given up on is neither deleted nor replaced.
+    if decided and not launch.has_outlived(decided, pod):
         launch.given_up = PodFailure(reason=decided.reason, facts=pod, alive=not pod.is_terminal)
     return launch

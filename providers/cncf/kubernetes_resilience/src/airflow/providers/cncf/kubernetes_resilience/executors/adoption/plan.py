@@ -23,31 +23,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
     place_of,
     task_key,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     TASK_INSTANCE_ID_ANNOTATION,
     PodFacts,
 )
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A task instance whose scheduler is dead."""
-
-    key: TaskInstanceKey
-    ti_id: str
-    state: str | None
-    hostname: str | None
-    job_id: int
-    """The dead scheduler's job."""
-    former_id: str | None = None
-    """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
-
-    @property
-    def pod_id(self) -> str:
-        """The task instance's UUID that its pods carry."""
-        return self.former_id or self.ti_id
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-From a job to a create call: waiting, and building the pod.
+Launches whose pods are still to be created: they wait until they are due, and their pods are built.
 
-Everything here runs in the scheduler's thread; the calls themselves are made elsewhere and answered
-through the executor's inbox.
+All of this runs in the scheduler's thread. The Kubernetes thread makes the calls, and answers through the
+executor's inbox.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException, PodReconciliationError
@@ -22,14 +21,19 @@ from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
     CreateRetries,
-    is_wanted,
+    NotLaunched,
+    awaits_pod,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Launch,
+    LaunchState,
+    Waiting,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
@@ -40,28 +44,24 @@ log = logging.getLogger(__name__)
 BUILD_BUDGET = 0.2
 """Seconds that a turn of the scheduler's loop may spend on building pods, some 400 of them."""
 
-PUBLISH_BATCH = 500
-"""Launches that are read from the database at once. More than are built in a turn would be read in vain."""
+CREATE_BATCH = 500
+"""Launches that are read from the database at once. A turn has no time to build more."""
 
 
 class _Read(NamedTuple):
     """What the database says about a launch that is due."""
 
-    item: WaitingLaunch
+    launch: Launch
     row: TaskInstanceRow | None
     history: LaunchHistory
 
 
 class LaunchQueue:
     """
-    Creates the pods of launches.
+    Asks for the pods of launches that wait, when they are due.
 
-    :param factory: builds pods
-    :param registry: where launches are held from the moment that their creation is asked for
-    :param creations: sees to it that they are created
-    :param fail: reports a task instance as failed, with the reason
-    :param drop: gives back the slot of a task instance that is not to be launched any more
-    :param give_up: ends a task instance, by key and UUID, that cannot be handled because of an exception
+    :param builder: builds pods
+    :param create_retries: makes the create calls
     :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
@@ -69,171 +69,155 @@ class LaunchQueue:
     def __init__(
         self,
         *,
-        factory: PodBuilder,
+        builder: PodBuilder,
         registry: LaunchRegistry,
         create_retries: CreateRetries,
-        fail: Callable[[TaskInstanceKey, str], None],
-        drop: Callable[[TaskInstanceKey], None],
-        give_up: Callable[[TaskInstanceKey, str, Exception], None],
         isolation: Isolation,
         job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
-        self._factory = factory
+        self._builder = builder
         self._registry = registry
         self._create_retries = create_retries
-        self._fail = fail
-        self._drop = drop
-        self._give_up = give_up
         self._isolation = isolation
         self._job_id = job_id
         self._clock = clock
-        self._waiting: dict[TaskInstanceKey, WaitingLaunch] = {}
 
-    def add(self, waiting: WaitingLaunch) -> None:
-        """Launch a task instance as soon as it may; what waited under the same key is replaced."""
-        self._waiting[waiting.job.key] = waiting
+    def add(self, job: KubernetesJob) -> None:
+        """Queue the launch of a task instance. It replaces a launch that waits under the same key."""
+        workload: Any = job.command[0]  # the type hint is of Airflow 2
+        self._registry.hold(Launch(key=job.key, ti_id=str(workload.ti.id), waiting=Waiting(job)))
 
-    def relaunch(self, launch: Launch, job: KubernetesJob, entry: LedgerEntry | None) -> None:
+    def relaunch(self, launch: Launch, entry: LedgerEntry | None) -> None:
         """
-        Launch a task instance again when that is due.
+        Queue the relaunch of a task instance.
+
+        The job of an adopted launch is not known here. The scheduler then queues its task instance again, in
+        the same try.
 
         :param entry: what was decided about the launch that has failed; None if it has not
         """
-        self.add(
-            WaitingLaunch(
-                job=job,
-                ti_id=launch.ti_id,
-                not_before=self._clock() + (_seconds_until(entry) if entry else 0.0),
-                is_relaunch=True,
-                previous_name=launch.name,
-            )
+        waiting = Waiting(
+            job=launch.workload.job(launch.key) if launch.workload else None,
+            not_before=self._clock() + (_seconds_until(entry) if entry else 0.0),
+            is_relaunch=launch.workload is not None,
+            previous_name=launch.name,
+        )
+        adopted_from = launch.adopted_from
+        self._registry.hold(
+            Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting, adopted_from=adopted_from)
         )
 
-    def relaunching(self) -> dict[TaskInstanceKey, str]:
-        """Return the task instances whose relaunch waits, with their UUIDs."""
-        return {key: item.ti_id for key, item in self._waiting.items() if item.is_relaunch}
-
-    def take_back(self, launch: Launch) -> bool:
-        """Do not replace a launch, if its replacement waits; return whether it did."""
-        waiting = self._waiting.get(launch.key)
-        if waiting is None or not waiting.is_relaunch or waiting.ti_id != launch.ti_id:
-            return False
-        del self._waiting[launch.key]
-        return True
-
-    def waiting(self) -> set[str]:
-        """Return the UUIDs of all task instances whose launch waits."""
-        return {item.ti_id for item in self._waiting.values()}
-
-    def remove(self, key: TaskInstanceKey) -> None:
-        """Do not launch a task instance that still waits."""
-        self._waiting.pop(key, None)
-
-    def publish_due(self) -> bool:
+    def create_due(self) -> tuple[list[NotLaunched], bool]:
         """
-        Ask for the creation of the pods whose time has come, as many as may be done at once.
+        Ask for the pods of the launches that are due, as many as one turn may take.
 
-        :return: whether some are left to the next call
+        :return: the launches that are given up, and whether some are left to the next call
         :raises DatabaseAwayError: if the database does not answer; everything waits on then
         """
-        now = self._clock()
-        due = [
-            item
-            for key, item in self._waiting.items()
-            if item.not_before <= now and self._registry.is_clear(key, now)
-        ]
-        if not due:
-            return False
-        is_more, due = len(due) > PUBLISH_BATCH, due[:PUBLISH_BATCH]
-        read = self._isolation.batch("publish", due, self._read, name=_key, give_up=self._cannot)
-        return self._publish_all(read) or is_more
+        not_launched: list[NotLaunched] = []
 
-    def _read(self, due: Sequence[WaitingLaunch]) -> list[_Read]:
-        with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({item.ti_id for item in due}, session=session)
-            histories = ledger.read_histories({item.job.key: item.ti_id for item in due}, session=session)
-            # The time that Airflow gives a pod to come up is the replacement's own.
-            relaunches = {item.ti_id for item in due if item.is_relaunch}
-            task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
-        return [_Read(item, rows.get(item.ti_id), histories[item.job.key]) for item in due]
+        def cannot(launch: Launch, error: Exception) -> None:
+            not_launched.append(NotLaunched(launch, error=error))
 
-    def _publish_all(self, due: Iterable[_Read]) -> bool:
-        """Build pods; return whether the time has run out."""
+        due = self._due(self._clock())
+        is_more, due = len(due) > CREATE_BATCH, due[:CREATE_BATCH]
+        read = self._isolation.batch("launch", due, self._read, name=_key, give_up=cannot) if due else []
         began = self._clock()
-        for item, row, history in due:
-            publish = partial(self._publish_one, row=row, history=history)
-            self._isolation.alone("build", item, publish, name=_key, give_up=self._cannot)
+        for item in read:
+            self._isolation.alone(
+                "build",
+                item,
+                lambda item: not_launched.extend(self._create(*item)),
+                name=lambda item: _key(item.launch),
+                give_up=lambda item, error: cannot(item.launch, error),
+            )
             if self._clock() - began > BUILD_BUDGET:
-                return True
-        return False
+                return not_launched, True
+        return not_launched, is_more
 
-    def _cannot(self, item: WaitingLaunch, error: Exception) -> None:
-        self.remove(item.job.key)
-        self._give_up(item.job.key, item.ti_id, error)
+    def _due(self, now: float) -> list[Launch]:
+        return [
+            launch
+            for launch in self._registry.in_state(LaunchState.WAITING)
+            if launch.waiting
+            and launch.waiting.job
+            and launch.waiting.not_before <= now
+            and self._registry.is_clear(launch.key, now)
+        ]
 
-    def _publish_one(self, item: WaitingLaunch, row: TaskInstanceRow | None, history: LaunchHistory) -> None:
-        key = item.job.key
-        if self._waits_on(item, history):
-            return
-        if not is_wanted(key, row, self._job_id):
-            self._drop(key)
+    def _read(self, due: Sequence[Launch]) -> list[_Read]:
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({launch.ti_id for launch in due}, session=session)
+            histories = ledger.read_histories({launch.key: launch.ti_id for launch in due}, session=session)
+            # The replacement has all of the time that Airflow gives a pod to start.
+            relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
+            task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
+        return [_Read(launch, rows.get(launch.ti_id), histories[launch.key]) for launch in due]
+
+    def _create(
+        self, launch: Launch, row: TaskInstanceRow | None, history: LaunchHistory
+    ) -> Iterable[NotLaunched]:
+        waiting = launch.waiting
+        if waiting is None:
+            raise AssertionError("a launch that is due waits")
+        if history.last and not waiting.is_relaunch:
+            # Another scheduler has decided on this relaunch, and has died or handed it over. The ledger says
+            # when it is due.
+            waiting.is_relaunch = True
+            seconds = _seconds_until(history.last)
+            waiting.not_before = self._clock() + seconds
+            if seconds > 0:
+                return
+        if not awaits_pod(launch, row, self._job_id):
+            log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
+            yield NotLaunched(launch)
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
-            self._deliver(key, history.last)
+            yield NotLaunched(launch, _undelivered(launch, history.last))
+        elif why := self._build(launch, history):
+            yield NotLaunched(launch, why)
         else:
-            self._publish(item, history)
-        self.remove(key)
-
-    def _deliver(self, key: TaskInstanceKey, entry: LedgerEntry) -> None:
-        """
-        Report a failure that was decided on, in this very try, and that the scheduler has not been told of.
-
-        Whoever has decided died before. A failure that was reported is not met again here: the next try has
-        another number, and a cleared task instance another UUID.
-        """
-        log.warning("%s is not launched: its last launch has failed, and is not to be repeated", key)
-        self._fail(
-            key,
-            f"Pod {entry.worker_name} failed before the task's process had started: reason {entry.reason}; "
-            f"{entry.decision.explanation}",
-        )
-
-    def _waits_on(self, item: WaitingLaunch, history: LaunchHistory) -> bool:
-        """Whether a launch that this scheduler takes for the first one is a relaunch, and not due yet."""
-        # The scheduler that has decided on it has died or handed it over; the ledger knows when it is due.
-        if item.is_relaunch or history.last is None:
-            return False
-        item.is_relaunch = True
-        seconds = _seconds_until(history.last)
-        item.not_before = self._clock() + seconds
-        return seconds > 0
-
-    def _publish(self, waiting: WaitingLaunch, history: LaunchHistory) -> None:
-        key = waiting.job.key
-        try:
-            launch = self._factory.make_launch(waiting, history)
-        except PodMutationHookException as error:
-            log.exception("The pod mutation hook failed for %s", key)
-            self._fail(key, f"Pod mutation hook failed: {error.__cause__!r}")
-        except PodReconciliationError as error:
-            log.exception("Template, configuration and override could not be merged for %s", key)
-            self._fail(key, f"Pod could not be put together: {error.__cause__!r}")
-        except Exception as error:
-            # A template that cannot be read, for one. It concerns this task alone, not the scheduler.
-            log.exception("No pod could be built for %s", key)
-            self._fail(key, f"Pod could not be built: {error!r}")
-        else:
-            self._registry.hold(launch)
             self._create_retries.ask(launch)
 
+    def _build(self, launch: Launch, history: LaunchHistory) -> str | None:
+        """Build the pod of a launch; return why it could not be."""
+        try:
+            creation = self._builder.build(launch, history)
+        except PodMutationHookException as error:
+            log.exception("The pod mutation hook failed for %s", launch.key)
+            return f"Pod mutation hook failed: {error.__cause__!r}"
+        except PodReconciliationError as error:
+            log.exception("Template, configuration and override could not be merged for %s", launch.key)
+            return f"Pod could not be put together: {error.__cause__!r}"
+        except Exception as error:
+            # A template that cannot be read, for example. That concerns this task alone.
+            log.exception("No pod could be built for %s", launch.key)
+            return f"Pod could not be built: {error!r}"
+        self._registry.create(launch, creation)
+        return None
 
-def _key(item: WaitingLaunch) -> TaskInstanceKey:
-    return item.job.key
+
+def _undelivered(launch: Launch, entry: LedgerEntry) -> str:
+    """
+    Describe a failure of this try that was decided on and not reported: the scheduler that decided has died.
+
+    A failure that was reported does not come here again: the next try has another number, and a cleared task
+    instance has another UUID.
+    """
+    log.warning("%s is not launched: its last launch has failed, and is not to be repeated", launch.key)
+    return (
+        f"Pod {entry.worker_name} failed before the task's process had started: reason {entry.reason}; "
+        f"{entry.decision.explanation}"
+    )
+
+
+def _key(launch: Launch) -> TaskInstanceKey:
+    return launch.key
 
 
 def _seconds_until(entry: LedgerEntry) -> float:
     if entry.due is None:
         return 0.0
     seconds = (entry.due - datetime.now(UTC)).total_seconds()
-    # The clock of the scheduler that has written it may have been ahead of ours.
+    # Another scheduler may have written it, with a clock that is ahead of ours.
     return min(max(0.0, seconds), entry.decision.delay)

@@ -28,7 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_ca
     Task,
     TemplateCache,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, WaitingLaunch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Creation, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     EXECUTOR_LABEL,
@@ -43,10 +43,10 @@ log = logging.getLogger(__name__)
 
 class PodBuilder:
     """
-    Builds what launches ask for.
+    Builds the pods of launches.
 
     :param kube_config: configuration of the executor
-    :param scheduler_job_id: this scheduler's job, by which its pods are labelled
+    :param scheduler_job_id: this scheduler's job; its pods are labelled with it
     :param executor_label: tells the pods of this executor from those of the scheduler's others
     :param jwt_generator: signs the workloads' tokens
     """
@@ -60,51 +60,46 @@ class PodBuilder:
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
 
-    def make_launch(self, waiting: WaitingLaunch, history: LaunchHistory) -> Launch:
+    def build(self, launch: Launch, history: LaunchHistory) -> Creation:
         """
-        Build the pod of a launch, its name included, without any API call.
+        Build the pod of a launch that waits, its name included, without any API call.
 
-        :param waiting: what to launch
+        :param launch: given what is known of its pod from now on
         :param history: the launches of this try that have failed
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
         :raises OSError: if the template cannot be read
         :raises AirflowConfigException: if there is none
         """
-        number = history.relaunches + 1
-        workload = self._with_fresh_token(waiting.job)
-        pod = self._build(waiting.job, workload)
-        if number > 1 and pod.metadata.name in (waiting.previous_name, _pinned_name(waiting.job)):
-            # Of the pods that it replaces one has that name, and may be kept.
+        if launch.waiting is None or launch.waiting.job is None:
+            raise AssertionError("a launch without a job is not built")
+        job, number = launch.waiting.job, history.relaunches + 1
+        workload = self._with_fresh_token(job)
+        pod = self._build(job, workload)
+        if number > 1 and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
+            # A pod that it replaces has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
-        launch = Launch(
-            key=waiting.job.key,
-            ti_id=waiting.ti_id,
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            number=number,
-            workload=StoredWorkload.of(waiting.job),
-            token=workload.token,
-        )
         pod.metadata.annotations |= {
             LAUNCH_ID_ANNOTATION: launch.launch_id,
             LAUNCH_NUMBER_ANNOTATION: str(number),
-            TASK_INSTANCE_ID_ANNOTATION: waiting.ti_id,
+            TASK_INSTANCE_ID_ANNOTATION: launch.ti_id,
         }
         pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
-        launch.body = _elsewhere(self._serializer.sanitize_for_serialization(pod), history.last)
-        return launch
+        body = _elsewhere(self._serializer.sanitize_for_serialization(pod), history.last)
+        launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
+        launch.workload = StoredWorkload.of(job)
+        return Creation(body, workload.token)
 
     def renew_token(self, launch: Launch) -> None:
         """
         Put a fresh token into the manifest of a launch whose pod does not exist yet.
 
-        Where it stands is up to the pod mutation hook, so its text is looked for. A hook that encodes the
-        arguments keeps the token that it was given.
+        The pod mutation hook may have moved the token, so its text is replaced wherever it is found. If a
+        hook has encoded the arguments, the token stays as it was.
         """
-        if launch.token:
-            fresh = upstream.make_token(launch.ti_id, self._jwt_generator)
-            launch.body, launch.token = _replace(launch.body, launch.token, fresh), fresh
+        if launch.creation:
+            fresh, calls = upstream.make_token(launch.ti_id, self._jwt_generator), launch.creation
+            calls.body, calls.token = _replace(calls.body, calls.token, fresh), fresh
 
     def _build(self, job: KubernetesJob, workload: ExecuteTask) -> V1Pod:
         key = workload.ti.key
@@ -146,10 +141,11 @@ class PodBuilder:
 
 def rename(launch: Launch) -> None:
     """Give the pod of a launch, which does not exist yet, a name that no other pod has."""
-    if launch.body is None:
-        raise AssertionError("a launch without identity has a manifest")
-    launch.name, launch.is_renamed = add_unique_suffix(name=launch.name), True
-    launch.body = {**launch.body, "metadata": {**launch.body["metadata"], "name": launch.name}}
+    if launch.creation is None:
+        raise AssertionError("only a pod that is not known can be given another name")
+    launch.name, calls = add_unique_suffix(name=launch.name), launch.creation
+    calls.is_renamed = True
+    calls.body = {**calls.body, "metadata": {**calls.body["metadata"], "name": launch.name}}
 
 
 def _replace(value: Any, old: str, new: str) -> Any:

@@ -1,12 +1,11 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Worker pods that differ only in what their task brings.
+Caches what the worker pods of all tasks with one template, image and override have in common.
 
-To merge template, configuration and override takes the official provider several milliseconds, most of them
-for copies of copies. The result is the same for all tasks with one template, image and override, but for
-the pod's name, its labels and annotations, and the arguments of its worker container. So it is made once,
-and copied.
+The official provider takes several milliseconds to merge template, configuration and override, mostly for
+copies of copies. Tasks with the same three get pods that differ only in name, labels and annotations, and in
+the arguments of the worker container. So the pod is made once, and copied.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from kubernetes.client import Configuration, V1ObjectMeta, V1Pod
 log = logging.getLogger(__name__)
 
 LIMIT = 100
-"""Templates that are kept. With overrides that are all different, each costs what a pod costs without."""
+"""Entries that are kept. If all overrides are different, a pod costs what it costs without the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What decides how a pod looks that a task brings nothing to."""
+    """What the common part of a pod depends on."""
 
     template: str
     """Path of the pod template file."""
@@ -42,7 +41,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a task brings to its pod."""
+    """The part of a pod that is the task's own."""
 
     key: TaskInstanceKey
     name: str
@@ -52,7 +51,7 @@ class Task:
 
 
 _GAPS = Task(TaskInstanceKey("gap", "gap", "gap", 1, -1), "gap", ["gap"])
-"""What stands in an entry where a task's own is to come."""
+"""Placeholders in an entry for the part that is the task's own."""
 
 
 class TemplateCache:
@@ -123,7 +122,7 @@ class TemplateCache:
 
 class _CachedTemplate:
     """
-    A pod with gaps.
+    A pod with placeholders.
 
     :param pod: one that was constructed for :data:`_GAPS`
     :param template: metadata that a task's own is added to

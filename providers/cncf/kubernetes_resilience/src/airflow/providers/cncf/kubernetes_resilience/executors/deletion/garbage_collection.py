@@ -12,16 +12,20 @@ from uuid import UUID
 from airflow.configuration import conf
 from airflow.utils.session import create_session
 
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import is_over
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import DeletePod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE,
     SCHEDULER_LABEL,
     task_key,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import schedulers, task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
@@ -31,10 +35,10 @@ log = logging.getLogger(__name__)
 
 class OrphanCollector:
     """
-    Tidies up after schedulers that died before they could.
+    Deletes or labels the pods that dead schedulers have left behind.
 
-    A pod that succeeded is nobody's any more. One that failed or has not started may still be adopted, and be
-    what its task instance waits for; it is left behind if that try is over. A pod that runs ends by itself.
+    A pod that has succeeded is left behind in any case. One that has failed or has not started may still be
+    adopted; it is left behind if its try is over. A pod that runs ends by itself.
 
     :param own_label: value of the label by which this scheduler's pods are selected
     :param clock: monotonic time, seconds
@@ -65,12 +69,12 @@ class OrphanCollector:
 
     def tick(self) -> None:
         """
-        Look for such pods, if it is time to, and tidy up after those that were found.
+        Look for such pods, if it is time to, and tidy up those that were found.
 
         :raises DatabaseAwayError: if the database does not answer
         """
         while not self._found.empty():
-            self._isolation.batch("sweep", self._found.get(), self._tidy, name=lambda pod: pod.ref.uid)
+            self._isolation.batch("collect", self._found.get(), self._tidy, name=lambda pod: pod.ref.uid)
         if self._clock() >= self._next:
             self._next = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
             with create_session(scoped=False) as session:
@@ -85,7 +89,8 @@ class OrphanCollector:
             # The informer reports an outage; here nobody waits for anything.
             log.debug("Looking for pods of dead schedulers is put off: %r", error)
         else:
-            self._found.put(pods)
+            if pods:
+                self._found.put(pods)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
         ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := _ti_id(pod))}
@@ -99,15 +104,18 @@ class OrphanCollector:
             if pod.phase == "Succeeded":
                 self._deletion.tidy(pod.ref, failed=False)
             # Without any row it may be the pod of another deployment in the same namespace.
-            elif ti_id in past or (key and row and is_over(row, key.try_number)):
+            elif ti_id in past or (key and row and self._is_over(row, key.try_number)):
                 self._left_behind(pod)
+
+    def _is_over(self, row: TaskInstanceRow, try_number: int) -> bool:
+        return standing(row, try_number=try_number, job_id=self._job_id) in (Standing.GONE, Standing.OVER)
 
     def _left_behind(self, pod: PodFacts) -> None:
         log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
         if pod.is_terminal:
             self._deletion.tidy(pod.ref, failed=True)
         else:
-            self._commands.delete(pod.ref)
+            self._commands.send(DeletePod(pod.ref))
 
 
 def _ti_id(pod: PodFacts) -> str | None:

@@ -1,16 +1,23 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with a pod that is not the current launch of its task instance, or will not be any more."""
+"""Deletes pods that are superseded, and deletes or keeps pods that have ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
+    CleanUpPod,
+    DeletePod,
+    FindCreatedPod,
+    MarkPodDone,
+    PodCommands,
+    StopAndKeepPod,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -25,45 +32,42 @@ GRACE_MARGIN = 2.0
 
 DELETION_TIMEOUT = 300.0
 """
-Seconds for the API server to accept a deletion. A replacement does not wait longer: a deletion that is never
-permitted (or that a webhook refuses) would else block its task for good, and nothing but the replacement can
-finish it. The launcher gives up at about that time too (:data:`...pods.api.call_budget.REFUSALS`). Of two
-pods that both start then, the execution API lets one run the task.
+Seconds for the API server to accept a deletion. A replacement waits no longer. Otherwise a deletion that is
+never permitted, or that a webhook refuses, would block its task for good. The launcher gives up at about that
+time too (:data:`...pods.api.call_budget.REFUSALS`). If both pods start then, the execution API lets one of
+them run the task.
 """
 
 CREATION_TIMEOUT = 120.0
 """
-Seconds after which the pod of a create call is there, or will not come any more: a minute until we give the
-call up (:data:`...pods.api.transport.DEFAULT_REQUEST_TIMEOUT`), and another one until the API server does.
-Before, "there is no such pod" may be true only because the call is still under way.
+Seconds after which the pod of a create call exists or never will: a minute until the client gives the call up
+(:data:`...pods.api.transport.DEFAULT_REQUEST_TIMEOUT`), and another one until the API server does. Before
+that, a pod may be missing because the call is still under way.
 """
-
 
 QUIET_SECONDS = 0.5
 """Seconds without a message about a pod after which pods that have ended are tidied up."""
 
 TIDY_TIMEOUT = 5.0
-"""Seconds after which they are in any case."""
+"""Seconds after which they are tidied up in any case."""
 
 TIDY_BATCH = 500
-"""As many of them in one turn of the scheduler's loop."""
+"""Pods that are tidied up in one turn of the scheduler's loop."""
 
 
 class PodDeletion:
     """
-    Takes superseded and finished pods out of the executor's world.
+    Deletes superseded pods, and deletes or keeps pods that have ended.
 
-    A pod that could still start is deleted, by UID, and noted as leaving: its task instance's next launch
-    waits until it is gone, or until the grace period is over that begins when the API server accepts the
-    deletion, or for :data:`DELETION_TIMEOUT`. One that was given up on because it did not start is deleted on
-    condition that it has not by then: between the decision and the deletion there may be minutes of an API
-    server that is overloaded, in which its image could be pulled after all.
+    A pod that could still start is deleted, by UID. The next launch of its task instance waits until the pod
+    is gone, or until its grace period is over, which begins when the API server accepts the deletion, or for
+    :data:`DELETION_TIMEOUT`. A pod that was given up on because it did not start is deleted unless it has
+    started by then: an overloaded API server may take minutes to delete it, in which its image may be pulled.
 
     A pod that has ended is deleted or kept, as ``delete_worker_pods`` and ``delete_worker_pods_on_failure``
-    say; a kept one is labelled so that neither this executor nor another sees it again, and what runs on in
-    it beside a worker that has ended is stopped: it may never notice that it is alone. That is done when
-    there is nothing better to do: the worker cannot start any more, and the API server has other pods to
-    create and to tell about.
+    say. A kept pod is labelled, so that no executor sees it again. Sidecars that run on in it are stopped:
+    they may never notice that the worker has ended. All this waits for a quiet moment, because its worker
+    cannot start any more, and the API server has other pods to create.
 
     :param clock: monotonic time, seconds
     """
@@ -95,7 +99,7 @@ class PodDeletion:
 
     def tick(self, last_message: float) -> None:
         """
-        Tidy up after the pods that have ended before this turn, if it is quiet or they have waited for long.
+        Tidy up the pods that have ended before this turn, if it is quiet or they have waited for long.
 
         :param last_message: when there was one, on the executor's monotonic clock (seconds)
         """
@@ -105,7 +109,7 @@ class PodDeletion:
 
     def finish(self, turn_began: float) -> None:
         """
-        Tidy up after all pods whose end the scheduler has read.
+        Tidy up all pods whose end the scheduler has read.
 
         :param turn_began: when the last turn did, on the executor's monotonic clock (seconds)
         """
@@ -120,20 +124,20 @@ class PodDeletion:
     def _tidy(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
         deletes = self._config.delete_worker_pods_on_failure if failed else True
         if self._config.delete_worker_pods and deletes:
-            self._commands.clean_up(ref)
+            self._commands.send(CleanUpPod(ref))
         elif lingers:
-            self._commands.stop_and_keep(ref)
+            self._commands.send(StopAndKeepPod(ref))
         else:
-            self._commands.mark_done(ref)
+            self._commands.send(MarkPodDone(ref))
 
     def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
         """
-        Retire the pod of a launch that has ended or was given up on.
+        Delete or keep the pod of a launch that has ended, and delete that of one that was given up on.
 
         :param failure: how it failed; None if it succeeded
         """
         if launch.ref is None:
-            self.retire_unknown(launch)
+            self.delete_if_created(launch)
         elif failure is None or not failure.alive:
             runs_on = launch.facts is not None and launch.facts.has_done_worker
             lingers = failure.lingers if failure else runs_on
@@ -146,45 +150,43 @@ class PodDeletion:
 
     def give_up(self, key: TaskInstanceKey, pod: PodFacts, launch: Launch | None = None) -> None:
         """
-        Delete a pod that does not start, unless it has by then; the next launch of the key waits for it.
+        Delete a pod that does not start, unless it has by then. The next launch of the key waits for it.
 
         :param pod: what was known of it when that was decided
         :param launch: what it is the pod of, which is followed again if it has started; None to leave it
             alone then
         """
         if pod.resource_version is None:
-            self.delete(key, pod)
+            self._delete(key, pod, DeletePod(pod.ref), launch)
         elif not self._registry.departure(pod.ref.uid):  # else it goes already, maybe whatever it does
-            self._delete(key, pod, (pod.ref, pod.resource_version), launch)
+            self._delete(key, pod, DeletePod(pod.ref, unless_started_since=pod.resource_version), launch)
 
     def revoke(self, launch: Launch) -> None:
-        """Delete the pod of a launch that is not wanted any more, whatever its state."""
+        """Delete the pod of a launch, whatever its state."""
         if launch.ref is None:
-            self.retire_unknown(launch)
+            self.delete_if_created(launch)
         else:
-            self.delete(launch.key, launch.facts or PodFacts(launch.ref, {}, {}))
+            pod = launch.facts or PodFacts(launch.ref, {}, {})
+            self._delete(launch.key, pod, DeletePod(launch.ref), launch)
 
     def revoke_given_up(self, key: TaskInstanceKey) -> None:
-        """Delete the pods of a key that was given up on and is not wanted any more, whatever their state."""
+        """Delete the pods of a key that were given up on, even if they have started since."""
         for departure in self._registry.departures(key):
             if departure.unless_started and departure.launch:
                 self.revoke(departure.launch)
 
     def delete(self, key: TaskInstanceKey, pod: PodFacts) -> None:
         """Delete a pod that may still run, and have the next launch of the key wait for it."""
-        self._delete(key, pod, (pod.ref,))
+        self._delete(key, pod, DeletePod(pod.ref), None)
 
-    def _delete(
-        self, key: TaskInstanceKey, pod: PodFacts, args: tuple[Any, ...], launch: Launch | None = None
-    ) -> None:
-        command = ("delete", args)
+    def _delete(self, key: TaskInstanceKey, pod: PodFacts, command: DeletePod, launch: Launch | None) -> None:
         self._registry.leave(
             key,
             pod.ref.uid,
             self._clock() + DELETION_TIMEOUT,
             command,
             launch=launch,
-            unless_started=len(args) > 1,
+            unless_started=command.unless_started_since is not None,
         )
         if pod.deletion_timestamp:
             self.accepted(pod.ref, pod.deletion_grace_seconds)
@@ -198,16 +200,16 @@ class PodDeletion:
         """
         self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
 
-    def retire_unknown(self, launch: Launch) -> None:
+    def delete_if_created(self, launch: Launch) -> None:
         """
-        Delete the pod of a create call that has not been answered clearly, if there is one.
+        Delete the pod of a create call that has had no clear answer, if there is one.
 
-        A call that has not been sent yet is called off.
+        A call that was not sent yet is called off.
         """
-        if not launch.may_exist:
+        if launch.creation is None or not launch.creation.may_exist:
             return
         deadline = self._clock() + CREATION_TIMEOUT
-        command = ("look_for", (launch.namespace, launch.name, launch.launch_id))
+        command = FindCreatedPod(launch.namespace, launch.name, launch.launch_id)
         self._registry.leave(launch.key, launch.launch_id, deadline, command, launch=launch)
         self._commands.call_off(launch.launch_id)
         self._commands.send(command)
@@ -219,16 +221,26 @@ class PodDeletion:
             return
         if error.leaves_open:
             self._commands.send(departure.command)  # the first look may have been too early
-        elif not (departure.launch and departure.launch.was_unclear):  # a call before may have made the pod
+        elif not _was_unclear(departure.launch):  # a call before may have made the pod
             self._registry.left(launch_id)
 
     def created_in_vain(self, launch_id: str, pod: PodFacts, *, certain: bool = False) -> None:
         """
-        Delete a pod whose launch was given up before its creation was known, if that is what it is.
+        Delete a pod if its launch was given up before its creation was known.
 
         :param certain: whether there is no doubt about that, however long ago the launch was given up
         """
         if (key := self._registry.left(launch_id)) is not None:
             self.delete(key, pod)
         elif certain:
-            self._commands.delete(pod.ref)
+            self._commands.send(DeletePod(pod.ref))
+
+    def call_off(self, key: TaskInstanceKey) -> None:
+        """Release the current launch of a key. If its pod is not known, delete the one that may exist."""
+        launch = self._registry.release(key)
+        if launch and launch.ref is None:
+            self.delete_if_created(launch)
+
+
+def _was_unclear(launch: Launch | None) -> bool:
+    return launch is not None and launch.creation is not None and launch.creation.was_unclear

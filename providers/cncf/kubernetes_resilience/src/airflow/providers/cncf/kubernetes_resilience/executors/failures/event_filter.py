@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-From what the Kubernetes thread says to launches that have ended.
+Finds the launches that have ended, in the messages of the Kubernetes thread.
 
-This is the fence: a message counts only for the pod that is a task instance's current launch. Messages about
-other pods lead to tidying up, and to nothing else.
+A message counts only if it is about the pod that is a task instance's current launch. A message about another
+pod may lead to that pod's deletion, and to nothing else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Ended
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import SCHEDULER_LABEL
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import SCHEDULER_LABEL, task_key
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     SILENT_EXIT,
     UNKNOWN,
@@ -45,13 +45,13 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 log = logging.getLogger(__name__)
 
 UNSEEN_TIMEOUT = 60.0
-"""Seconds after its creation at which a pod that the informer has not seen is asked for."""
+"""Seconds after its creation at which the API server is asked about a pod that the informer has not seen."""
 
 SIDECAR_GRACE = 30.0
 """
-Seconds for what runs beside a worker that has ended to end as well. A kubelet that ends a pod (an eviction,
-the shutdown of its node) says so when all containers have ended: after their grace period, which is this by
-default.
+Seconds in which the sidecars of a worker that has ended may end too. A kubelet that terminates a pod (an
+eviction, the shutdown of its node) says so after all containers have ended. That takes their grace period,
+which is this long by default.
 """
 
 DELETION_MARGIN = 5.0
@@ -63,7 +63,7 @@ class _Lasting(NamedTuple):
 
     launch: Launch
     failure: PodFailure
-    """What it is then."""
+    """How the launch has failed then."""
     deadline: float
 
 
@@ -75,10 +75,8 @@ class StaleEventFilter:
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     :param unschedulable_timeout: seconds after which a pod that the scheduler has no node for counts as
         failed; 0 for never
-    :param expects: tells whether a pod that is no current launch is about to become one, by adoption
-    :param doubt: told of a launch whose pod carries another scheduler's label
-    :param not_created: told of a launch whose create call has failed
-    :param take_back: makes a launch that was given up on the current one again, and tells whether it could
+    :param ownership: decides whose a launch is if its pod has another scheduler's label
+    :param create_retries: takes create calls that have failed
     :param clock: monotonic time, seconds
     """
 
@@ -91,10 +89,8 @@ class StaleEventFilter:
         own_label: str,
         given_up_reasons: Collection[str],
         unschedulable_timeout: float,
-        expects: Callable[[PodFacts], bool],
-        doubt: Callable[[Launch, PodFacts], None],
-        not_created: Callable[[Launch, KubernetesApiError], None],
-        take_back: Callable[[Launch], bool],
+        ownership: Ownership,
+        create_retries: CreateRetries,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
@@ -103,20 +99,17 @@ class StaleEventFilter:
         self._own_label = own_label
         self._given_up_reasons = given_up_reasons
         self._unschedulable_timeout = unschedulable_timeout
-        self._expects = expects
-        self._doubt = doubt
-        self._on_not_created = not_created
-        self._take_back = take_back
+        self._ownership = ownership
+        self._create_retries = create_retries
         self._clock = clock
-        self._ended: dict[str, Ended] = {}
         self._lasting: dict[str, _Lasting] = {}
         self._overdue: dict[str, tuple[Launch, float]] = {}
         self._unseen: dict[str, tuple[Launch, float]] = {}
         self._early: dict[str, PodObservation] = {}
-        """The last about each pod that is expected to become a launch, by its UID."""
+        """The last observation of each pod that may soon be adopted, by UID."""
 
     def receive(self, message: Message) -> None:
-        """Take in one message."""
+        """Handle one message."""
         match message:
             case PodObservation():
                 self._informed(message)
@@ -134,7 +127,7 @@ class StaleEventFilter:
                 self._not_deleted(message.facts)
 
     def follow(self, launch: Launch) -> None:
-        """Take in a launch that was adopted, with what is known of its pod."""
+        """Follow a launch that was adopted."""
         self._expect(launch)
         if launch.facts:
             self._observe(launch, launch.facts, gone=False)
@@ -142,57 +135,62 @@ class StaleEventFilter:
             self._informed(early)
 
     def misread(self, message: Message) -> None:
-        """Take what is certain from a message that could not be received: that a pod has ended."""
+        """Use what is certain in a message that could not be handled: that a pod has ended."""
         match message:
             case PodConfirmed(ref, None):
                 launch, facts = self._registry.by_uid(ref.uid), PodFacts(ref, {}, {})
             case PodObservation(facts) | PodConfirmed(_, facts) if facts.is_terminal:
-                launch = self._registry.find(facts)
+                launch = self._recognise(facts)
             case _:
                 return
         if launch and not self._has_ended(launch):
             launch.facts = facts
             failure = None if facts.phase == "Succeeded" else PodFailure(reason=UNKNOWN, facts=facts)
-            self._ended[launch.launch_id] = Ended(launch, failure)
-
-    def end(self, launch: Launch, failure: PodFailure) -> None:
-        """Take in that a launch has ended of which there is no pod."""
-        self._ended[launch.launch_id] = Ended(launch, failure)
+            self._registry.end(launch, failure)
 
     def tick(self) -> None:
-        """Do what time alone brings about."""
+        """Do what is due, without any message."""
         self._registry.prune(self._clock())
+        for launch in self._registry.take_unsettled():  # revoked, or its next phase was handed in
+            self._deletion.supersede(launch, launch.failure)
         self._release_early()
         self._find_overdue()
         self._find_lasting()
         self._ask_for_unseen()
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> list[Launch]:
         """Return the current launches that have ended and are not settled yet."""
-        for launch_id, ended in list(self._ended.items()):
-            if not self._registry.is_current(ended.launch):  # revoked, or its next phase was handed in
-                del self._ended[launch_id]
-                self._deletion.supersede(ended.launch, ended.failure)
-        return [ended for ended in self._ended.values() if not ended.launch.calls]
+        return [launch for launch in self._registry.in_state(LaunchState.ENDED) if not launch.calls]
 
     def settled(self, launch: Launch) -> None:
         """Note that a launch that had ended is settled."""
-        del self._ended[launch.launch_id]
+        self._registry.settled(launch)
         self._lasting.pop(launch.launch_id, None)
 
+    def _recognise(self, pod: PodFacts) -> Launch | None:
+        """Return the current launch that the pod belongs to, and bind the pod to it."""
+        launch = self._registry.find(pod)
+        if launch and launch.ref is None:
+            self._registry.bind(launch, pod.ref)
+        return launch
+
+    def _is_expected(self, pod: PodFacts) -> bool:
+        """Whether the pod may soon become a current launch, by adoption."""
+        return self._registry.is_adopting(task_key(pod.annotations))
+
     def _informed(self, seen: PodObservation) -> None:
-        if launch := self._registry.find(seen.facts):
+        if launch := self._recognise(seen.facts):
             self._unseen.pop(launch.launch_id, None)  # from now on the informer notices if the pod is gone
             self._observe(launch, seen.facts, gone=seen.gone)
-        elif self._expects(seen.facts):
+        elif self._is_expected(seen.facts):
             self._early[seen.facts.ref.uid] = seen
         else:
             self._observe_stray(seen.facts, gone=seen.gone)
 
     def _release_early(self) -> None:
-        """Take in what was seen of pods that were expected to become launches, and did not."""
+        """Handle what was seen of pods that could have been adopted, and were not."""
         for uid, seen in list(self._early.items()):
-            if not self._expects(seen.facts):
+            if not self._is_expected(seen.facts):
                 del self._early[uid]
                 self._informed(seen)
 
@@ -202,21 +200,19 @@ class StaleEventFilter:
         if launch.facts and not facts.addresses:
             # A kubelet that evicts a pod writes its status anew, without them.
             facts = replace(facts, addresses=launch.facts.addresses)
-        # Equal to what was there, and one of them is enough to keep.
-        launch.facts, launch.ref, launch.name = facts, facts.ref, facts.ref.name
+        self._registry.see(launch, facts)
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
             # apart, so ask.
-            self._commands.confirm(facts.ref)
+            self._commands.send(ConfirmPod(facts.ref))
             return
         self._evaluate(launch, find_failure(facts, given_up_reasons=self._given_up_reasons))
 
     def _has_ended(self, launch: Launch) -> bool:
-        # A clean-up that follows while the database is waited for must not pass for the cause of the end.
-        ended = self._ended.get(launch.launch_id)
-        if ended is None or launch.facts is None:
+        # The pod may be deleted while we wait for the database. That is not the cause of its end.
+        if launch.state is not LaunchState.ENDED or launch.facts is None:
             return False
-        return launch.facts.is_terminal or (ended.failure is not None and ended.failure.lingers)
+        return launch.facts.is_terminal or (launch.failure is not None and launch.failure.lingers)
 
     def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
         facts = launch.facts
@@ -226,9 +222,10 @@ class StaleEventFilter:
         if failure is lasting:
             failure = None
         if failure or succeeded or launch.given_up:
-            self._ended[launch.launch_id] = Ended(launch, None if succeeded else failure or launch.given_up)
+            self._registry.end(launch, None if succeeded else failure or launch.given_up)
             return
-        self._ended.pop(launch.launch_id, None)  # the image could be pulled after all
+        if launch.state is LaunchState.ENDED:
+            self._registry.resume(launch)  # the image could be pulled after all
         if facts and facts.deletion_timestamp:
             # Counted from when the deletion was seen: its time is of the API server's clock, not of ours.
             deadline = self._clock() + facts.deletion_grace_seconds + DELETION_MARGIN
@@ -238,7 +235,7 @@ class StaleEventFilter:
     def _what_has_to_last(
         self, facts: PodFacts | None, failure: PodFailure | None
     ) -> tuple[PodFailure | None, float]:
-        """Return what counts as an end only if it lasts, and for how many seconds it has to."""
+        """Return a failure that counts only if it lasts, and the seconds for which it has to last."""
         if failure and failure.lingers:
             return failure, SIDECAR_GRACE
         if facts and not failure and facts.has_done_worker:
@@ -248,7 +245,7 @@ class StaleEventFilter:
         return None, 0.0
 
     def _note(self, launch: Launch, failure: PodFailure | None, seconds: float) -> None:
-        """Note until when it has to last; what else about the pod changes does not put that off."""
+        """Note the deadline of a failure that has to last. Other changes of the pod do not postpone it."""
         earlier = self._lasting.pop(launch.launch_id, None)
         if failure:
             goes_on = earlier is not None and earlier.failure.lingers is failure.lingers
@@ -256,9 +253,10 @@ class StaleEventFilter:
             self._lasting[launch.launch_id] = _Lasting(launch, failure, deadline)
 
     def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
-        """Tidy up after a pod that is nobody's current launch; it changes no task."""
+        """Clean up a pod that is not a current launch. That changes no task."""
         if gone and not facts.is_terminal and self._registry.departure(facts.ref.uid):
-            self._commands.confirm(facts.ref)  # it may have been relabelled by another scheduler, and live on
+            # Another scheduler may have relabelled it, and it may still run.
+            self._commands.send(ConfirmPod(facts.ref))
         elif gone:
             self._registry.left(facts.ref.uid)
         elif facts.has_started and not facts.deletion_timestamp and self._has_survived(facts):
@@ -282,14 +280,16 @@ class StaleEventFilter:
 
     def _has_survived(self, facts: PodFacts) -> bool:
         """
-        Follow a pod again that was given up on, if nothing has taken its place; return whether it is.
+        Follow a pod that was given up on again, unless it was replaced; return whether it is followed.
 
-        :param facts: from which it is clear that its deletion is not carried out any more
+        :param facts: they show that its deletion is not carried out any more
         """
         departure = self._registry.departure(facts.ref.uid)
         launch = departure.launch if departure and departure.unless_started else None
-        if launch is None or not self._take_back(launch):
+        if launch is None or not self._registry.take_back(launch):
             return False
+        log.info("Pod %s of %s has started after all; it is not replaced", launch.ref, launch.key)
+        launch.given_up, launch.has_survived = None, True
         self._registry.left(facts.ref.uid)
         self._observe(launch, facts, gone=False)
         return True
@@ -300,14 +300,12 @@ class StaleEventFilter:
             self._deletion.created_in_vain(message.launch_id, PodFacts(message.ref, {}, {}), certain=True)
         elif launch.ref is None:
             self._registry.bind(launch, message.ref)
-            self._ended.pop(launch.launch_id, None)  # it was to end without a pod
             self._expect(launch)
         elif launch.ref.uid != message.ref.uid:
-            # An earlier call was carried out too, without an answer, and its pod has gone: now it is this.
-            self._ended.pop(launch.launch_id, None)
+            # An earlier call had no answer and was carried out too. Its pod has gone, and this one counts.
             self._registry.bind(launch, message.ref)
-            launch.facts = None
-            self._commands.confirm(message.ref)  # it may have been seen already, and taken for nobody's
+            # It may have been seen already, when it belonged to no launch.
+            self._commands.send(ConfirmPod(message.ref))
 
     def _answered(self, launch_id: str) -> Launch | None:
         launch = self._registry.by_launch_id(launch_id)
@@ -323,7 +321,7 @@ class StaleEventFilter:
         if launch is None:
             self._deletion.not_created(message.launch_id, message.error)
         elif launch.ref is None:  # else its pod was seen, whatever became of the call
-            self._on_not_created(launch, message.error)
+            self._create_retries.failed(launch, message.error)
 
     def _confirmed(self, message: PodConfirmed) -> None:
         launch = self._registry.by_uid(message.ref.uid)
@@ -338,12 +336,12 @@ class StaleEventFilter:
             self._evaluate(launch, find_failure(last, gone=True))
             return
         if message.facts.labels.get(SCHEDULER_LABEL) != self._own_label:
-            self._doubt(launch, message.facts)
+            self._ownership.doubt(launch, message.facts)
             return
         self._observe(launch, message.facts, gone=False)
 
     def labelled_again(self, launch: Launch, pod: PodFacts) -> None:
-        """Take in a launch whose pod gets this scheduler's label again, with what is known of it."""
+        """Follow a launch whose pod gets this scheduler's label again."""
         self._expect(launch)
         self._observe(launch, pod, gone=False)
 
@@ -353,18 +351,19 @@ class StaleEventFilter:
             if not self._registry.is_current(launch):
                 del self._lasting[launch_id]
             elif deadline <= now:
-                # Whether a worker that has ended well has failed is told by the task instance alone.
+                # After exit code 0 only the task instance's row says whether the worker has failed.
                 is_done = failure.reason == SILENT_EXIT
-                self._ended.setdefault(launch_id, Ended(launch, None if is_done else failure))
+                if launch.state is not LaunchState.ENDED:
+                    self._registry.end(launch, None if is_done else failure)
 
     def _find_overdue(self) -> None:
         now = self._clock()
         for launch_id, (launch, deadline) in list(self._overdue.items()):
-            if not self._registry.is_current(launch) or launch_id in self._ended:
+            if not self._registry.is_current(launch) or launch.state is LaunchState.ENDED:
                 del self._overdue[launch_id]
             elif deadline <= now and launch.facts:
                 del self._overdue[launch_id]
-                self._ended[launch_id] = Ended(launch, find_overdue_deletion(launch.facts))
+                self._registry.end(launch, find_overdue_deletion(launch.facts))
 
     def _ask_for_unseen(self) -> None:
         # A pod that was deleted before the informer had ever seen it is missing in none of its lists.
@@ -374,4 +373,4 @@ class StaleEventFilter:
                 del self._unseen[launch_id]
             elif deadline <= now:
                 del self._unseen[launch_id]
-                self._commands.confirm(launch.ref)
+                self._commands.send(ConfirmPod(launch.ref))

@@ -1,17 +1,15 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that an outage has kept from starting for longer than their worker's token is good for."""
+"""Pods that an outage has kept from starting until their worker's token had expired."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-
-log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 10.0
 """Seconds between two looks."""
@@ -19,15 +17,13 @@ CHECK_INTERVAL = 10.0
 
 class ExpiredTokens:
     """
-    Replaces launches that were held through an outage, once their workers could not start the task any more.
+    Finds launches whose token has expired in an outage, so that their workers cannot start the task.
 
-    A worker whose token has expired exits on its own, which would pass for the task's failure: settlement
-    asks whether that may be so, since a kubelet can be quicker than the next look. Without an outage Airflow
-    gives a launch no longer than its token is good for, and no launch is replaced.
+    Such a worker exits on its own, which looks like a failure of the task. A kubelet may start it before the
+    next look, so settlement asks too. Without an outage Airflow gives a launch no more time than its token is
+    valid, and no launch is replaced.
 
-    :param replace: gives a launch up unless it has started, and launches its task instance again
     :param validity: of a token, seconds
-    :param is_away: whether the API server does not answer
     :param clock: monotonic time, seconds
     """
 
@@ -35,34 +31,30 @@ class ExpiredTokens:
         self,
         *,
         registry: LaunchRegistry,
-        replace: Callable[[Launch], None],
+        commands: PodCommands,
         validity: float,
-        is_away: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
-        self._replace = replace
+        self._commands = commands
         self._validity = timedelta(seconds=validity)
-        self._is_away = is_away
         self._clock = clock
         self._next_look = 0.0
 
-    def tick(self) -> None:
-        """Replace such launches, if it is time to look for them."""
-        if self._clock() < self._next_look or self._is_away():
-            return
+    def find(self) -> list[Launch]:
+        """Return the launches that have to be replaced, if it is time to look for them."""
+        if self._clock() < self._next_look or self._commands.is_away:
+            return []
         self._next_look = self._clock() + CHECK_INTERVAL
-        for launch in self._registry.pending():
-            if launch.facts and self.has_expired(launch):
-                log.info("The token of pod %s for %s has expired in an outage", launch.ref, launch.key)
-                self._replace(launch)
+        pending = self._registry.in_state(LaunchState.PENDING)
+        return [launch for launch in pending if launch.facts and self.has_expired(launch)]
 
     def has_expired(self, launch: Launch) -> bool:
         """
-        Whether an outage has kept a launch from starting, and its token is not good any more.
+        Whether an outage has kept a launch from starting, and its token has expired.
 
-        That is known of a token of this scheduler by when it was made. It is no younger than its pod, which
-        may have been created by a call before the one that has brought a fresh token.
+        This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created
+        by an earlier call, with an earlier token.
         """
         if not launch.was_held:
             return False

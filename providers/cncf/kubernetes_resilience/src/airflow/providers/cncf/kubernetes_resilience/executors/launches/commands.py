@@ -1,16 +1,15 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler thread's way to the Kubernetes thread, which may have crashed and come back."""
+"""Commands from the scheduler's thread to the Kubernetes thread, which may crash and start again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Command, Launch
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import CommandFunction
@@ -18,70 +17,158 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import Com
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create the pod of a launch; answered by ``PodCreated`` or ``PodNotCreated``."""
+
+    launch_id: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod, and no other of its name; answered by ``PodDeleted``, or ``PodDeletionAccepted``."""
+
+    ref: PodRef
+    unless_started_since: str | None = None
+    """The resource version at which the pod had not started: one that has by the time of the deletion stays,
+    which is answered by ``PodNotDeleted``. None to delete it in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindCreatedPod:
+    """Look for the pod of a create call whose outcome is not known; answered by ``PodCreated``, if at all."""
+
+    namespace: str
+    name: str
+    launch_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUpPod:
+    """Delete a pod that has ended."""
+
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPodDone:
+    """Label a pod that is kept, so that no executor sees it again."""
+
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class StopAndKeepPod:
+    """Stop what still runs in a pod that is kept, and label it as :class:`MarkPodDone` does."""
+
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmPod:
+    """Ask what is true of a pod now; answered by ``PodConfirmed``."""
+
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptPod:
+    """Put this scheduler's labels on a pod."""
+
+    ref: PodRef
+
+
+Command = (
+    CreatePod | DeletePod | FindCreatedPod | CleanUpPod | MarkPodDone | StopAndKeepPod | ConfirmPod | AdoptPod
+)
+
+
 class PodCommands:
     """
-    Asks for something to be done to a pod, and does not wait for it.
+    Sends commands to the Kubernetes thread, and does not wait for them.
 
     A command that cannot be handed over because the thread is down is kept until it is up again.
+
+    :param own_labels: by which the pods of this scheduler and executor are selected
     """
 
-    def __init__(self, runtime: KubernetesRuntime) -> None:
+    def __init__(self, runtime: KubernetesRuntime, own_labels: Mapping[str, str]) -> None:
         self._runtime = runtime
+        self._own_labels = own_labels
         self._unsent: list[Command] = []
         self._is_down = False
 
-    def create(self, launch_id: str, body: dict[str, Any]) -> None:
-        """Create the pod of a launch; answered by ``PodCreated`` or ``PodNotCreated``."""
-        self.send(("create", (launch_id, body)))
+    @property
+    def is_away(self) -> bool:
+        """Whether the API server does not answer."""
+        return self._runtime.is_away
+
+    def send(self, command: Command) -> None:
+        """Have a command carried out."""
+        try:
+            self._submit(command)
+        except RuntimeError:
+            self._unsent.append(command)
+
+    def _submit(self, command: Command) -> None:
+        submit, launcher = self._runtime.submit, self._runtime.launcher
+        match command:
+            case CreatePod(launch_id, body):
+                submit(launcher.create, launch_id, body)
+            case DeletePod(ref, None):
+                submit(launcher.delete, ref)
+            case DeletePod(ref, version):
+                submit(launcher.delete, ref, version)
+            case FindCreatedPod(namespace, name, launch_id):
+                submit(launcher.look_for, namespace, name, launch_id)
+            case CleanUpPod(ref):
+                submit(launcher.clean_up, ref)
+            case MarkPodDone(ref):
+                submit(launcher.mark_done, ref)
+            case StopAndKeepPod(ref):
+                submit(launcher.stop_and_keep, ref)
+            case ConfirmPod(ref):
+                submit(launcher.confirm, ref)
+            case AdoptPod(ref):
+                submit(launcher.adopt, ref, self._own_labels)
 
     def call_off(self, launch_id: str) -> None:
         """Do not create the pod of a launch, if that was not sent yet; answered by ``PodNotCreated`` then."""
         with suppress(RuntimeError):  # if the thread is down, all calls are over
             self._runtime.submit(self._runtime.launcher.call_off, launch_id)
 
-    def delete(self, ref: PodRef) -> None:
-        """Delete a pod, and no other of its name."""
-        self.send(("delete", (ref,)))
-
-    def clean_up(self, ref: PodRef) -> None:
-        """Delete a pod that has ended."""
-        self.send(("clean_up", (ref,)))
-
-    def mark_done(self, ref: PodRef) -> None:
-        """Take a pod that is kept out of the executor's sight."""
-        self.send(("mark_done", (ref,)))
-
-    def stop_and_keep(self, ref: PodRef) -> None:
-        """Stop what runs in a pod that is kept, and take it out of the executor's sight."""
-        self.send(("stop_and_keep", (ref,)))
-
-    def confirm(self, ref: PodRef) -> None:
-        """Ask what is true of a pod now; answered by ``PodConfirmed``."""
-        self.send(("confirm", (ref,)))
-
-    def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> None:
-        """Put a scheduler's labels on a pod."""
-        self.send(("adopt", (ref, labels)))
-
     def run(self, function: CommandFunction, *args: Any) -> None:
         """Run something periodic on the Kubernetes thread; left out this time if the thread is down."""
         with suppress(RuntimeError):
             self._runtime.submit(function, *args)
 
-    def revive(self, registry: LaunchRegistry, create: Callable[[Launch], None]) -> None:
+    def revive(self) -> bool:
         """
-        Start the thread again if it has crashed, and ask again for what was lost with it.
+        Start the thread again if it has crashed; return whether it is up again since the last call.
 
-        It does not wait until the thread has connected to the API server: what is to be asked for is then
-        asked for in a later call.
-
-        :param create: asks for the creation of a launch's pod
+        It does not wait until the thread has connected to the API server. What was under way when it crashed
+        is lost and has to be asked for again, with :meth:`send_again`.
         """
         if not self._runtime.is_alive:
             self._start()
-        if self._is_down and self._runtime.is_alive:
-            self._is_down = False
-            self._ask_again(registry, create)
+        if not self._is_down or not self._runtime.is_alive:
+            return False
+        self._is_down = False
+        return True
+
+    def send_again(self, commands: Iterable[Command]) -> None:
+        """
+        Have commands carried out that were lost with the thread, and those that it could not be given.
+
+        :param commands: deletions that are not known to be carried out
+        """
+        # Finished pods that were to be deleted or labelled are not asked about: the new informer shows them.
+        # Creations and confirmations are asked for again for each launch.
+        unsent, self._unsent = self._unsent, []
+        kept = [command for command in unsent if not isinstance(command, CreatePod | ConfirmPod)]
+        for command in dict.fromkeys([*kept, *commands]):
+            self.send(command)
 
     def _start(self) -> None:
         if not self._is_down:
@@ -92,25 +179,3 @@ class PodCommands:
         except Exception:
             # A file with credentials may be replaced at this moment. The scheduler goes on meanwhile.
             log.exception("The Kubernetes thread could not be started; trying again in the next loop")
-
-    def _ask_again(self, registry: LaunchRegistry, create: Callable[[Launch], None]) -> None:
-        # Finished pods that were to be deleted or labelled are not asked about: the new informer shows them.
-        unsent, self._unsent = self._unsent, []
-        kept = [command for command in unsent if command[0] not in ("create", "confirm")]  # they are below
-        for command in dict.fromkeys([*kept, *registry.pending_deletions()]):
-            self.send(command)
-        for launch in registry:
-            launch.calls = 0  # nobody will answer them
-            if launch.ref:
-                # The new informer does not know the pod, and would not notice that it is gone.
-                self.confirm(launch.ref)
-            elif launch.body:
-                create(launch)
-
-    def send(self, command: Command) -> None:
-        """Have a command carried out, which is written down in a form that can be repeated."""
-        name, args = command
-        try:
-            self._runtime.submit(getattr(self._runtime.launcher, name), *args)
-        except RuntimeError:
-            self._unsent.append(command)

@@ -20,7 +20,10 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_NUMBE
 SCHEDULER_LABEL = "airflow-worker"
 """Names the job of the scheduler that watches a worker pod."""
 
-NOT_DONE = f"kubernetes_executor=True,{POD_EXECUTOR_DONE_KEY}!=True"
+NOT_DONE_BY = f"{POD_EXECUTOR_DONE_KEY}!=True"
+"""Label selector of the pods that an executor still has use for."""
+
+NOT_DONE = f"kubernetes_executor=True,{NOT_DONE_BY}"
 """Label selector of the worker pods with which no executor is done."""
 
 _HUGE = 10

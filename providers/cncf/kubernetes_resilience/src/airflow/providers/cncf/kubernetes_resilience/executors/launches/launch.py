@@ -1,11 +1,18 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a launch: one pod created for one try of a task instance."""
+"""
+What is known of a launch, and in which state it can be.
+
+A launch is one pod created for one try of a task instance. It changes its state in the registry, and nowhere
+else (:mod:`.registry`).
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -13,19 +20,56 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types impor
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import runs_in
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow_resilience.ledger import LedgerEntry
 
-Command = tuple[str, tuple[Any, ...]]
-"""Something to be done by the Kubernetes thread: the name of a launcher's method, and its arguments."""
+
+class LaunchState(StrEnum):
+    """The state of a launch."""
+
+    WAITING = "waiting"
+    """Its pod has not been asked for: it is not due, or a pod before it has not gone."""
+    CREATING = "creating"
+    """Its pod was asked for and is not known to exist."""
+    PENDING = "pending"
+    """Its pod exists and has not been seen to start."""
+    STARTED = "started"
+    """Its pod has been seen in another phase than Pending."""
+    ENDED = "ended"
+    """Its pod has ended, or was given up, and that is not settled yet."""
+    DEPARTING = "departing"
+    """It is superseded, and its pod may still run or start."""
+
+
+_LIVING = frozenset({LaunchState.CREATING, LaunchState.PENDING, LaunchState.STARTED})
+
+ALLOWED: Mapping[LaunchState | None, frozenset[LaunchState | None]] = {
+    None: frozenset({LaunchState.WAITING, *_LIVING, LaunchState.DEPARTING}),
+    LaunchState.WAITING: frozenset({LaunchState.CREATING, None}),
+    LaunchState.CREATING: frozenset({LaunchState.PENDING, LaunchState.STARTED, LaunchState.ENDED})
+    | {LaunchState.DEPARTING, None},
+    LaunchState.PENDING: frozenset({LaunchState.STARTED, LaunchState.ENDED, LaunchState.DEPARTING, None}),
+    LaunchState.STARTED: frozenset({LaunchState.PENDING, LaunchState.ENDED, LaunchState.DEPARTING, None}),
+    LaunchState.ENDED: _LIVING | {LaunchState.DEPARTING, None},
+    LaunchState.DEPARTING: _LIVING | {None},
+}
+"""
+The states that may follow each state. None means that the registry does not know the launch.
+
+A launch whose create call was carried out twice may have started, and be pending again with the second pod.
+One that was given up may start after all, as long as it was not replaced.
+"""
 
 
 @dataclass(slots=True)
-class WaitingLaunch:
-    """A launch whose pod has not been asked for yet."""
+class Waiting:
+    """What is known of a launch whose pod has not been asked for."""
 
-    job: KubernetesJob
-    ti_id: str
+    job: KubernetesJob | None
+    """What to launch. None for an adopted task instance, whose job is not known here: it is handed back to
+    the scheduler, which queues it again."""
     not_before: float = 0.0
     """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
     is_relaunch: bool = False
@@ -34,59 +78,89 @@ class WaitingLaunch:
     """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
 
 
+@dataclass(frozen=True, slots=True)
+class NextAttempt:
+    """When a pod is to be asked for, the first time or again."""
+
+    not_before: float
+    """On the executor's monotonic clock (seconds)."""
+    final: KubernetesApiError | None = None
+    """The error with which it is given up; None if it is repeated."""
+
+
+@dataclass(slots=True)
+class Creation:
+    """The calls to create a launch's pod, until that pod is known."""
+
+    body: dict[str, Any]
+    """The manifest, kept so that the call can be repeated."""
+    token: str
+    """The workload's token in the manifest."""
+    may_exist: bool = False
+    """Whether a call is under way or has had no clear answer."""
+    was_unclear: bool = False
+    """Whether a call had no clear answer."""
+    rejections: int = 0
+    """How often it was refused for now."""
+    unanswered: int = 0
+    """How often it has failed because the API server was away or overloaded."""
+    refusals: int = 0
+    """How often in a row it was refused for something that is not its manifest's fault."""
+    is_renamed: bool = False
+    """Whether the pod has got another name, because the first one was taken."""
+    next_attempt: NextAttempt | None = NextAttempt(0.0)
+    """The next step: the first call, or what follows a call that has failed. None while a call is under
+    way."""
+
+
 @dataclass(slots=True, eq=False)
 class Launch:
     """One pod created for one try of a task instance."""
 
     key: TaskInstanceKey
     ti_id: str
-    namespace: str
-    name: str
-    number: int
-    """1 for the first launch of a try; one more for each relaunch."""
+    namespace: str = ""
+    """Of its pod; not known while it waits."""
+    name: str = ""
+    """Of its pod; not known while it waits."""
+    number: int = 1
+    """1 for the first launch of a try; one more for each relaunch. Not known while it waits."""
     workload: StoredWorkload | None = None
     """What to launch again; None for an adopted pod."""
     launch_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    state: LaunchState | None = None
+    """Changed by the registry only; None for a launch that it does not know."""
+    waiting: Waiting | None = None
+    """Until its pod is asked for."""
+    creation: Creation | None = None
+    """From then on until its pod is known."""
+    calls: int = 0
+    """Create calls that are under way. While there is one, the known pod need not be the last of this launch:
+    an earlier call without an answer may have created it, and it may have gone."""
+    token_made_at: float = 0.0
+    """When its workload's token was made, or a little later, on the executor's monotonic clock (seconds)."""
     ref: PodRef | None = None
     """The pod's identity; None until the API server has confirmed its creation."""
     facts: PodFacts | None = None
     """The last that was seen of the pod."""
-    body: dict[str, Any] | None = None
-    """The manifest, kept until its creation is confirmed so that the call can be repeated."""
-    token: str | None = None
-    """The workload's token in the manifest, kept as long."""
-    token_made_at: float = 0.0
-    """When it was made, or a little later, on the executor's monotonic clock (seconds)."""
+    failure: PodFailure | None = None
+    """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. It means nothing
+    before the launch has ended."""
     adopted_from: int | None = None
     """The dead scheduler's job, for a launch that was adopted."""
     given_up: PodFailure | None = None
-    """How it failed according to the ledger, for a launch that was adopted after that had been decided. What
-    the pod says now does not change it: the dead scheduler may have acted upon it already."""
-    publish_attempts: int = 0
-    """How often its creation was refused for now."""
-    calls: int = 0
-    """Create calls that are under way. While there is one, the pod that is known need not be the last of this
-    launch: the call before may have been carried out without an answer, and its pod be gone by now."""
-    unanswered: int = 0
-    """How often its creation has failed because the API server was away or overloaded."""
-    was_unclear: bool = False
-    """Whether a call to create its pod had no clear answer."""
-    refusals: int = 0
-    """How often in a row its creation was refused for something that is not its manifest's fault."""
+    """How it failed according to the ledger, for a launch that was adopted after that. What the pod says now
+    does not change it: the dead scheduler may have acted on it already."""
     was_held: bool = False
     """Whether an outage of the API server may have kept its pod from starting."""
     has_survived: bool = False
-    """Whether its pod was given up on and has started all the same."""
-    is_renamed: bool = False
-    """Whether its pod has got another name, because the first one was taken."""
-    may_exist: bool = False
-    """Whether a call to create the pod is under way or has had no clear answer."""
+    """Whether its pod was given up and has started all the same."""
     has_siblings: bool = False
-    """Whether its task instance may have had other pods, beside those that its number tells of."""
+    """Whether its task instance may have had more pods than its number says."""
 
     def runs(self, hostname: str | None) -> bool:
         """
-        Whether a task that runs, runs in its pod, as far as can be told.
+        Whether a running task runs in its pod, as far as is known.
 
         :param hostname: what the worker has reported
         """
@@ -97,30 +171,47 @@ class Launch:
             is_alone=self.number == 1 and not self.has_siblings,
         )
 
+    def has_outlived(self, entry: LedgerEntry, pod: PodFacts) -> bool:
+        """
+        Whether its pod has started after the decision to give it up, so that its end is another failure.
+
+        A new entry takes the place of this one, so that one launch is counted once. If this scheduler has not
+        followed the pod all the time, the pod has to show that it has started. A pod that is being deleted
+        does not count: that decision may be the reason.
+        """
+        was_pending = entry.context.metadata.get("phase") == "Pending"
+        has_started = pod.has_started and not pod.deletion_timestamp
+        return was_pending and (self.has_survived or has_started)
+
+    def describe(self, now: float) -> str:
+        """
+        Say what is known of it in one line, for people.
+
+        :param now: on the executor's monotonic clock (seconds)
+        """
+        if self.waiting:
+            due = max(0.0, self.waiting.not_before - now)
+            goal = "launched" if self.waiting.job else "handed back to the scheduler"
+            return f"{goal} in {due:.0f} s, once the pods before it are gone"
+        parts = [f"launch {self.number}, pod {self.namespace}/{self.name}"]
+        if self.creation and self.creation.next_attempt:
+            parts.append(f"asked for in {max(0.0, self.creation.next_attempt.not_before - now):.0f} s")
+        if self.facts and self.facts.node:
+            parts.append(f"node {self.facts.node}")
+        if self.facts and self.facts.phase:
+            parts.append(f"phase {self.facts.phase}")
+        if self.state is LaunchState.ENDED:
+            parts.append(str(self.failure or "succeeded"))
+        return ", ".join(parts)
+
     @property
     def is_created_again(self) -> bool:
         """Whether its pod does not exist, as far as is known, and a call to create it has failed."""
         # A renamed one is asked for again at once.
-        return self.ref is None and bool(self.unanswered or self.refusals or self.publish_attempts)
+        calls = self.creation
+        return calls is not None and bool(calls.unanswered or calls.refusals or calls.rejections)
 
     @property
     def has_started(self) -> bool:
         """Whether its pod has been seen in another phase than Pending."""
         return self.facts is not None and self.facts.phase not in (None, "Pending")
-
-
-@dataclass(slots=True)
-class Departure:
-    """A superseded pod that may still run or start."""
-
-    key: TaskInstanceKey
-    deadline: float
-    """When it is waited for no longer, on the executor's monotonic clock (seconds)."""
-    command: Command | None
-    """What has its deletion asked for; None if something else sees to that."""
-    launch: Launch | None = None
-    """What it was the pod of, or was to be; None if that is not known."""
-    unless_started: bool = False
-    """Whether it stays if it has started by the time that its deletion is carried out."""
-    accepted: bool = False
-    """Whether the API server has accepted its deletion, so that it goes without our doing."""

@@ -1,31 +1,66 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Which pod is the current launch of which task instance.
+Keeps the state of each launch. Nothing else changes it.
 
-Only the scheduler's thread touches the registry. Events of pods that are not in it change no task.
+A task instance has one current launch at most, in any state but *departing*, and any number of superseded
+ones that depart. Only the scheduler's thread uses the registry. Questions change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Command, Departure, Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    ALLOWED,
+    Creation,
+    Launch,
+    LaunchState,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
 
 
+class IllegalTransitionError(Exception):
+    """A launch cannot go from the state in which it is to the one that was asked for, or is not current."""
+
+
+@dataclass(slots=True)
+class Departure:
+    """A superseded pod that may still run or start."""
+
+    key: TaskInstanceKey
+    deadline: float
+    """Until when the next launch waits for it, on the executor's monotonic clock (seconds)."""
+    command: Command | None
+    """Asks for its deletion, and is repeated if it is lost; None if there is none."""
+    launch: Launch | None = None
+    """What it was the pod of, or was to be; None if that is not known."""
+    unless_started: bool = False
+    """Whether it stays if it has started by the time that its deletion is carried out."""
+    accepted: bool = False
+    """Whether the API server has accepted its deletion, so that it goes without our doing."""
+
+
 class LaunchRegistry:
-    """The current launch of each task instance, and the superseded pods that have not gone yet."""
+    """The launches of an executor by state, and the task instances whose adoption is not complete."""
 
     def __init__(self) -> None:
         self._current: dict[TaskInstanceKey, Launch] = {}
         self._by_uid: dict[str, Launch] = {}
         self._by_launch_id: dict[str, Launch] = {}
-        self._starting: dict[str, Launch] = {}
-        self._leaving: dict[TaskInstanceKey, set[str]] = {}
+        self._by_state: dict[LaunchState, dict[str, Launch]] = {state: {} for state in LaunchState}
+        self._unsettled: dict[str, Launch] = {}
         self._departures: dict[str, Departure] = {}
+        self._leaving: dict[TaskInstanceKey, set[str]] = {}
+        self._adopting: dict[TaskInstanceKey, Orphan] = {}
+
+    # ------------------------------------------------------------------ questions
 
     def __len__(self) -> int:
         return len(self._current)
@@ -41,38 +76,17 @@ class LaunchRegistry:
         """Whether nothing has superseded or released the launch."""
         return self._current.get(launch.key) is launch
 
-    def hold(self, launch: Launch) -> None:
-        """Make this the current launch; one that was there before is not known any more."""
-        self.release(launch.key)
-        self._current[launch.key] = launch
-        self._by_launch_id[launch.launch_id] = self._starting[launch.launch_id] = launch
-        if launch.ref:
-            self._by_uid[launch.ref.uid] = launch
-
-    def release(self, key: TaskInstanceKey) -> Launch | None:
-        """Forget the current launch of a task instance and return it."""
-        launch = self._current.pop(key, None)
-        if launch:
-            self._by_launch_id.pop(launch.launch_id, None)
-            self._starting.pop(launch.launch_id, None)
-            if launch.ref:
-                self._by_uid.pop(launch.ref.uid, None)
-        return launch
-
     def find(self, pod: PodFacts) -> Launch | None:
         """
-        Return the launch that this very pod is.
+        Return the current launch that a pod belongs to.
 
-        An event may arrive before the answer to the create call. The pod is recognised by its launch id
-        then, which settles its UID.
+        An event may arrive before the answer to the create call: the launch has no UID yet, and the pod is
+        recognised by its launch id.
         """
-        launch = self._by_uid.get(pod.ref.uid)
-        if launch is None:
-            launch = self._by_launch_id.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
-            if launch is None or launch.ref is not None:
-                return None
-            self.bind(launch, pod.ref)
-        return launch
+        if launch := self._by_uid.get(pod.ref.uid):
+            return launch
+        launch = self._by_launch_id.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
+        return launch if launch and launch.ref is None else None
 
     def by_uid(self, uid: str) -> Launch | None:
         """Return the current launch whose pod has that UID."""
@@ -82,25 +96,131 @@ class LaunchRegistry:
         """Return the current launch with that id."""
         return self._by_launch_id.get(launch_id)
 
-    def bind(self, launch: Launch, ref: PodRef) -> None:
-        """Note the identity of the pod that was created for a launch, in place of an earlier one."""
-        if launch.ref:
-            self._by_uid.pop(launch.ref.uid, None)
-        launch.ref, launch.body, launch.token = ref, None, None
-        self._by_uid[ref.uid] = self._starting[launch.launch_id] = launch
-
-    def pending(self) -> list[Launch]:
-        """Return the current launches whose pods exist and have not been seen to start."""
-        # Each launch is let go of once, when it has started: most are, and stay, for hours.
-        for launch in list(self._starting.values()):
-            if launch.has_started:
-                del self._starting[launch.launch_id]
-        return [launch for launch in self._starting.values() if launch.ref]
+    def in_state(self, state: LaunchState) -> list[Launch]:
+        """Return the launches that are in a state, in the order in which they have come to it."""
+        return list(self._by_state[state].values())
 
     def starting(self) -> list[Launch]:
-        """Return the current launches that have not been seen to start, with and without pods."""
-        self.pending()
-        return list(self._starting.values())
+        """Return the current launches that were asked for and have not been seen to start."""
+        ended = (launch for launch in self.in_state(LaunchState.ENDED) if not launch.has_started)
+        return [*self.in_state(LaunchState.CREATING), *self.in_state(LaunchState.PENDING), *ended]
+
+    def describe(self, now: float) -> Iterator[str]:
+        """
+        Say where each task is that the executor holds, for people.
+
+        :param now: on the executor's monotonic clock (seconds)
+        """
+        for orphan in self._adopting.values():
+            yield f"{orphan.key}: adopting from scheduler job {orphan.job_id}"
+        for state in LaunchState:
+            for launch in self._by_state[state].values():
+                yield f"{launch.key}: {state}; {launch.describe(now)}"
+        for token, departure in self._departures.items():
+            yield (
+                f"{departure.key}: deletion of {token} {'accepted' if departure.accepted else 'asked for'}; "
+                f"waited for at most {max(0.0, departure.deadline - now):.0f} s"
+            )
+
+    # ------------------------------------------------------------------ the states
+
+    def hold(self, launch: Launch) -> None:
+        """Make this the current launch; one that was there before is released."""
+        self.release(launch.key)
+        self._current[launch.key] = self._by_launch_id[launch.launch_id] = launch
+        if launch.ref:
+            self._by_uid[launch.ref.uid] = launch
+        self._move(launch, LaunchState.WAITING if launch.waiting else _state_of_pod(launch))
+
+    def create(self, launch: Launch, creation: Creation) -> None:
+        """Note that the pod of a launch which has waited is asked for."""
+        self._check(launch)
+        launch.waiting, launch.creation = None, creation
+        self._move(launch, LaunchState.CREATING)
+
+    def bind(self, launch: Launch, ref: PodRef) -> None:
+        """Note the identity of the pod that was created for a launch, in place of an earlier one."""
+        self._check(launch)
+        if launch.ref:
+            self._by_uid.pop(launch.ref.uid, None)
+            launch.facts = None
+        launch.ref, launch.creation = ref, None
+        self._by_uid[ref.uid] = launch
+        self._move(launch, _state_of_pod(launch))
+
+    def see(self, launch: Launch, pod: PodFacts) -> None:
+        """Note what was seen of a launch's pod."""
+        self._check(launch)
+        # The reference is equal to the one that was there, and one of them is enough to keep.
+        launch.facts, launch.ref, launch.name = pod, pod.ref, pod.ref.name
+        if launch.state is not LaunchState.ENDED:
+            self._move(launch, _state_of_pod(launch))
+
+    def end(self, launch: Launch, failure: PodFailure | None) -> None:
+        """
+        Note that a current launch has ended, and has to be settled.
+
+        :param failure: how it failed; None if it succeeded
+        """
+        self._check(launch)
+        launch.failure = failure
+        self._move(launch, LaunchState.ENDED)
+
+    def resume(self, launch: Launch) -> None:
+        """Note that a current launch has not ended after all."""
+        self._check(launch)
+        self._move(launch, _state_of_pod(launch))
+
+    def settled(self, launch: Launch) -> None:
+        """Note that the end of a launch is settled; if it is still the current one, it goes on."""
+        self._unsettled.pop(launch.launch_id, None)
+        if launch.state is LaunchState.ENDED and self.is_current(launch):
+            self.resume(launch)
+
+    def release(self, key: TaskInstanceKey) -> Launch | None:
+        """Let the current launch of a task instance go, and return it."""
+        launch = self._current.pop(key, None)
+        if launch:
+            del self._by_launch_id[launch.launch_id]
+            if launch.ref:
+                self._by_uid.pop(launch.ref.uid, None)
+            if launch.state is LaunchState.ENDED:
+                self._unsettled[launch.launch_id] = launch
+            self._move(launch, LaunchState.DEPARTING if self._is_departing(launch) else None)
+        return launch
+
+    def take_unsettled(self) -> Iterator[Launch]:
+        """Return, each once, the launches that had ended and were released before that was settled."""
+        while self._unsettled:
+            yield self._unsettled.pop(next(iter(self._unsettled)))
+
+    def take_back(self, launch: Launch) -> bool:
+        """Make a superseded launch the current one again if its replacement waits; return whether it does."""
+        replacement = self._current.get(launch.key)
+        if replacement is None or replacement.waiting is None or replacement.ti_id != launch.ti_id:
+            return False
+        if replacement.waiting.job and not replacement.waiting.is_relaunch:
+            return False
+        self.hold(launch)
+        return True
+
+    def _check(self, launch: Launch) -> None:
+        # What was released does not come back by itself: something else may have taken its place.
+        if not self.is_current(launch):
+            raise IllegalTransitionError(f"{launch.key}: launch {launch.launch_id} is not the current one")
+
+    def _move(self, launch: Launch, state: LaunchState | None) -> None:
+        if launch.state is state:
+            return
+        if state not in ALLOWED[launch.state]:
+            raise IllegalTransitionError(f"{launch.key}: from {launch.state} to {state}")
+        if launch.state:
+            del self._by_state[launch.state][launch.launch_id]
+        launch.state = state
+        if state:
+            self._by_state[state][launch.launch_id] = launch
+
+    # ------------------------------------------------------------------ superseded pods
 
     def leave(
         self,
@@ -117,12 +237,16 @@ class LaunchRegistry:
 
         :param token: the pod's UID, or the launch id of a creation whose outcome is not known yet
         :param deadline: when it is waited for no longer, on the executor's monotonic clock (seconds)
-        :param command: what has its deletion asked for
-        :param launch: what it was the pod of, or was to be
+        :param command: asks for its deletion
+        :param launch: what it was the pod of, or was to be; one that is still the current launch departs
+            when it is released
         :param unless_started: whether it stays if it has started by then
         """
+        self.left(token)  # in its place, with what it was noted as the pod of
         self._leaving.setdefault(key, set()).add(token)
         self._departures[token] = Departure(key, deadline, command, launch, unless_started)
+        if launch and not self.is_current(launch):
+            self._move(launch, LaunchState.DEPARTING)
 
     def leaves_by(self, token: str, deadline: float) -> None:
         """Note that a superseded pod's deletion was accepted; it is waited for until then and no longer."""
@@ -139,7 +263,16 @@ class LaunchRegistry:
         tokens.remove(token)
         if not tokens:
             del self._leaving[departure.key]
+        launch = departure.launch
+        if launch and launch.state is LaunchState.DEPARTING and not self._is_departing(launch):
+            self._move(launch, None)
         return departure.key
+
+    def prune(self, now: float) -> None:
+        """Forget what is waited for no longer."""
+        for token, departure in list(self._departures.items()):
+            if departure.deadline <= now:
+                self.left(token)
 
     def departure(self, token: str) -> Departure | None:
         """Return what is known of a superseded pod, if it is waited for."""
@@ -153,14 +286,46 @@ class LaunchRegistry:
         """Return the commands that have superseded pods deleted and are not known to be carried out."""
         return [item.command for item in self._departures.values() if item.command and not item.accepted]
 
-    def prune(self, now: float) -> None:
-        """Forget what is waited for no longer, also of keys that have no next launch."""
-        for key in list(self._leaving):
-            self.is_clear(key, now)
-
     def is_clear(self, key: TaskInstanceKey, now: float) -> bool:
         """Whether no superseded pod of the key has to be waited for."""
-        for token in list(self._leaving.get(key, ())):
-            if self._departures[token].deadline <= now:
-                self.left(token)
-        return key not in self._leaving
+        return all(departure.deadline <= now for departure in self.departures(key))
+
+    def _is_departing(self, launch: Launch) -> bool:
+        tokens = (launch.launch_id, launch.ref.uid if launch.ref else "")
+        return any(
+            departure.launch is launch
+            for token in tokens
+            if (departure := self._departures.get(token)) is not None
+        )
+
+    # ------------------------------------------------------------------ adoption
+
+    def adopt(self, orphans: Iterable[Orphan]) -> None:
+        """Note task instances whose adoption begins: their pods are to be found."""
+        self._adopting.update((orphan.key, orphan) for orphan in orphans)
+
+    def adopted(self, key: TaskInstanceKey) -> Orphan | None:
+        """Note that the adoption of a task instance is complete or called off; return what was noted."""
+        return self._adopting.pop(key, None)
+
+    def adopting(self) -> dict[TaskInstanceKey, Orphan]:
+        """
+        Return the task instances whose adoption is not complete.
+
+        Beside that they may have a current launch: that of an earlier phase, whose pod has not ended yet.
+        """
+        return dict(self._adopting)
+
+    def adopting_of(self, key: TaskInstanceKey) -> Orphan | None:
+        """Return the task instance with that key, if its adoption is not complete."""
+        return self._adopting.get(key)
+
+    def is_adopting(self, key: TaskInstanceKey | None) -> bool:
+        """Whether the adoption of a task instance is not complete."""
+        return key in self._adopting
+
+
+def _state_of_pod(launch: Launch) -> LaunchState:
+    if launch.ref is None:
+        return LaunchState.CREATING
+    return LaunchState.STARTED if launch.has_started else LaunchState.PENDING

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What to launch again: a task's workload, as it is kept for the case that its launch fails."""
+"""A task's workload, as it is stored in case that its launch fails."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _USUAL = (
     b'"","dag_id":"","run_id":"","try_number":1,"dag_version_id":"","map_index":,"context_carrier":{},"queue":'
     b'"default","pool_slots":1,"priority_weight":1}}'
 )
-"""What most workloads have in common, so that it need not be kept for each."""
+"""Text that most workloads have in common: a dictionary for the compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWorkload:
     """
-    A job as it is kept for the case that it has to be launched again: most never are.
+    A job, stored in case that it has to be launched again. Most never are.
 
-    The workload is kept as the JSON that a worker is given of it, without what it says by default, and
-    compressed. That takes a twentieth of the memory.
+    The workload is the JSON that a worker is given, without default values, and compressed. That takes a
+    twentieth of the memory.
     """
 
     workload: bytes

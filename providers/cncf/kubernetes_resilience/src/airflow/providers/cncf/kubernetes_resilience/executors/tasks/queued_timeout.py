@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow's limit of the time in ``queued``, which a relaunch that waits on purpose must not run into."""
+"""Keeps relaunches that wait on purpose from Airflow's limit of the time in ``queued``."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+
+PROMPT = 10.0
+"""
+Seconds after which a create call without an answer must be waiting: for its turn, or for as long as the API
+server has asked for. A call that is sent takes a fraction of a second.
+"""
 
 
 class QueuedTimeout:
     """
-    Keeps ``[scheduler] task_queued_timeout`` away from task instances that wait for no fault of their pods.
+    Begins the time in the queue anew for task instances that wait, but not because of their pods.
 
-    The scheduler takes a task instance that is queued for longer from the executor, and fails it the third
-    time. That time is meant for a pod that does not come up, not for our waiting, nor for an API server that
-    is away: pods can be neither created nor scheduled then, and what they need cannot be read.
+    The scheduler revokes a task instance that is queued for longer than ``[scheduler] task_queued_timeout``,
+    and fails it the third time. That limit is meant for a pod that does not start. It is not meant for a
+    launch that waits on purpose, or for an API server that is away: pods can be neither created nor scheduled
+    then.
 
     :param timeout: seconds
-    :param waiting: tells the UUIDs of those whose launch waits on purpose
-    :param held: tells the UUIDs of all that have not started
-    :param is_away: whether the API server does not answer
     :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
@@ -33,17 +41,15 @@ class QueuedTimeout:
         self,
         timeout: float,
         *,
-        waiting: Callable[[], set[str]],
-        held: Callable[[], set[str]],
-        is_away: Callable[[], bool],
+        registry: LaunchRegistry,
+        commands: PodCommands,
         isolation: Isolation,
         job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._interval = timeout / 3
-        self._waiting = waiting
-        self._held = held
-        self._is_away = is_away
+        self._registry = registry
+        self._commands = commands
         self._isolation = isolation
         self._job_id = job_id
         self._clock = clock
@@ -56,15 +62,43 @@ class QueuedTimeout:
 
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
-        now, is_away = self._clock(), self._is_away()
+        now, is_away = self._clock(), self._commands.is_away
         if now < self._next and is_away == self._was_away:
             return
-        ti_ids = self._waiting()
+        ti_ids = self._waiting_on_purpose()
         if is_away or self._was_away:
-            ti_ids |= self._held()
+            for launch in self._registry.starting():
+                launch.was_held = True
+            ti_ids |= self._not_started()
         self._isolation.batch("hold-off", ti_ids, self._begin_anew)
         self._next, self._was_away = now + self._interval, is_away
 
     def _begin_anew(self, ti_ids: Sequence[str]) -> None:
         with create_session(scoped=False) as session:
             task_instances.begin_queued_anew(ti_ids, self._job_id, at=datetime.now(UTC), session=session)
+
+    def _waiting_on_purpose(self) -> set[str]:
+        """Return the UUIDs of the queued task instances that wait because this executor wants them to."""
+        waiting = self._registry.in_state(LaunchState.WAITING)
+        creating = self._registry.in_state(LaunchState.CREATING)
+        adopting = self._registry.adopting().values()
+        return {
+            *(launch.ti_id for launch in waiting if _is_relaunched(launch)),
+            *(launch.ti_id for launch in creating if launch.is_created_again or self._is_late(launch)),
+            *(orphan.ti_id for orphan in adopting if orphan.state == TaskInstanceState.QUEUED),
+        }
+
+    def _not_started(self) -> set[str]:
+        """Return the UUIDs of the task instances that cannot start while the API server does not answer."""
+        waiting = self._registry.in_state(LaunchState.WAITING)
+        to_be_launched = {launch.ti_id for launch in waiting if launch.waiting and launch.waiting.job}
+        return to_be_launched | {launch.ti_id for launch in self._registry.starting()}
+
+    def _is_late(self, launch: Launch) -> bool:
+        # A launch that is not repeated was asked for when its token was made.
+        return launch.calls > 0 and self._clock() - launch.token_made_at >= PROMPT
+
+
+def _is_relaunched(launch: Launch) -> bool:
+    waiting = launch.waiting
+    return waiting is not None and (waiting.is_relaunch or waiting.job is None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
@@ -20,15 +20,7 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select, tuple_, update
 from sqlalchemy.orm import Session
 
-
-class TaskInstanceRow(NamedTuple):
-    """What a launch needs to know of its task instance."""
-
-    ti_id: str
-    key: TaskInstanceKey
-    state: str | None
-    queued_by_job_id: int | None
-    hostname: str | None
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:

@@ -22,9 +22,9 @@ class ApiClients:
     """
     Makes ``kubernetes_asyncio.client.ApiClient``, each with connections of its own.
 
-    The configuration is loaded once for all that are asked for within :data:`RENEWAL_INTERVAL`, whether that
-    succeeds or not: a credential plug-in may take some seconds, and each namespace needs a client. A factory
-    of the deployment makes each of them; what it has done to a client is not known here.
+    Each namespace needs a client, and a credential plug-in may take some seconds. So the configuration is
+    loaded once in :data:`RENEWAL_INTERVAL`, whether that succeeds or not. A factory of the deployment makes
+    each client: what it does to a client is not known here, so none can be copied.
 
     :param team_name: the team whose executor it is, for its factory
     :param load: makes a client from the configuration as it is now; the default one is the official

@@ -10,11 +10,8 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
 
-from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
-    ConnectionFailedError,
-    KubernetesApiError,
-    PodNotFoundError,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of, retry_delay
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import REAL, Timing
 from airflow_resilience.backoff import Backoff
 
@@ -26,29 +23,25 @@ Request = Callable[[], Awaitable[T]]
 RETRY = Backoff(initial=0.5, maximum=60.0)
 
 DEFAULT_PAUSE = 1.0
-"""Seconds without new pods after a 429 that names no time. The API server names one; proxies may not."""
+"""Seconds without new pods after a 429 without Retry-After. The API server sends one; proxies may not."""
 
 WARN_AT_ATTEMPT = 3
-"""A request's failures are reported once, at this attempt: if it succeeds before, nobody needs to know."""
-
-_STANDS = frozenset({400, 409, 410, 413, 422})
-# What the API server says of the request itself. Else credentials are rotated, permissions are corrected, and
-# a proxy finds its way again; a pod that has to go still has to go then.
+"""A request's failures are logged as a warning once, at this attempt. Earlier ones are not worth it."""
 
 HOUSEKEEPING_SHARE = 8
-"""Of so many requests at once, one may be housekeeping: to label a pod that has ended can wait, to create the
-one that replaces it cannot."""
+"""One in so many concurrent requests may be housekeeping. To label a pod that has ended can wait; to create
+its replacement cannot."""
 
 REFUSALS = 10
-"""Attempts at a change that is not permitted: some five minutes. For ever would be one more command for each
-pod that ends, under permissions that lack a verb."""
+"""Attempts at a change that is not permitted: some five minutes. Without a limit, a missing permission would
+keep one more command alive for each pod that ends."""
 
 
 class Calls:
     """
-    Carries out requests, a bounded number at once.
+    Carries out requests with bounded concurrency.
 
-    :param concurrency: requests at once; the time between two attempts of a request does not count
+    :param concurrency: requests at once; a request that waits for its next attempt does not count
     """
 
     def __init__(self, concurrency: int, *, backoff: Backoff = RETRY, timing: Timing = REAL) -> None:
@@ -62,8 +55,8 @@ class Calls:
         """
         Carry out a request.
 
-        :param patient: wait first for as long as the API server has asked for fewer requests
-        :param is_housekeeping: leave most of what may be done at once to other requests
+        :param patient: wait first until the pause that the API server has asked for is over
+        :param is_housekeeping: leave most of the concurrency to other requests
         :raises KubernetesApiError: if it fails
         """
         if is_housekeeping:
@@ -74,7 +67,7 @@ class Calls:
                 await self._timing.sleep(pause)
             async with self._slots:
                 if patient and self._paused_until > self._timing.clock():
-                    continue  # the server asked while this one waited for its slot
+                    continue  # the server has asked for a pause while this one waited for its slot
                 try:
                     return await request()
                 except KubernetesApiError as error:
@@ -91,13 +84,13 @@ class Calls:
         is_housekeeping: bool = False,
     ) -> T:
         """
-        Carry out a request again and again until the API server gives an answer that stands.
+        Repeat a request until the API server gives a final answer.
 
         :param what: for the log
         :param attempts: how often; None for as long as it takes
-        :param stubborn: take nothing for an answer but success and "there is no such pod"
+        :param stubborn: repeat it after every answer but success and "there is no such pod"
         :param is_housekeeping: see :meth:`once`
-        :raises KubernetesApiError: with an answer that another attempt would not change, or the last one
+        :raises KubernetesApiError: with the final answer, or the one to the last attempt
         """
         for attempt in count(1):
             try:
@@ -110,7 +103,7 @@ class Calls:
 
     async def pause(self, what: str, attempt: int, error: KubernetesApiError) -> None:
         """Wait after a failed attempt."""
-        delay = max(self._backoff.delay(attempt, self._timing.random), error.retry_after or 0.0)
+        delay = retry_delay(error, self._backoff, attempt, self._timing.random)
         level = logging.WARNING if attempt == WARN_AT_ATTEMPT else logging.DEBUG
         logger.log(level, "%s: attempt %d failed, next in %.1f s: %s", what, attempt, delay, error)
         await self._timing.sleep(delay)
@@ -121,9 +114,13 @@ class Calls:
 
 
 def _may_change(error: KubernetesApiError, attempt: int, *, stubborn: bool) -> bool:
-    if isinstance(error, PodNotFoundError):
-        return False
-    if stubborn or error.transient:
-        return True
-    stands = error.status in _STANDS and not isinstance(error, ConnectionFailedError)
-    return not stands and attempt < REFUSALS
+    match answer_of(error):
+        case Answer.NOT_FOUND:
+            return False
+        case Answer.TRANSIENT:
+            return True
+        case Answer.REFUSED | Answer.QUOTA_EXCEEDED:
+            # It may pass, and a pod that has to be deleted still has to be deleted then.
+            return stubborn or attempt < REFUSALS
+        case _:
+            return stubborn

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """
-Asks for an object's metadata, which is all that is of interest in the answer to a change. A server that does
-not know the form sends the whole object.
+Asks for the metadata of an object only. No more is read of the answer to a change. A server that does not
+know the form sends the whole object.
 
 .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
 """
@@ -69,16 +69,16 @@ class PodClient:
         decoder: Decoder = POD_LIST,
     ) -> Listing[T]:
         """
-        List pods as they are now (a consistent read), page by page.
+        List pods with a consistent read, page by page.
 
-        A list from the server's cache (``resourceVersion=0``) may be older than what a watch has shown
-        before, so that pods would seem to vanish and to come back.
+        A list from the server's cache (``resourceVersion=0``) may be older than what a watch has shown. Pods
+        would seem to vanish and to come back.
 
         :param namespace: None for all
-        :param read: applied to each manifest as its page arrives, so that one page at a time is in memory;
-            what it reads as None is left out
-        :param decoder: what of the answer to decode
-        :raises KubernetesApiError: if any page cannot be had
+        :param read: applied to each manifest as its page arrives, so that only one page is in memory; None
+            leaves the pod out
+        :param decoder: selects the fields to decode
+        :raises KubernetesApiError: if a page cannot be read
 
         .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
         """
@@ -88,8 +88,8 @@ class PodClient:
         try:
             return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read, decoder)
         except ResourceExpiredError:
-            # The snapshot was compacted away between two pages. A second attempt at paging could end the
-            # same way; asking for all at once cannot.
+            # The snapshot was compacted between two pages. That could happen again with pages, but not with
+            # one request for all.
             return await self._list(namespace, query, read, decoder)
 
     async def _list(
@@ -121,7 +121,7 @@ class PodClient:
         inactivity_timeout: float,
     ) -> AsyncGenerator[WatchEvent]:
         """
-        Yield what happens after a resource version, until the server ends the stream.
+        Yield the events after a resource version, until the server ends the stream.
 
         :param namespace: None for all
         :param timeout_seconds: after which the server ends the stream
@@ -186,10 +186,10 @@ class PodClient:
         """
         Delete a pod if it is still the one with that UID.
 
-        :param resource_version: at which it has to be as well; None for any
+        :param resource_version: a further precondition; None for any version
         :param grace_seconds: overrides ``options`` and the pod's own grace period
         :param options: more fields of ``v1.DeleteOptions``; see :func:`delete_options`
-        :return: the pod's metadata as it was left, or a ``Status``
+        :return: the pod's metadata after the call, or a ``Status``
         :raises PodConflictError: if it is another one, or at another version
 
         .. seealso:: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/

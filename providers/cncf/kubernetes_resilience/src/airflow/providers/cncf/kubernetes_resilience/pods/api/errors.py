@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What can go wrong between us and the Kubernetes API, as a small tree of exceptions.
+Errors of requests to the Kubernetes API.
 
-The callers decide by class and by ``status``; the text is for people, so it is cut.
+Callers decide by class, ``status`` and :func:`.retries.answer_of`. The text is for people, so it is cut.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_MESSAGE_LENGTH = 1000
-"""Characters of the server's message that are kept: a refused pod may be quoted back in full, with its
-environment, and that belongs neither into a log line nor into a task's history."""
+"""Characters of the server's message that are kept. It may quote a refused pod in full, with its environment,
+which belongs neither in a log line nor in a task's history."""
 
 MAX_RETRY_AFTER = 300.0
-"""Seconds that are waited at most because the server said so: a proxy's odd value must not stop the executor
-for a day."""
+"""Seconds: upper limit of a Retry-After. An odd value of a proxy must not stop the executor for a day."""
 
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -55,12 +54,12 @@ class KubernetesApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether the same request may succeed later without anybody changing anything."""
+        """Whether the same request may succeed later although nobody changes anything."""
         return self.status is None or self.status in _TRANSIENT or self.retry_after is not None
 
     @property
     def leaves_open(self) -> bool:
-        """Whether the request may have been carried out all the same, or may still be."""
+        """Whether the request may have been carried out nevertheless, or may still be."""
         return self.status is None or self.status >= 500
 
 
@@ -68,18 +67,18 @@ class ConnectionFailedError(KubernetesApiError):
     """
     No usable answer: refused, reset, timed out, TLS, or cut off. The request may have been carried out.
 
-    With a status it is an answer that the API server has not given.
+    If there is a status, the answer is a proxy's and not the API server's.
     """
 
 
 class UnknownOwnerError(ConnectionFailedError):
-    """The name is taken, and by whom may not be looked up: it may be the very pod that was asked for."""
+    """The name is taken, and the pod that has it could not be read. It may be the pod that was asked for."""
 
     leaves_open = True
 
 
 class CreationCalledOffError(KubernetesApiError):
-    """The request was called off before it was sent: it has not been carried out, and never will be."""
+    """The request was cancelled before it was sent. It has not been carried out, and never will be."""
 
     leaves_open = transient = False
 
@@ -89,16 +88,16 @@ class PodNotFoundError(KubernetesApiError):
 
 
 class PodConflictError(KubernetesApiError):
-    """409: the name is taken, a precondition (UID) does not hold, or a quota is being changed by others."""
+    """409: the name is taken, a precondition (UID) does not hold, or a quota is being changed."""
 
 
 class ResourceExpiredError(KubernetesApiError):
-    """410: the resource version or the continue token is too old to go on from."""
+    """410: the resource version or the continue token has expired."""
 
 
 _SAID_OF_THE_REQUEST = frozenset({400, 413, 422})
-"""What the API server says, with a Status, of a request that is at fault; proxies say it of what they do not
-understand, or do not let through."""
+"""Statuses for a request that is at fault. The API server sends a ``Status`` object with them. Proxies send
+them without one, for requests that they do not understand or do not let through."""
 
 _BY_STATUS: dict[int, type[KubernetesApiError]] = {
     404: PodNotFoundError,
@@ -115,7 +114,7 @@ def error_from_status(
 
     :param status: HTTP status, or ``Status.code`` of an ERROR event in a watch
     :param body: the decoded answer; used if it is a ``v1.Status``
-    :param text: what to say if it is not
+    :param text: the message if it is not
     :param headers: the answer's headers, for ``Retry-After``
     """
     if not isinstance(body, Mapping):
@@ -124,7 +123,7 @@ def error_from_status(
     kind = _BY_STATUS.get(status, KubernetesApiError)
     is_of_a_proxy = reason != "NotFound" if status == 404 else body.get("kind") != "Status"
     if is_of_a_proxy and (status == 404 or status in _SAID_OF_THE_REQUEST):
-        # Somebody between us and the API server does not know the way. It says nothing about the pod.
+        # The answer of a proxy says nothing about the pod.
         kind = ConnectionFailedError
     return kind(
         message if isinstance(message, str) and message else text or f"HTTP status {status}",
@@ -136,8 +135,8 @@ def error_from_status(
 
 
 def _retry_after(body: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
-    # The header is what HTTP defines; a Status in a watch has no headers but may carry the time in its
-    # details, where 0 means "not set". Kubernetes sends whole seconds; the header's date form is not read.
+    # HTTP defines the header. A Status in a watch has no headers, but may have the time in its details, where
+    # 0 means "not set". Kubernetes sends seconds, so the header's date form is not read.
     details = body.get("details")
     in_body = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
     for value in (headers.get("Retry-After"), in_body):

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The official executor's metrics of API calls, under their own names, so that dashboards keep working."""
+"""The official executor's metrics of API calls. They keep their names, so that dashboards keep working."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def measured(
     operation: Literal["pod_creation", "pod_deletion", "pod_patching"], team_name: str | None
 ) -> Iterator[None]:
     """
-    Time one API call and count its outcome by HTTP status (``error`` where there was no answer).
+    Time one API call and count its outcome by HTTP status (``error`` if there was no answer).
 
     .. seealso:: https://airflow.apache.org/docs/apache-airflow/stable/administration-and-deployment/logging-monitoring/metrics.html
     """

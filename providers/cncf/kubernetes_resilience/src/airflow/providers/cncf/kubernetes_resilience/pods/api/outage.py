@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Failures in a row: how long to wait after each, and what to say about them."""
+"""Consecutive failures of a connection: the delay after each, and what is logged."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
     ResourceExpiredError,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import retry_delay
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import Timing
 from airflow_resilience.backoff import Backoff
 
@@ -18,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 class Outage:
     """
-    The state of one connection that is made again and again.
+    Failures of one connection that is made again and again.
 
-    One warning when it breaks (and one more if it then fails for another reason), one line when it is back:
-    a line per attempt would bury everything else in the log, just when it is needed.
+    It logs one warning when the connection breaks, one more if it fails with another status, and one line
+    when it is back. A line for each attempt would bury the rest of the log just when it is needed.
 
-    :param subject: what the log lines are about
+    :param subject: the subject of the log lines
     """
 
     def __init__(self, subject: str, backoff: Backoff, timing: Timing) -> None:
@@ -35,13 +36,13 @@ class Outage:
         self._status: int | None = None
 
     def failed(self, error: KubernetesApiError) -> float:
-        """Note a failure and return the seconds to wait before the next attempt."""
+        """Record a failure and return the seconds to wait before the next attempt."""
         self._attempts += 1
         new = self._attempts == 1 or error.status != self._status
         self._status = error.status
         if self._attempts == 1:
             self._began = self._timing.clock()
-        delay = max(self._backoff.delay(self._attempts, self._timing.random), error.retry_after or 0.0)
+        delay = retry_delay(error, self._backoff, self._attempts, self._timing.random)
         logger.log(
             self._level(error) if new else logging.DEBUG,
             "%s: attempt %d failed, next in %.1f s: %s",
@@ -53,7 +54,7 @@ class Outage:
         return delay
 
     def over(self) -> None:
-        """Note that it works (again)."""
+        """Record that the connection works."""
         if self._attempts:
             seconds = self._timing.clock() - self._began
             logger.info("%s: back after %d attempts, %.1f s", self._subject, self._attempts, seconds)
@@ -61,5 +62,5 @@ class Outage:
 
     @staticmethod
     def _level(error: KubernetesApiError) -> int:
-        # An expired resource version is how the API server says "list again", not a fault.
+        # An expired resource version is no fault: it asks for a relist.
         return logging.INFO if isinstance(error, ResourceExpiredError) else logging.WARNING

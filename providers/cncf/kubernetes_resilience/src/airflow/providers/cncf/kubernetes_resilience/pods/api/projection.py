@@ -1,13 +1,12 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The fields of pods, lists and watch events that are read, so that a decoder can skip all others.
+The fields of pods, lists and watch events that are read. A decoder skips all others.
 
-Most of a pod as the API server sends it is of no use here: the workload with its token, volumes, and who has
-set which field. To skip them takes a third of the time that it takes to decode them.
+Most of a pod is of no use here: the workload with its token, volumes, managed fields. To skip them takes
+a third of the time that it takes to decode them.
 
-A part whose shape is not that of the API makes the whole answer be decoded in full, and
-:func:`~.facts.read_pod` finds its way through that.
+An answer with a part that has not the API's shape is decoded in full. :func:`~.facts.read_pod` reads it too.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class _PodListWithWorkloads(TypedDict, total=False):
 class _PodEvent(TypedDict, total=False):
     type: Any
     object: _Pod
-    """An error's is a ``v1.Status``, which has no shape in common with a pod and is decoded in full."""
+    """That of an ERROR event is a ``v1.Status``. It has not the shape of a pod, and is decoded in full."""
 
 
 Decoder = msgspec.json.Decoder[Any]
@@ -110,7 +109,7 @@ Decoder = msgspec.json.Decoder[Any]
 EVERYTHING: Decoder = msgspec.json.Decoder(dict[str, Any])
 POD_LIST: Decoder = msgspec.json.Decoder(_PodList)
 POD_LIST_WITH_WORKLOADS: Decoder = msgspec.json.Decoder(_PodListWithWorkloads)
-"""With the arguments of the containers, which say whose pod it is where no annotation does."""
+"""With the arguments of the containers: they name the task instance if no annotation does."""
 POD_EVENT: Decoder = msgspec.json.Decoder(_PodEvent)
 
 
@@ -119,7 +118,7 @@ def decode(data: bytes, decoder: Decoder) -> dict[str, Any]:
     Decode an answer.
 
     :param decoder: one of those above
-    :raises msgspec.DecodeError: if it is no JSON object
+    :raises msgspec.DecodeError: if it is not a JSON object
     :raises UnicodeDecodeError: if it is not UTF-8
     """
     try:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Time and chance, as one value that tests replace."""
+"""Clock, sleep and randomness, as one value that tests replace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where waiting code gets its clock, its pauses and its jitter from."""
+    """Clock, sleep and randomness of code that waits."""
 
     clock: Callable[[], float] = time.monotonic
     """Seconds; only differences mean anything."""

@@ -3,8 +3,8 @@
 """
 JSON over the HTTP session of a ``kubernetes_asyncio`` client.
 
-Address, authentication, token refresh and TLS are that client's. Its model objects are not used: building
-them costs several times the rest of a watch event.
+The client provides address, authentication, token refresh and TLS. Its model objects are not used: to build
+them takes several times as long as the rest of a watch event.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ RequestTimeout = float | tuple[float, float]
 """Seconds in total, or (to connect, between two reads), as ``_request_timeout`` of the Kubernetes clients."""
 
 DEFAULT_REQUEST_TIMEOUT = 60.0
-"""Seconds, if none are configured. Without a limit a request on a half-open connection never ends."""
+"""Seconds, if nothing is configured. Without a limit, a request on a half-open connection never ends."""
 
 ANSWER_TIMEOUT = 90.0
-"""Seconds until an answer has to begin, whatever else is configured."""
+"""Seconds within which an answer has to begin, whatever is configured."""
 
 _Call = Callable[[Any], Awaitable["ClientResponse"]]
 
 UNAUTHORIZED = 401
 
 RENEWAL_INTERVAL = 10.0
-"""Seconds between two attempts to make another client."""
+"""Seconds between two attempts to make a new client."""
 
 RENEW_AFTER = 3
-"""Requests in a row that got no answer, after which the API server may be somewhere else than it was."""
+"""Consecutive requests without an answer. A new client is made then: the API server may have moved."""
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds to establish the connection of a stream, which has no limit in total."""
+"""Seconds to connect a stream. A stream has no limit in total."""
 
 
 class JsonTransport:
@@ -62,9 +62,9 @@ class JsonTransport:
 
     :param api_client: a ``kubernetes_asyncio.client.ApiClient``
     :param request_timeout: limit of each request that is not a stream
-    :param renew: makes another client, from the configuration as it is then, when this one may be out of
-        date. Credentials of a plug-in (``exec`` in a kubeconfig) expire every few minutes, certificate
-        authorities are replaced, and an API server moves; all are read only when a client is made.
+    :param renew: makes a new client from the current configuration, when this one may be out of date.
+        Credentials of a plug-in (``exec`` in a kubeconfig) expire, certificate authorities are replaced, and
+        an API server moves. A client reads all of these only when it is made.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class JsonTransport:
 
         :param path: with ``{placeholders}`` for ``path_params``
         :param accept: form of the answer
-        :param decoder: what of the answer to decode
-        :raises KubernetesApiError: if the answer is not a success or does not come
+        :param decoder: selects the fields to decode
+        :raises KubernetesApiError: if there is no answer, or it is not a success
         """
         async with self._send(
             method,
@@ -134,9 +134,9 @@ class JsonTransport:
         decoder: Decoder = EVERYTHING,
     ) -> AsyncGenerator[Json]:
         """
-        Yield the objects of an answer that is one JSON object per line, until the server ends it.
+        Yield the objects of an answer with one JSON object per line, until the server ends it.
 
-        :param decoder: what of each object to decode
+        :param decoder: selects the fields to decode
         :param inactivity_timeout: seconds without a byte after which the stream counts as dead
         :raises KubernetesApiError: if it is refused, breaks off or is silent for too long
         """
@@ -172,8 +172,8 @@ class JsonTransport:
                 query_params=list((query or {}).items()),
                 header_params={
                     "Accept": accept,
-                    # To compress a list takes the API server longer than to send it, within a cluster; its
-                    # own controllers and scheduler do not let it either.
+                    # Within a cluster, the API server takes longer to compress a list than to send it.
+                    # Kubernetes' controllers and scheduler do not ask for compression either.
                     "Accept-Encoding": "identity",
                     "Content-Type": content_type,
                 },
@@ -195,7 +195,7 @@ class JsonTransport:
 
     @asynccontextmanager
     async def _in_use(self) -> AsyncGenerator[_Client]:
-        """Keep the present client open for as long as a request is under way on its connections."""
+        """Keep the current client open while a request uses its connections."""
         client = self._client
         client.requests += 1
         try:
@@ -207,7 +207,7 @@ class JsonTransport:
                 await client.api.close()
 
     async def _first_answer(self, client: _Client, call: _Call) -> ClientResponse | None:
-        """Return the answer to a request; None if it is to be sent again, with another client."""
+        """Return the answer to a request; None if it has to be sent again with the new client."""
         try:
             response = await self._answer(client, call)
         except ConnectionFailedError as error:
@@ -221,12 +221,12 @@ class JsonTransport:
 
     async def _answer(self, client: _Client, call: _Call) -> ClientResponse:
         try:
-            # aiohttp's own limits do not cover a proxy that accepts the connection and says nothing more.
+            # aiohttp's own limits do not cover a proxy that accepts the connection and then is silent.
             async with asyncio.timeout(ANSWER_TIMEOUT):
                 response = await call(client.api)
         except Exception as error:
-            # Not only connection errors: credential plug-ins run in here and raise what they like, and a
-            # command that ends in an exception that nobody expects is a lost command.
+            # Not only connection errors: credential plug-ins run in here, and raise anything. An unexpected
+            # exception would end the command, and it would be lost.
             self._unanswered += 1
             raise _connection_failed(error) from error
         self._unanswered = 0
@@ -238,7 +238,7 @@ class JsonTransport:
         return isinstance(error.__cause__, ClientSSLError) or self._unanswered >= RENEW_AFTER
 
     async def _renewed(self, used: _Client) -> bool:
-        """Make another client if that one is still in use; return whether there is another one now."""
+        """Make a new client if the used one is still current; return whether there is a new one now."""
         async with self._renewing:
             is_due = self._timing.clock() - self._renewed_at >= RENEWAL_INTERVAL
             if self._client is used and self._make_client is not None and is_due:
@@ -249,8 +249,8 @@ class JsonTransport:
     async def _renew(self, make_client: Callable[[], Awaitable[Any]]) -> None:
         try:
             api = await make_client()
-        except Exception as error:  # noqa: BLE001 - a plug-in or a factory raises what it likes
-            # Of this client nothing is known but that it did not work a moment ago; it may work again.
+        except Exception as error:  # noqa: BLE001 - a plug-in or a factory raises anything
+            # The old client did not work a moment ago, but may work again.
             level = logging.DEBUG if self._renewal_failed else logging.WARNING
             logger.log(level, "No other Kubernetes client could be made; this one stays in use: %s", error)
             self._renewal_failed = True
@@ -262,7 +262,7 @@ class JsonTransport:
 
 
 class _Client:
-    """A client, and how many requests are under way on its connections."""
+    """A client, and the number of requests that use its connections."""
 
     def __init__(self, api: Any) -> None:
         self.api = api
@@ -271,10 +271,10 @@ class _Client:
 
 def fix_proxy(api_client: Any) -> None:
     """
-    Look up once by which proxy the API server is reached, and in no ``.netrc`` who we are there.
+    Look up the proxy of the API server once, and ignore ``.netrc``.
 
-    aiohttp would look up both for each request, in another thread. Beside a thread that computes, as the
-    scheduler's does, that is twice the interpreter's switch interval for each request.
+    aiohttp would read both for each request, in another thread. While the scheduler's thread computes, each
+    such detour takes twice the interpreter's switch interval.
 
     :param api_client: a ``kubernetes_asyncio.client.ApiClient``
 
@@ -292,7 +292,7 @@ class LineSplitter:
     """
     Finds the lines in a stream of chunks.
 
-    aiohttp's own line reader refuses lines longer than its buffer; a pod has no such limit.
+    aiohttp's own line reader refuses lines longer than its buffer. A pod may be longer.
     """
 
     def __init__(self) -> None:
@@ -300,11 +300,11 @@ class LineSplitter:
 
     @property
     def incomplete(self) -> bool:
-        """Whether a line has begun and not ended."""
+        """Whether a line has begun, but not ended."""
         return bool(self._begun)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that this chunk completes, without empty ones."""
+        """Yield the lines that this chunk completes. Empty lines are left out."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             if line := b"".join((*self._begun, end)).strip():
@@ -319,8 +319,8 @@ def _client_timeout(timeout: RequestTimeout) -> ClientTimeout:
 
     if isinstance(timeout, tuple):
         connect, read = timeout
-        # "sock_connect", not "connect": the latter counts the wait for a free connection of the pool too,
-        # and would turn a burst of requests into timeouts.
+        # "sock_connect", not "connect": the latter includes the wait for a free connection of the pool, and
+        # would turn a burst of requests into timeouts.
         return ClientTimeout(total=None, sock_connect=connect, sock_read=read)
     return ClientTimeout(total=timeout)
 

@@ -26,11 +26,15 @@ def classify(failure: PodFailure, *, launch_number: int | None = None) -> Classi
     """
     Classify the failure of a worker pod.
 
-    The context's metadata is flat, JSON-serialisable, and has no key for what is not known:
-    ``pod``, ``namespace``, ``uid``, ``node``, ``phase``, ``pod_reason`` and ``pod_message``;
-    ``condition`` and ``condition_reason`` of the condition that disrupted the pod or keeps it from a node;
-    ``container``, ``container_type``, ``container_reason``, ``exit_code`` and ``signal`` of the container
-    that decides; ``message``, its or else the condition's; ``launch``; and ``cause``, the name of the row.
+    The context's metadata is flat and JSON-serialisable. Keys whose value is not known are left out:
+
+    * ``pod``, ``namespace``, ``uid``, ``node``, ``phase``, ``pod_reason`` and ``pod_message``;
+    * ``condition`` and ``condition_reason`` of the condition that disrupted the pod or keeps it from a node;
+    * ``container``, ``container_type``, ``container_reason``, ``exit_code`` and ``signal`` of the deciding
+      container;
+    * ``message`` of that container, else of the condition;
+    * ``launch``, and ``cause``: the name of the row.
+
     Messages are cut at :data:`~.failure.MESSAGE_LIMIT` characters.
 
     :param launch_number: 1 for the first launch of a try
@@ -83,5 +87,5 @@ def _container(failure: PodFailure) -> dict[str, Any]:
         "exit_code": container.exit_code,
         "signal": container.killed_by,
     }
-    # Without one of its own, the condition's message stays.
+    # If it has no message, the condition's stays.
     return known | ({"message": cut(container.message)} if container.message else {})

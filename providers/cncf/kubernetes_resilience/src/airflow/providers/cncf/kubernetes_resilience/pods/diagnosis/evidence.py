@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A pod's failure as the rules of a policy can see it."""
+"""A pod's failure as the rules of a policy see it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from airflow_resilience.retry_policy.evidence import (
 )
 
 OWN_REASONS = frozenset({CREATION_REFUSED, CREATION_UNANSWERED, DELETED, DELETION_OVERDUE, SILENT_EXIT})
-"""Words for what has happened to a pod that are ours, and that rules may use beside those of Kubernetes."""
+"""Our own reasons. Rules may name them like those of Kubernetes."""
 
 
 def make_evidence(failure: PodFailure, classified: Classified, phase: Phase) -> Evidence:
     """
-    Put together what a policy is asked about.
+    Collect what the rules of a policy look at.
 
     :param classified: what the failure means, from :func:`.classify.classify`
     :param phase: how far the task had come
@@ -53,8 +53,7 @@ def make_evidence(failure: PodFailure, classified: Classified, phase: Phase) -> 
 
 
 def _reasons(failure: PodFailure) -> Iterator[str]:
-    # Not the failure's own word for it, which may be a container's: a rule that asks about one container
-    # would be answered with the reason of another.
+    # Not the failure's reason: it may be a container's, and would then match a rule about another container.
     for reason in (
         failure.facts.reason,
         failure.condition.reason if failure.condition else None,

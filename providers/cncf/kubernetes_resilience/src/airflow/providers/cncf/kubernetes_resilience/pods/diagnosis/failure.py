@@ -3,7 +3,7 @@
 """
 Whether a pod has failed, and which of its containers decided that.
 
-What it means is said by :mod:`.classify`.
+What the failure means is a matter of :mod:`.classify`.
 
 .. seealso::
     https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
@@ -27,49 +27,49 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 )
 
 DISRUPTION_TARGET = "DisruptionTarget"
-"""Condition of a pod that is about to be terminated by a disruption; only status ``True`` says so."""
+"""Condition of a pod that a disruption is about to terminate, if its status is ``True``."""
 
 PROVIDER_FAILED = "ProviderFailed"
 """Pod reason of a virtual kubelet whose provider could not create the pod."""
 
 DELETED = "Deleted"
-"""Our reason for a pod whose deletion is all that is known of its end."""
+"""Our reason for a pod that was deleted, if nothing else is known of its end."""
 
 DELETION_OVERDUE = "DeletionOverdue"
 """Our reason for a pod whose deletion did not happen within its grace period."""
 
 SILENT_EXIT = "ExitedWithoutStarting"
-"""Our reason for a pod that succeeded although its worker never reported that the task had started."""
+"""Our reason for a pod that succeeded, but whose worker never reported that the task had started."""
 
 TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a reason, and no secret
-"""Our reason for a worker that an outage has kept from starting for longer than its token was good for."""
+"""Our reason for a worker whose token expired before it could start, because of an outage."""
 
 UNSCHEDULABLE = "Unschedulable"
 """Reason of the condition ``PodScheduled`` when the scheduler has looked for a node and found none."""
 
 CREATION_REFUSED = "CreationRefused"
-"""Our reason for a pod that never was, because the API server does not let the executor create it."""
+"""Our reason for a pod that was not created, because the API server refused it."""
 
 CREATION_UNANSWERED = "CreationUnanswered"
-"""Our reason for a pod that never was, because something else than the API server answers."""
+"""Our reason for a pod that was not created, because the API server did not answer, but something else."""
 
 UNKNOWN = "Unknown"
-"""Our reason for a pod of which nothing is known."""
+"""Our reason for a pod if nothing else is known."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 MESSAGE_LIMIT = 500
-"""Characters of a message that are kept; some runtimes put a whole stack trace there."""
+"""Characters of a message that are kept. Some runtimes put a whole stack trace into it."""
 
 _FROM_OUTSIDE = frozenset({SIGTERM, SIGKILL})
-"""Signals that somebody else sends; a process that crashes gets others from the kernel."""
+"""Signals from outside. A process that crashes gets other signals from the kernel."""
 
 _SAYS_NOTHING = frozenset({"Error", None})
-"""Reasons of a container that ended badly with which its runtime says no more than that."""
+"""Reasons of a failed container that say nothing but that it failed."""
 
 _PULL_THROTTLED = "pull QPS exceeded"
-"""Part of the message of a container whose image the kubelet, which throttles itself, pulls later. Not a
-failure, whatever the configured reasons: a new pod would have to wait as well."""
+"""In the message of a container whose image pull the kubelet throttles. It is not a failure, whatever reasons
+are configured: a new pod would wait too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class PodFailure:
     """How a pod ended, or why it was given up on."""
 
     reason: str
-    """One word that names it: the reason of the pod, the condition or the container, else the phase."""
+    """In one word: the reason of the pod, of the condition or of the container, else the phase."""
     facts: PodFacts
     container: ContainerFacts | None = None
     """The container whose failure ended the pod, if one did."""
@@ -86,23 +86,23 @@ class PodFailure:
     deleted: bool = False
     """Whether somebody other than the executor asked for the pod's deletion."""
     alive: bool = False
-    """Whether the pod may still start its worker: it was given up on, but not terminated."""
+    """Whether the pod may still start its worker: it was given up on, but has not terminated."""
 
     lingers: bool = False
-    """Whether the worker has ended, and will not start again, while another container of the pod runs on."""
+    """Whether the worker has ended for good while another container of the pod runs on."""
 
     @property
     def condition(self) -> ConditionFacts | None:
-        """The condition that says why: of the disruption, or of the scheduler that has no node."""
+        """The condition that says why: that of the disruption, or that the scheduler has no node."""
         return self.disruption or self.facts.unscheduled
 
     @property
     def worker_exited_by_itself(self) -> bool:
         """
-        Whether the worker container ended with nobody outside of it having asked for that.
+        Whether the worker container ended without a cause from outside.
 
-        A signal is somebody's asking, also if no condition says whose: API servers before 1.26 set none, and
-        a node that goes down without its kubelet's knowledge has nobody to set one.
+        A signal is a cause from outside, even if no condition says whose. API servers before 1.26 set no
+        condition, nor does a node that goes down without its kubelet's knowledge.
         """
         container = self.container
         return (
@@ -138,10 +138,10 @@ def find_failure(
     facts: PodFacts, *, gone: bool = False, given_up_reasons: Collection[str] = ()
 ) -> PodFailure | None:
     """
-    Say how the pod failed; None while it is alive, has succeeded, or is not understood.
+    Say how the pod failed; None if it is alive, has succeeded, or is in an unknown phase.
 
-    :param facts: the last that is known of the pod
-    :param gone: whether the pod object no longer exists
+    :param facts: the last reading of the pod
+    :param gone: whether the pod no longer exists
     :param given_up_reasons: waiting reasons of a container with which a Pending pod counts as failed
         (``[kubernetes_executor] worker_pod_pending_fatal_container_state_reasons``)
     """
@@ -162,7 +162,7 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
     """
     Say what keeps a Pending pod from starting, as if it was given up on now; None if it is not Pending.
 
-    For people who ask why a pod hangs. It takes no configuration, and the executor does not act on it.
+    It is for people who ask why a pod hangs. The executor does not act on it.
     """
     if facts.phase != "Pending":
         return None
@@ -172,14 +172,14 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
 
 
 def find_unschedulable(facts: PodFacts) -> PodFailure | None:
-    """Describe a pod for which the scheduler has found no node; None if it has not looked for one."""
+    """Describe a pod for which the scheduler has found no node; None if that is not its state."""
     if (condition := facts.unscheduled) is None or condition.reason != UNSCHEDULABLE:
         return None
     return _alive(UNSCHEDULABLE, facts, None)
 
 
 def find_overdue_deletion(facts: PodFacts) -> PodFailure:
-    """Describe a pod whose deletion was asked for and did not happen within its grace period."""
+    """Describe a pod whose deletion did not happen within its grace period."""
     return PodFailure(
         reason=DELETION_OVERDUE,
         facts=facts,
@@ -191,7 +191,7 @@ def find_overdue_deletion(facts: PodFacts) -> PodFailure:
 
 def find_silent_exit(facts: PodFacts) -> PodFailure:
     """
-    Describe a pod whose worker never reported that the task had started, and ended well all the same.
+    Describe a pod whose worker succeeded, but never reported that the task had started.
 
     The pod has succeeded, or another container of it runs on.
     """
@@ -199,7 +199,7 @@ def find_silent_exit(facts: PodFacts) -> PodFailure:
         reason=SILENT_EXIT,
         facts=facts,
         container=facts.worker,
-        # A worker that is told to go before it has begun may well do so with exit code 0.
+        # A worker that is terminated before it has begun may exit with 0.
         disruption=facts.condition(DISRUPTION_TARGET),
         deleted=facts.deletion_timestamp is not None,
         lingers=facts.has_done_worker,
@@ -208,9 +208,9 @@ def find_silent_exit(facts: PodFacts) -> PodFailure:
 
 def find_expired_token(failure: PodFailure) -> PodFailure | None:
     """
-    Describe the failure of a pod whose worker's token had expired; None if that cannot be why it ended.
+    Describe the failure of a pod whose worker's token had expired; None if it has another cause.
 
-    A worker that may not report its start exits by itself, with no word of the runtime's but ``Error``.
+    A worker that is not allowed to report its start exits by itself, with no other reason than ``Error``.
     """
     container = failure.container
     if container is None or container.reason not in _SAYS_NOTHING or container.killed_by is not None:
@@ -223,10 +223,10 @@ def find_no_pod(namespace: str, name: str, *, refused: bool, message: str) -> Po
     """
     Describe a pod that could not be created.
 
-    It counts as alive, since the call may have been carried out: if its worker runs, nothing has ended.
+    It counts as alive, because the call may have been carried out. If its worker runs, it has not failed.
 
-    :param refused: whether it was the API server that would not have it
-    :param message: what was answered
+    :param refused: whether the API server itself refused it
+    :param message: the answer
     """
     facts = PodFacts(PodRef(namespace, name, uid=""), {}, {}, message=message)
     return _alive(CREATION_REFUSED if refused else CREATION_UNANSWERED, facts, None)
@@ -234,7 +234,7 @@ def find_no_pod(namespace: str, name: str, *, refused: bool, message: str) -> Po
 
 def _ended(facts: PodFacts, *, gone: bool) -> PodFailure:
     is_over = facts.is_terminal or facts.has_lost_worker
-    # What was over when it was seen last did not end by being removed afterwards.
+    # A pod that had ended when it was last seen was deleted afterwards, which is not why it ended.
     deleted = facts.deletion_timestamp is not None or (gone and not is_over)
     disruption = facts.condition(DISRUPTION_TARGET)
     container = _deciding_container(facts)
@@ -274,18 +274,18 @@ def _first(*reasons: str | None) -> str:
 
 
 def _deciding_container(facts: PodFacts) -> ContainerFacts | None:
-    """Return the container whose failure ended the pod; of equals the first that ended, then the first."""
+    """Return the container whose failure ended the pod: by rank, then by time, then by position."""
     failed = (container for container in facts.containers if container.failed)
     return min(failed, key=lambda item: (_rank(item), item.finished_at or _NEVER), default=None)
 
 
 def _rank(container: ContainerFacts) -> int:
     """
-    Return 0 for a container whose failure decides whatever else has failed, more for others.
+    Rank a failed container: the lowest rank decides.
 
-    The worker is not started after an init container that failed. A sidecar that fails beside the worker
-    ends nothing but itself while the worker runs. A native sidecar is stopped when the worker has ended,
-    often with a code of its own, which does not count for the pod.
+    After an init container has failed, the worker is not started. A sidecar that fails while the worker runs
+    ends only itself. A native sidecar is stopped after the worker has ended, often with an exit code of its
+    own, which does not count for the pod.
 
     .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     """
@@ -299,7 +299,7 @@ def _rank(container: ContainerFacts) -> int:
 def _is_obstacle(container: ContainerFacts) -> bool:
     if container.state is ContainerState.WAITING:
         return True
-    # The others wait for it; a native sidecar has done its part as soon as it runs.
+    # The others wait for its end. For a native sidecar they only wait until it runs.
     return container.type is ContainerType.INIT and container.state is ContainerState.RUNNING
 
 
@@ -314,7 +314,7 @@ def _given_up(facts: PodFacts, reasons: Collection[str]) -> ContainerFacts | Non
 
 
 def cut(message: str | None) -> str | None:
-    """Return as much of a message as is kept: :data:`MESSAGE_LIMIT` characters."""
+    """Cut a message after :data:`MESSAGE_LIMIT` characters."""
     if message is None or len(message) <= MESSAGE_LIMIT:
         return message
     return message[:MESSAGE_LIMIT] + "…"

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The words that Kubernetes is known to have for pods that fail, and what the table of causes makes of them.
+The known words of Kubernetes for pods that fail, and what the table of causes classifies them as.
 
-For warnings only: runtimes, virtual kubelets and controllers may have words of their own.
+They are for warnings only: runtimes, virtual kubelets and controllers may have words of their own.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _OF_WAITING_CONTAINERS = (
     "PreStartHookError",
 )
 _OF_TERMINATED_CONTAINERS = (
-    # What the runtimes say, and the kubelet where one says nothing:
+    # The words of the runtimes, and of the kubelet where the runtime has none:
     # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-state-terminated
     "Completed",
     "Error",

@@ -1,16 +1,18 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-An event loop beside which the process may be forked, as LocalExecutor and Celery's pool fork the scheduler's.
+A fork-safe event loop. LocalExecutor and Celery's pool fork the scheduler's process beside it.
 
-A forked process has a copy of the memory and all descriptors, but of the threads only the one that forked. A
-lock that the loop's thread holds at that moment (of a module that it imports, of OpenSSL in the middle of a
-handshake, of a metrics client) is held there for ever, and a connection stays open until that process ends
-too: with one that runs tasks for as long as the scheduler lives, a watch that was closed, or whose scheduler
-was killed, goes on in the API server.
+A forked process has a copy of the memory and all descriptors, but only the thread that forked. That has two
+consequences:
 
-So the loop stands still while its process forks, in a call that holds nothing, and its descriptors lead
-nowhere in the new process.
+* A lock that the loop's thread holds at that moment is held in the child for ever. It may be the lock of a
+  module that is imported, of OpenSSL during a handshake, or of a metrics client.
+* A connection stays open until the child ends too. A child may run tasks for as long as the scheduler lives.
+  A watch that was closed, or whose scheduler was killed, would go on in the API server.
+
+So the loop pauses while its process forks, in a call that holds no lock. In the child, its descriptors are
+replaced.
 
 .. seealso:: https://docs.python.org/3/library/os.html#os.register_at_fork
 """
@@ -19,8 +21,8 @@ from __future__ import annotations
 
 import asyncio
 
-# Before our own hooks are registered: its lock is then taken after the loops stand still, not before one of
-# them may need it to look up a name.
+# Imported before our own hooks are registered, so that its hook takes its lock after the loops have paused. A
+# loop may need that lock for a name look-up until then.
 import concurrent.futures.thread  # noqa: F401
 import logging
 import os
@@ -33,12 +35,12 @@ from contextlib import suppress
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""A fork waits no longer than that for a loop to stand still. Only code of the deployment, as a client
-factory, could keep a loop busy for so long; the fork then happens beside it."""
+"""How long a fork waits for a loop to pause. Only code of the deployment, such as a client factory, could
+keep a loop busy for longer. The fork then happens anyway."""
 
 
 class ForkSafeLoop(asyncio.SelectorEventLoop):
-    """Stands still while its process forks; a forked process has none of its connections."""
+    """Pauses while its process forks. A forked process has none of its connections."""
 
     def __init__(self) -> None:
         self._own_selector = selectors.DefaultSelector()
@@ -46,15 +48,15 @@ class ForkSafeLoop(asyncio.SelectorEventLoop):
         _loops.add(self)
 
     def close(self) -> None:
-        """Close the loop; forks need not mind it any more."""
+        """Close the loop. Forks do not wait for it any more."""
         _loops.discard(self)
         super().close()
 
     def stand_still(self, until: threading.Event) -> threading.Event:
         """
-        Have the loop wait, in its thread, for something that happens in another one.
+        Pause the loop, in its thread, until an event is set.
 
-        :return: set once it stands still
+        :return: set once the loop has paused
         :raises RuntimeError: if it is closed
         """
         standing = threading.Event()
@@ -68,10 +70,10 @@ class ForkSafeLoop(asyncio.SelectorEventLoop):
 
     def disconnect(self) -> None:
         """
-        In a forked process: have every descriptor of the loop lead nowhere.
+        In a forked process: replace every descriptor of the loop by one of ``/dev/null``.
 
-        They are replaced and not closed: their numbers stay taken, so that nothing that still has them can
-        do harm to what would get them next.
+        They are not closed. Their numbers would be used again, and objects that still have them could then do
+        harm to other files.
         """
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         registered = [key.fd for key in self._own_selector.get_map().values()]

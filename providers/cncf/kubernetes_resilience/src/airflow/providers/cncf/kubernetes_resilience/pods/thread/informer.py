@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Tells the executor what changes about the pods of one namespace.
+Emits the changes of the pods of one namespace.
 
-It lists, then watches from where the list ended, and lists again when the watch cannot be continued. Each
-list is compared with what is known, so that a reconnect produces nothing for pods that did not change.
+It lists, then watches from the list's resource version, and relists when the watch cannot be continued. Each
+list is compared with the store, so a relist emits nothing for pods that did not change.
 
 .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -32,25 +32,25 @@ from airflow_resilience.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 INACTIVITY_TIMEOUT = 150.0
-"""Seconds of silence after which a watch counts as dead: the connection is gone without a word (a NAT entry
-dropped, a node lost). The API server is asked to end each watch before that, after 0.4 to 0.8 of it at
-random, so that a quiet but healthy one is never taken for dead, whether or not it sends bookmarks; going on
-from there costs one request and no list."""
+"""Seconds of silence after which a watch counts as dead: its connection broke without a FIN or RST (a NAT
+entry expired, a node was lost). The API server is asked to end each watch earlier, after 0.4 to 0.8 of this
+time at random. So a quiet but healthy watch never counts as dead, even without bookmarks. To resume it costs
+one request and no list."""
 
 RECONNECT = Backoff(initial=0.5, maximum=30.0)
-"""The first reconnect is almost at once; a long outage costs one request every 15 seconds on average."""
+"""The first reconnect is almost immediate. A long outage costs one request every 15 seconds on average."""
 
 LONG_WATCH = 20.0
-"""Seconds. A watch that lasted so long had not failed, even if nothing was to be said in it."""
+"""Seconds. A watch that lasted so long has worked, even if it had no events."""
 
 SHORT_WATCH = 1.0
-"""Seconds. A watch that ends cleanly sooner than this without a single event is a proxy that does not let it
-through; going on at once would be a busy loop."""
+"""Seconds. If a watch ends cleanly before this and without an event, a proxy does not let it through. To
+resume it at once would be a busy loop."""
 
 
 class Informer:
     """
-    One list and watch, kept going.
+    A list and watch of one namespace that is kept running.
 
     :param namespace: None for all
     :param emit: takes each observation; must not block
@@ -72,19 +72,19 @@ class Informer:
         self.synced = threading.Event()
         """Set for good once the first list has been emitted. Any thread may wait for it."""
         self.is_away = False
-        """Whether the API server did not answer when pods were listed last. Any thread may read it. That a
-        watch breaks says nothing: a proxy may cut each of them."""
+        """Whether the last list got no answer from the API server. Any thread may read it. A broken watch
+        does not count: a proxy may cut each of them."""
         self._client = client
         self._label_selector = label_selector
         self._emit = emit
         self._inactivity_timeout = inactivity_timeout
         self._timing = timing
         self._outage = Outage(f"Watching pods in {namespace or 'all namespaces'}", backoff, timing)
-        self._view = PodStore()
+        self._store = PodStore()
         self._malformed: set[str] = set()
 
     async def run(self) -> None:
-        """Keep the executor informed, for ever. Failures of the API are waited out."""
+        """List and watch for ever. Failures of the API are waited out."""
         while True:
             try:
                 await self._list_then_watch()
@@ -92,7 +92,7 @@ class Informer:
                 await self._timing.sleep(self._outage.failed(error))
 
     async def _list_then_watch(self) -> None:
-        """List once, then watch for as long as one watch can go on from where the last one ended."""
+        """List once, then watch for as long as each watch can resume where the last one ended."""
         try:
             listing = await self._client.list_pods(
                 self.namespace, label_selector=self._label_selector, read=self._read
@@ -101,7 +101,7 @@ class Informer:
             self.is_away = error.transient
             raise
         self.is_away = False
-        for observation in self._view.replace(listing.items):
+        for observation in self._store.replace(listing.items):
             self._emit(observation)
         self.synced.set()
         version = listing.resource_version
@@ -109,7 +109,7 @@ class Informer:
             version = await self._watch(version)
 
     async def _watch(self, version: str) -> str:
-        """Follow one connection until the server ends it, and return the version to go on from."""
+        """Follow one watch until the server ends it. Return the version to resume from."""
         opened, heard = self._timing.clock(), False
         events = self._client.watch_pods(
             self.namespace,
@@ -126,7 +126,7 @@ class Informer:
                     self._take(event)
                     version = _version(event) or version
         finally:
-            # However it ended, quietly or by a proxy that cuts what is quiet: it worked until then.
+            # However the watch ended, it worked until then. Some proxies cut quiet connections.
             if self._timing.clock() - opened >= LONG_WATCH:
                 self._outage.over()
         if not heard and self._timing.clock() - opened < SHORT_WATCH:
@@ -137,9 +137,9 @@ class Informer:
         if event.type == "BOOKMARK" or (facts := self._read(event.object)) is None:
             return
         if event.type == "DELETED":
-            # Also sent when the labels stop matching; the object is then the last one that did.
-            self._emit(self._view.remove(facts))
-        elif (observation := self._view.update(facts)) is not None:
+            # Also sent if the labels do not match any more. The object is then the last one that matched.
+            self._emit(self._store.remove(facts))
+        elif (observation := self._store.update(facts)) is not None:
             self._emit(observation)
 
     def _read(self, manifest: Json) -> PodFacts | None:

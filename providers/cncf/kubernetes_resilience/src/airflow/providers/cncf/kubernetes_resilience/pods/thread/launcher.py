@@ -3,8 +3,7 @@
 """
 Creates, deletes and labels pods.
 
-Every method may be repeated without doing its work twice: pods are named before they are created, and
-whatever exists is addressed by its UID.
+Every method is idempotent: a pod is named before it is created, and addressed by its UID afterwards.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.metrics import measured
 from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_LIST_WITH_WORKLOADS
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
@@ -49,13 +49,13 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 logger = logging.getLogger(__name__)
 
 LOOKUPS = 3
-"""Attempts to learn whether a create that got no answer was carried out. More would only delay the executor's
-own attempt, which finds the pod by its name."""
+"""Attempts to find out whether a create call without an answer was carried out. More would only delay the
+executor's next attempt, which finds the pod by its name."""
 
 
 class Launcher:
     """
-    The executor's hands.
+    Carries out the executor's commands.
 
     :param emit: takes each result; must not block
     :param delete_options: fields of ``v1.DeleteOptions`` for every deletion
@@ -77,7 +77,7 @@ class Launcher:
         self._delete_options = delete_options
         self._team_name = team_name
         self._unsent: Counter[str] = Counter()
-        """Per launch, the create calls that wait for their turn."""
+        """By launch id, the number of create calls that have not been sent."""
 
     async def create(self, launch_id: str, body: Json) -> None:
         """
@@ -89,11 +89,11 @@ class Launcher:
         try:
             ref = await self._create(launch_id, body)
         except CreationCalledOffError:
-            return  # call_off() has said so
+            return  # call_off() has emitted the result
         except KubernetesApiError as error:
             self._emit(PodNotCreated(launch_id, error))
         except Exception as error:
-            # A launch without a result would be waited for until the scheduler gives up on the task.
+            # Without a result, the launch would wait until the scheduler gives up on the task.
             logger.exception("Unexpected error while creating the pod of launch %s", launch_id)
             self._emit(PodNotCreated(launch_id, KubernetesApiError(repr(error))))
         else:
@@ -101,10 +101,10 @@ class Launcher:
 
     async def call_off(self, launch_id: str) -> None:
         """
-        Do not create the pod of a launch any more, if that has not begun; emits :class:`PodNotCreated` then.
+        Cancel the create call of a launch, if it has not been sent; emits :class:`PodNotCreated` then.
 
-        Its create call may wait for a slot, or for as long as the API server has asked for fewer requests. To
-        send it later than that of the launch which takes its place would make two pods of one try.
+        The call may wait for a slot, or until a pause that the API server has asked for is over. If it was
+        sent after that of the launch which replaces it, one try would have two pods.
         """
         if self._unsent.pop(launch_id, 0):
             self._emit(PodNotCreated(launch_id, CreationCalledOffError("called off before it was sent")))
@@ -118,16 +118,16 @@ class Launcher:
         is_housekeeping: bool = False,
     ) -> None:
         """
-        Delete a pod, however long the API is away; emits :class:`PodDeleted` if it is then gone for certain.
+        Delete a pod, however long the API is away; emits one of these messages.
 
-        A pod that is given time to end is not; :class:`PodDeletionAccepted` says how much. That it is gone
-        will be seen by the informer. One that was only to be deleted if it had not started, and has, is left
-        alone; :class:`PodNotDeleted` says what it is now.
+        * :class:`PodDeleted`: it is gone for certain.
+        * :class:`PodDeletionAccepted`: it has a grace period. The informer will see when it is gone.
+        * :class:`PodNotDeleted`: it was to be deleted only if it had not started, but has.
 
-        :param resource_version: at which the pod had not started, and without which it would not be deleted;
-            None to delete it whatever it does
+        :param resource_version: a version at which the pod had not started; it is deleted only if it still
+            has not. None deletes it unconditionally
         :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
-        :param is_housekeeping: whether nobody waits for it
+        :param is_housekeeping: whether nothing waits for it
         """
         what = f"Deleting pod {ref}"
 
@@ -158,8 +158,9 @@ class Launcher:
         """
         Look for the pod of a launch whose creation had no clear result; emits :class:`PodCreated` for it.
 
-        That it is not there is not reported, for it may still come: the API server goes on with a request for
-        up to a minute (``--request-timeout``) after its client has given up. The informer shows it then.
+        If there is none, nothing is emitted, because it may still be created: the API server works on a
+        request for up to a minute (``--request-timeout``) after its client has given up. The informer sees
+        such a pod.
 
         .. seealso:: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
         """
@@ -172,18 +173,18 @@ class Launcher:
             self._emit(PodCreated(launch_id, _ref(pod)))
 
     async def clean_up(self, ref: PodRef) -> None:
-        """Delete a pod that has ended; as :meth:`delete`, but after what somebody waits for."""
+        """Delete a pod that has ended; as :meth:`delete`, but with low priority."""
         await self.delete(ref, is_housekeeping=True)
 
     async def mark_done(self, ref: PodRef) -> None:
-        """Take a pod that has ended out of the executor's selection, however long the API is away."""
+        """Take a pod that has ended out of the executor's label selector, however long the API is away."""
         await self._label(ref, {"airflow_executor_done": "True"}, is_housekeeping=True)
 
     async def stop_and_keep(self, ref: PodRef) -> None:
         """
-        Stop what runs in a pod, and keep the pod as :meth:`mark_done` does.
+        Stop the containers of a pod, and keep the pod as :meth:`mark_done` does.
 
-        Its deadline is set to what is over already: its kubelet stops the containers, and their logs stay.
+        Its deadline is set to a time that has passed. The kubelet stops the containers and keeps the logs.
 
         .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
         """
@@ -192,7 +193,7 @@ class Launcher:
 
     async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
         """
-        Make a pod another scheduler's.
+        Hand a pod over to another scheduler, by its labels.
 
         :param labels: by which that scheduler and its executor select their pods
         :return: False if the pod is gone
@@ -259,7 +260,7 @@ class Launcher:
         except KubernetesApiError as lookup:
             if error.leaves_open:
                 raise error from lookup
-            # The name is taken, and that may be by the pod of this very launch: to change it might make two.
+            # The name may be taken by the pod of this very launch. Under another name there might be two.
             message = f"{error}; looking for it: {lookup}"
             if lookup.transient:
                 raise ConnectionFailedError(message) from lookup
@@ -271,8 +272,7 @@ class Launcher:
         """
         Delete a pod at a version at which it has not started; return the facts of one that has.
 
-        Nothing limits the attempts but the pod's own changes: each is made at a version at which what was
-        decided still holds.
+        The attempts are not limited. Each one is made at a version at which the pod has not started.
         """
         for attempt in count(1):
             try:
@@ -294,7 +294,7 @@ class Launcher:
     async def _label(
         self, ref: PodRef, labels: Mapping[str, str], *, is_housekeeping: bool = False, **more: Json
     ) -> bool:
-        # The UID in the patch is its precondition: no other pod of that name can be meant.
+        # The UID in the patch is its precondition: it cannot change another pod of that name.
         body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}, **more}
 
         async def request() -> Json:
@@ -317,8 +317,8 @@ class Launcher:
             except PodNotFoundError:
                 return None
             except KubernetesApiError as error:
-                # The answer to another UID is 409 for a delete and 422 for a patch, but neither says only
-                # that: a conflict may also be a concurrent change, and then it is tried again.
+                # If the UID is another one, a delete gets 409 and a patch 422. Both have other causes too. A
+                # 409 may be a concurrent change, and is then repeated.
                 if error.status not in (409, 422):
                     raise
                 if await self._read(what, ref) is None:
@@ -338,7 +338,7 @@ class Launcher:
             return pod
 
         try:
-            # Somebody waits for the answer, and for nothing less.
+            # The command cannot go on without the answer.
             pod = await self._calls.until_answered(what, request, stubborn=True)
         except PodNotFoundError:
             return None
@@ -346,7 +346,7 @@ class Launcher:
 
 
 def _may_exist(error: KubernetesApiError) -> bool:
-    return error.reason == "AlreadyExists" or error.leaves_open
+    return answer_of(error) is Answer.NAME_TAKEN or error.leaves_open
 
 
 def _launch_id(pod: Json) -> str | None:

@@ -1,9 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The thread in which everything that talks to Kubernetes happens, and the way into it.
+The one thread that talks to Kubernetes, and the way into it.
 
-Nothing exists before :meth:`KubernetesRuntime.start`: the API server and the command line construct the
+It does not exist before :meth:`KubernetesRuntime.start`: Airflow's API server and command line construct the
 executor too, and never start it.
 """
 
@@ -39,12 +39,12 @@ T = TypeVar("T")
 Connect = Callable[[], Awaitable[PodClient]]
 
 CLOSE_SECONDS = 5.0
-"""For closing connections when it stops, after the commands in flight had their time."""
+"""To close connections on stop, after the time for the commands in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:
-    """What the runtime works with."""
+    """Settings of the runtime."""
 
     namespaces: tuple[str | None, ...]
     """Each has an informer; None is all namespaces."""
@@ -64,7 +64,7 @@ class RuntimeSettings:
 
 class KubernetesRuntime:
     """
-    One daemon thread with one event loop. Its methods are for one other thread, the scheduler's.
+    One daemon thread with one event loop. Its methods are for the scheduler's thread.
 
     :param emit: takes each message, in the runtime's thread; must not block
     :param connect: makes a client; the default one reads Airflow's configuration
@@ -86,19 +86,19 @@ class KubernetesRuntime:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it works. False after a crash, which was logged; :meth:`start` then starts anew."""
+        """Whether it runs. False after a crash, which was logged. :meth:`start` then starts it again."""
         return self._session is not None and self._thread is not None and self._thread.is_alive()
 
     @property
     def is_away(self) -> bool:
-        """Whether the API server does not answer, as far as is known, or there is nobody to ask it."""
+        """Whether the API server does not answer, as far as is known, or the thread does not run."""
         session = self._session
         return session is None or not self.is_alive or all(item.is_away for item in session.informers)
 
     @property
     def launcher(self) -> Launcher:
         """
-        Whose methods are to be submitted. A new one after each :meth:`start`.
+        The launcher whose methods are submitted. It is a new one after each :meth:`start`.
 
         :raises RuntimeError: if the runtime has not been started
         """
@@ -108,14 +108,14 @@ class KubernetesRuntime:
         """
         Start the thread, unless it is alive.
 
-        After a crash the informers begin with a list and emit all of it: replays are harmless to a receiver
-        that goes by UID, omissions are not.
+        After a crash the informers begin with a list and emit all of it. The receiver goes by UID, so a
+        replay is harmless, but an omission is not.
 
-        :param wait: until it is alive, which may take ``CONNECT_SECONDS`` (:mod:`...pods.api.api_clients`),
-            however many namespaces there are; without, it is alive after a later call
-        :raises TimeoutError: if it takes longer, saying what for and what has not ended
-        :raises Exception: what made the configuration or the credentials unusable, in this call or in one
-            before that did not wait; the next call starts anew
+        :param wait: whether to wait until it is alive, which may take ``CONNECT_SECONDS``
+            (:mod:`...pods.api.api_clients`) for all namespaces; otherwise a later call finds it alive
+        :raises TimeoutError: if it takes longer; the message says what for, and what has not ended
+        :raises Exception: if the configuration or the credentials cannot be used, in this call or in an
+            earlier one that did not wait; the next call starts again
         """
         if self.is_alive:
             return
@@ -131,16 +131,16 @@ class KubernetesRuntime:
 
     def submit(self, function: CommandFunction, *args: object, **kwargs: object) -> None:
         """
-        Start a command and do not wait for it.
+        Start a command without waiting for it.
 
-        :raises RuntimeError: if the runtime is not alive; the command was not taken
+        :raises RuntimeError: if the runtime is not alive; the command is not started
         """
         session = self._running()
         session.loop.call_soon_threadsafe(lambda: session.spawn(function, *args, **kwargs))
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
         """
-        Run a coroutine on the loop and wait for its result. Not for the scheduler's loop: it blocks.
+        Run a coroutine on the loop and wait for its result. It blocks: not for the scheduler's loop.
 
         :param timeout: seconds
         :raises TimeoutError: if it takes longer; it is cancelled
@@ -170,9 +170,9 @@ class KubernetesRuntime:
 
     def stop(self, timeout: float) -> None:
         """
-        End the thread. Commands in flight are finished, those that take too long are cancelled.
+        End the thread. Commands in flight are finished; those that take too long are cancelled.
 
-        May be called without :meth:`start`, and twice. Nothing is emitted after it returns.
+        It may be called without :meth:`start`, and twice. Nothing is emitted after it returns.
 
         :param timeout: seconds for the commands in flight
         """
@@ -213,15 +213,15 @@ class KubernetesRuntime:
 
     async def _open(self, stack: AsyncExitStack) -> Session:
         """Make everything that is bound to the loop. Each informer has its own connections."""
-        # One pool for all would let a burst of creates keep the watches waiting for a connection, and more
-        # namespaces than the pool has connections would never be watched at all.
+        # With one pool for all, watches would wait for a connection during a burst of creates. Namespaces
+        # beyond the size of the pool would never be watched.
         settings = self._settings
 
         def observed(observation: PodObservation) -> None:
             self._emit(observation)
             if observation.gone and not observation.facts.is_terminal:
-                # The scheduler's thread will want to know whether it was deleted or only relabelled. Its
-                # loop may take a second to ask, and another one to see the answer.
+                # The executor needs to know whether it was deleted or only relabelled. The scheduler's loop
+                # would take a second to ask, and another one to see the answer.
                 session.spawn(launcher.confirm, observation.facts.ref)
 
         purposes = [

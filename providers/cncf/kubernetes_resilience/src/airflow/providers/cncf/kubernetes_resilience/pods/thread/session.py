@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What lives on the event loop: the informers for ever, and each command until it is done."""
+"""One run of the event loop: the informers, and the commands until they are done."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CommandFunction = Callable[..., Coroutine[Any, Any, object]]
 
 class Session:
     """
-    One run of the event loop. Made and used on the loop, except where a method says otherwise.
+    One run of the event loop. It is made and used on the loop.
 
-    :param informers: kept running; one that crashes is started again and goes on from what it knew
+    :param informers: kept running; one that crashes is started again and keeps its store
     """
 
     def __init__(self, launcher: Launcher, informers: Sequence[Informer], *, timing: Timing = REAL) -> None:
@@ -36,7 +36,7 @@ class Session:
         self._grace = 0.0
 
     async def serve(self) -> None:
-        """Work until :meth:`stop` is called and the commands in flight are done or out of time."""
+        """Run until :meth:`stop` is called and the commands in flight are done or out of time."""
         watchers = [asyncio.create_task(self._keep_running(informer)) for informer in self.informers]
         try:
             await self._stopping.wait()
@@ -52,9 +52,9 @@ class Session:
 
     def stop(self, grace: float) -> None:
         """
-        Begin to end :meth:`serve`.
+        End :meth:`serve`.
 
-        :param grace: seconds that commands in flight may still take
+        :param grace: seconds for the commands in flight
         """
         self._grace = grace
         self._stopping.set()

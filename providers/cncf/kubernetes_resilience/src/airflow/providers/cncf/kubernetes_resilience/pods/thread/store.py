@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The informer's memory: which pods there are, and whether something that matters has changed."""
+"""The informer's store: the pods as they were last seen. It tells which changes matter."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import LABELS, PodF
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
-"""Conditions that only repeat what the containers' states say, some seconds later. All others count, custom
-ones too, because a policy may name them."""
+"""Conditions that repeat the containers' states, some seconds later. A change of any other one matters, also
+of a custom one, because a policy may name it."""
 
 
 class PodStore:
-    """The pods of one watched namespace by UID: a name may be used again, a UID is not."""
+    """The pods of one watched namespace, by UID. A name may be used again, a UID is not."""
 
     def __init__(self) -> None:
         self._pods: dict[str, PodFacts] = {}
 
     def replace(self, pods: Iterable[PodFacts]) -> list[PodObservation]:
-        """Take over a complete list and return what is new, different or missing in it."""
+        """Take over a complete list. Return an observation of each pod that is new, changed or gone."""
         present = {facts.ref.uid: facts for facts in pods}
         gone = [known for uid, known in self._pods.items() if uid not in present]
         observations = [self.remove(facts) for facts in gone]
@@ -29,21 +29,21 @@ class PodStore:
         return observations + [observation for observation in changed if observation is not None]
 
     def update(self, facts: PodFacts) -> PodObservation | None:
-        """Take over one reading; None if nothing that matters changed."""
+        """Take over one reading. Return an observation; None if nothing that matters has changed."""
         known = self._pods.get(facts.ref.uid)
         self._pods[facts.ref.uid] = facts
-        # Made anew from what is known: to keep it for each pod would take more than the time is worth.
+        # The known signature is computed again: to store it for each pod would take too much memory.
         is_same = known is not None and _signature(known) == _signature(facts)
         return None if is_same else PodObservation(facts)
 
     def remove(self, facts: PodFacts) -> PodObservation:
-        """Forget a pod."""
+        """Remove a pod."""
         self._pods.pop(facts.ref.uid, None)
         return PodObservation(facts, gone=True)
 
 
 def _signature(facts: PodFacts) -> Hashable:
-    # Without messages and times: the kubelet rewrites them with every attempt to pull an image.
+    # Without messages and times, which the kubelet changes with every attempt to pull an image.
     return (
         facts.phase,
         facts.reason,

@@ -1,19 +1,20 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Why worker pods die: a table, in precedence order, the first row that applies wins.
+Why worker pods die: a table in precedence order. The first row that applies wins.
 
-Pods that could not be created come first: nothing else is known of them. Disruptions follow, then what the
-pod says of itself, deletions, the scheduler, and the containers last:
-whoever takes a pod away makes its containers fail too, so what they say is a consequence then. This holds
-even for a container that had failed by itself before its pod was disrupted. Which of the two ended the
-launch cannot be told from the order of times of two clocks, and the error to prefer is one more launch, from
-a bounded budget, over a retry of the task's own. So more evidence of a disruption never makes a failure less
-one of the infrastructure.
+Pods that could not be created come first: nothing else is known of them. Then come disruptions, the pod's own
+reason, deletions, the scheduler, and the containers last. Whatever takes a pod away makes its containers fail
+too, so their failure is a consequence.
 
-There is no row for a deletion by the executor itself: it leaves no mark on the pod, and the executor does
-not ask about pods that it has deleted. Nor is there one for a deletion by a user: a manifest does not say
-who asked.
+That holds even for a container that had failed by itself before its pod was disrupted. The times of the two
+come from two clocks, so their order is not known. If in doubt, one more launch from a bounded budget is the
+smaller error than a retry of the task's own. So evidence of a disruption never turns a failure of the
+infrastructure into one of the task.
+
+There is no row for a deletion by the executor: it leaves no mark on the pod, and the executor does not ask
+about pods that it has deleted. Nor is there one for a deletion by a user: a manifest does not say who deleted
+the pod.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What the pod as a whole says: it was not admitted, or was ended for something of its own."""
+"""The pod's own reason: it was not admitted, or was terminated because of itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ADMISSION = (
     ),
     Cause(
         name="refused-out-of-resources",
-        # The word that follows is the resource's: cpu, memory, pods, ephemeral-storage, nvidia.com/gpu.
+        # The name of the resource follows: cpu, memory, pods, ephemeral-storage, nvidia.com/gpu.
         applies=lambda failure: (failure.facts.reason or "").startswith("OutOf"),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A row of the table, and what its condition is put together from."""
+"""A row of the table, and the predicates that its condition consists of."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Cause:
     """One reason for which worker pods die."""
 
     name: str
-    """Shown to people, and the tag of metrics; in kebab case, and never changed."""
+    """Shown to people, and a tag of metrics. Kebab case; it never changes."""
     applies: Predicate = field(repr=False, compare=False)
-    """Whether a failure is of this kind, if no earlier row is about it."""
+    """Whether the row applies to a failure, if no earlier row does."""
     category: StateChangeCategory
     reason: StateChangeReason
     why: str
     """One sentence for people."""
     url: str
-    """The page of documentation on which the row rests."""
+    """The documentation that the row rests on."""
 
 
 def pod_reason(*reasons: str) -> Predicate:
@@ -42,7 +42,7 @@ def container_reason(*reasons: str) -> Predicate:
 
 
 def container_says(pattern: str) -> Predicate:
-    """Return whether the message of the container that decides has a part that the pattern describes."""
+    """Return whether the pattern is found in the message of the container that decides."""
     compiled = re.compile(pattern, re.IGNORECASE)
     return lambda failure: (
         failure.container is not None and compiled.search(failure.container.message or "") is not None
@@ -50,7 +50,7 @@ def container_says(pattern: str) -> Predicate:
 
 
 def container_failed(type_: ContainerType) -> Predicate:
-    """Return whether a container of that type decides, and did not end with exit code 0."""
+    """Return whether a container of that type decides, and has failed."""
     return lambda failure: (
         failure.container is not None and failure.container.type is type_ and failure.container.failed
     )

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""There never was a pod: the call that was to create it was refused for minutes, by whomever."""
+"""There never was a pod: the create call was refused for minutes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The pod was deleted by somebody other than the executor, and nothing says more."""
+"""The pod was deleted, not by the executor, and nothing more is known."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ DELETIONS = (
     Cause(
         name="deleted",
         applies=lambda failure: failure.deleted and failure.facts.deletion_timestamp is not None,
-        # A category of its own for people would have to be guessed, and somebody who deletes a pod has not
-        # said anything about the task.
+        # Not USER_ACTION: that would be a guess, and whoever deletes a pod says nothing about the task.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="Somebody other than the executor deleted the pod: a person, an autoscaler, a controller.",

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody takes the pod away: conditions, and reasons with which a kubelet gives pods up."""
+"""The pod was disrupted: conditions, and the reasons with which a kubelet terminates pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONDITIONS = f"{_DOCS}/workloads/pods/disruptions/#pod-disruption-conditions"
 _SHUTDOWN = f"{_DOCS}/cluster-administration/node-shutdown/#graceful-node-shutdown"
 
 _OWN_LIMIT = re.compile(r"\bexceed(s|ed)\b.*\blimit\b", re.IGNORECASE)
-"""How the kubelet words evictions for which not the node is to blame, but the pod's own limits."""
+"""The kubelet's message for an eviction because of the pod's own limits."""
 
 
 def _disrupted_by(reason: str) -> Predicate:
@@ -27,7 +27,7 @@ def _disrupted_by(reason: str) -> Predicate:
 
 
 def _under_node_pressure(failure: PodFailure) -> bool:
-    # The kubelet sets the condition when its node runs short, and not when a limit of the pod is exceeded.
+    # The kubelet sets the condition if its node runs short, but not if the pod exceeds its own limit.
     return failure.facts.reason == "Evicted" and (
         failure.disruption is not None or not _OWN_LIMIT.search(failure.facts.message or "")
     )

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A container ended, and nobody outside of the pod had asked for that."""
+"""A container ended without a cause from outside of the pod."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ EXITS = (
     Cause(
         name="init-container-out-of-memory",
         applies=both(_OUT_OF_MEMORY, is_container(ContainerType.INIT)),
-        # Its limits are in the pod template, which is the deployment's; nothing of the task has run.
+        # Its limits are in the pod template, which belongs to the deployment. The task has not run.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="An init container needed more memory than its limit allows, before anything of the task ran.",

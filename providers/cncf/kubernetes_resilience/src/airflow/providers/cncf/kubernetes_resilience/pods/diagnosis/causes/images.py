@@ -16,8 +16,8 @@ from airflow_resilience.context import StateChangeCategory, StateChangeReason
 _IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
 
 _NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
-# The message of an ImagePullBackOff repeats what the runtime said in later versions of Kubernetes only;
-# without it the general row applies.
+# Only later versions of Kubernetes repeat the runtime's message in that of an ImagePullBackOff. Without it,
+# the general row applies.
 
 _REGISTRY_IN_TROUBLE = container_says(
     r"timeout|deadline exceeded|connection re(fused|set)|no such host|server misbehaving|no route to host"

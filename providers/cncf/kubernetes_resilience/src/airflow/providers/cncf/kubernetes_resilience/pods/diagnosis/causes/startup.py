@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A container cannot be created or started, or waits for that."""
+"""A container cannot be created or started, or still waits for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STARTUP = (
             _NOT_CONFIGURED,
             container_says(r"(secret|configmap) .*not found|couldn't find key"),
         ),
-        # It may be on its way: many clusters copy secrets from elsewhere, after the pods that need them.
+        # It may still come: many clusters copy secrets from elsewhere, after the pods that need them.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
         why="A secret or config map, or a key in one, that the container's environment names is not there.",

@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The few calls of Airflow's public REST API that a testbed needs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import httpx
+
+REQUEST_TIMEOUT = 60.0
+"""Seconds: with more workers than cores, answers take long."""
+
+
+class AirflowClient:
+    """
+    A client of one Airflow API server on which everybody is an administrator.
+
+    :param url: The address of the API server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.http = httpx.Client(base_url=f"{url}/api/v2", timeout=REQUEST_TIMEOUT)
+        """For what there is no method for."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+
+    def health(self) -> dict[str, Any]:
+        """
+        Return what each component reports about itself, empty while the API server does not answer.
+
+        See https://airflow.apache.org/docs/apache-airflow/stable/administration-and-deployment/logging-monitoring/check-health.html
+        """
+        try:
+            answer = self.http.get("/monitor/health")
+        except httpx.TransportError:
+            return {}
+        body: dict[str, Any] = answer.json() if answer.is_success else {}
+        return body
+
+    def log_in(self) -> None:
+        """Get a token; the simple auth manager gives one to everybody if all are administrators."""
+        token = self._checked(self.http.get(f"{self._url}/auth/token"))["access_token"]
+        self.http.headers["Authorization"] = f"Bearer {token}"
+
+    def has_dag(self, dag_id: str) -> bool:
+        """Tell whether the DAG processor has stored this DAG yet."""
+        return self.http.get(f"/dags/{dag_id}").status_code == httpx.codes.OK
+
+    def import_errors(self) -> list[str]:
+        """Return the traceback of each DAG file that could not be parsed."""
+        errors = self._checked(self.http.get("/importErrors"))["import_errors"]
+        return [error["stack_trace"] for error in errors]
+
+    def trigger(self, dag_id: str, run_id: str | None = None) -> str:
+        """
+        Start a run of a DAG.
+
+        :param run_id: What to call it; a run of that name is not started again. None: Airflow finds a name.
+        :return: The run id.
+        :raises httpx.HTTPStatusError: If the API server refuses.
+        :raises httpx.TimeoutException: If it does not answer; it may have started the run all the same.
+        """
+        body = {"logical_date": None} | ({"dag_run_id": run_id} if run_id else {})
+        answer = self.http.post(f"/dags/{dag_id}/dagRuns", json=body)
+        if run_id and answer.status_code == httpx.codes.CONFLICT:
+            return run_id
+        return str(self._checked(answer)["dag_run_id"])
+
+    def clear(self, dag_id: str, run_id: str, task_id: str, *, only_running: bool = False) -> int:
+        """
+        Clear the task instances of a task.
+
+        :param only_running: Leave them alone unless they run.
+        :return: How many were cleared.
+        :raises httpx.HTTPStatusError: If the API server refuses.
+        """
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": [task_id],
+            "only_failed": False,
+            "only_running": only_running,
+        }
+        answer = self.http.post(f"/dags/{dag_id}/clearTaskInstances", json=body)
+        return len(self._checked(answer)["task_instances"])
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """
+        Mark a task instance as a success or as failed.
+
+        :raises httpx.HTTPStatusError: If the API server refuses; 409 if it is in that state already.
+        """
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._checked(self.http.patch(path, json={"new_state": state}))
+
+    @staticmethod
+    def _checked(answer: httpx.Response) -> dict[str, Any]:
+        answer.raise_for_status()
+        body: dict[str, Any] = answer.json()
+        return body
+
+
+def heartbeat_of(health: dict[str, Any], component: str) -> datetime | None:
+    """
+    Return when a component last reported, None if it is missing or unhealthy.
+
+    :param health: What :meth:`AirflowClient.health` returned.
+    :param component: ``scheduler``, ``triggerer`` or ``dag_processor``.
+    """
+    report = health.get(component) or {}
+    stamp = report.get(f"latest_{component}_heartbeat")
+    if report.get("status") != "healthy" or stamp is None:
+        return None
+    return datetime.fromisoformat(stamp)

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests see of the cluster, and do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cluster_lab.client import STRATEGIC_MERGE, JsonObject, KubeClient
+from cluster_lab.loop_thread import entered_on_loop
+
+T = TypeVar("T")
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+OWNER_LABEL = "airflow-worker"
+"""Its value is the job id of the scheduler to which a worker pod belongs."""
+
+DONE_LABEL = "airflow_executor_done"
+"""On a pod that is kept and that no executor looks at any more."""
+
+
+class Cluster:
+    """The worker pods of one deployment. To be used from any thread; made by :func:`open_cluster`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: KubeClient) -> None:
+        self._loop = loop
+        self._client = client
+
+    def version(self) -> str:
+        """Return the version of the cluster's state now, for :meth:`owners_since`."""
+        version: str = self._request("GET", PODS, {"limit": 1})["metadata"]["resourceVersion"]
+        return version
+
+    def pods(self, run_id: str) -> list[JsonObject]:
+        """Return the pods of a run that exist now."""
+        return [pod for pod in self._pods() if pod["metadata"].get("annotations", {}).get("run_id") == run_id]
+
+    def names(self) -> list[str]:
+        """Return the names of all pods that exist now."""
+        return [pod["metadata"]["name"] for pod in self._pods()]
+
+    def unfinished_business(self, run_id: str) -> list[str]:
+        """Return the pods of a run that are in use; failed ones are kept, with a label."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.pods(run_id)
+            if pod["status"]["phase"] != "Failed" or DONE_LABEL not in pod["metadata"]["labels"]
+        ]
+
+    def is_done(self, name: str) -> bool:
+        """Tell whether a pod is gone, or no executor looks at it any more."""
+        return all(DONE_LABEL in pod["metadata"]["labels"] for pod in self._pods(name))
+
+    def owner(self, name: str) -> int | None:
+        """Return the scheduler job that a pod belongs to, None if there is no such pod."""
+        found = self._pods(name)
+        return int(found[0]["metadata"]["labels"][OWNER_LABEL]) if found else None
+
+    def delete(self, name: str) -> None:
+        """Delete a pod at once, as somebody would with ``kubectl delete --force``."""
+        self._request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+    def nodes(self) -> list[str]:
+        """Return the names of the nodes."""
+        return [node["metadata"]["name"] for node in self._request("GET", NODES)["items"]]
+
+    def cordon(self, *nodes: str, unschedulable: bool = True) -> None:
+        """Let no pod be placed on these nodes any more, or let it again."""
+        for node in nodes:
+            patch = {"spec": {"unschedulable": unschedulable}}
+            self._request("PATCH", f"{NODES}/{node}", body=patch, content_type=STRATEGIC_MERGE)
+
+    def drain(self, dag_id: str) -> datetime:
+        """
+        Delete all pods of a DAG that have not started, with one request.
+
+        :return: when
+        """
+        at = datetime.now(UTC)
+        chosen = {"labelSelector": f"dag_id={dag_id}", "fieldSelector": "status.phase=Pending"}
+        self._request("DELETE", PODS, chosen)
+        return at
+
+    def owners_since(self, version: str) -> Mapping[str, set[str]]:
+        """
+        Return, by the name of each pod seen since then, all schedulers that it has belonged to.
+
+        :param version: from :meth:`version`
+        """
+        return self._wait_for(self._owners_since(version))
+
+    async def _owners_since(self, version: str) -> Mapping[str, set[str]]:
+        owners: dict[str, set[str]] = defaultdict(set)
+        async for event in self._client.watch(PODS, {"resourceVersion": version, "timeoutSeconds": 1}):
+            metadata = event["object"]["metadata"]
+            owners[metadata["name"]].add(metadata["labels"][OWNER_LABEL])
+        return owners
+
+    def _pods(self, name: str | None = None) -> list[JsonObject]:
+        query = {} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        pods: list[JsonObject] = self._request("GET", PODS, query)["items"]
+        return pods
+
+    def _request(
+        self, method: str, path: str, query: Mapping[str, str | int] | None = None, **options: Any
+    ) -> JsonObject:
+        return self._wait_for(self._client.request(method, path, query=query, **options))
+
+    def _wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+@contextmanager
+def open_cluster(kubeconfig: Path) -> Iterator[Cluster]:
+    """Connect to the API server of a kubeconfig."""
+    with entered_on_loop("cluster", lambda: KubeClient(kubeconfig)) as (loop, client):
+        yield Cluster(loop, client)

@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A metadata database in trouble: transactions that do not come to their end, and rows that it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, text
+
+from testbed.waiting import wait_for
+
+REFUSAL = "refused by the test"
+"""What the database says about a row that it refuses."""
+
+_LOCK = 20_251
+"""Any number, of an advisory lock that nobody else uses."""
+
+# A change of the owner, which only adoption makes: to be queued, a row had none.
+_HOLD = f"""
+CREATE FUNCTION hold_adoption() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_advisory_xact_lock_shared({_LOCK}); RETURN NEW; END $$;
+CREATE TRIGGER hold_adoption BEFORE UPDATE ON task_instance FOR EACH ROW
+WHEN (OLD.queued_by_job_id <> NEW.queued_by_job_id) EXECUTE FUNCTION hold_adoption();
+"""
+_WAITING = text(
+    f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = {_LOCK} AND NOT granted"  # noqa: S608
+)
+_TERMINATE = text("SELECT pg_terminate_backend(pid, 10000) FROM unnest(CAST(:pids AS int[])) AS pid")
+_REFUSE = """
+CREATE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION '{refusal}'; END $$;
+CREATE TRIGGER refuse_row BEFORE INSERT ON log FOR EACH ROW
+WHEN (NEW.event = 'pod launch failed' AND NEW.task_id = '{task_id}') EXECUTE FUNCTION refuse_row();
+"""
+
+
+class HeldAdoptions:
+    """Transactions that take over task instances of another scheduler, and wait before they can."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def wait(self) -> None:
+        """Wait until there is one."""
+        wait_for("a scheduler adopts", self._pids)
+
+    def fail(self) -> None:
+        """Break the connections of those that there are, which rolls them back."""
+        self._connection.execute(_TERMINATE, {"pids": self._pids()})
+
+    def _pids(self) -> list[int]:
+        return list(self._connection.scalars(_WAITING))
+
+
+@contextmanager
+def adoptions_held(engine: Engine) -> Iterator[HeldAdoptions]:
+    """Let no scheduler take over task instances, as long as the block lasts; what waits then goes on."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(_HOLD))
+        connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
+        try:
+            yield HeldAdoptions(connection)
+        finally:
+            connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
+            connection.execute(text("DROP FUNCTION hold_adoption CASCADE"))
+
+
+@contextmanager
+def ledger_refused(engine: Engine, task_id: str) -> Iterator[None]:
+    """Refuse what is to be written about failed launches of tasks of that name."""
+    with engine.begin() as connection:
+        connection.execute(text(_REFUSE.format(refusal=REFUSAL, task_id=task_id)))
+    try:
+        yield
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text("DROP FUNCTION refuse_row CASCADE"))

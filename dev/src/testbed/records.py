@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a task: from the metadata database, the lab's journal and the journal of the user's code."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, text
+
+from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
+from testbed.code_journal import CodeRun, CodeRuns, read_code_runs, read_steps, release_file
+from testbed.task_instances import TaskInstance, code_name
+from testbed.waiting import wait_for
+
+_TASK_INSTANCES = text(
+    "SELECT dag_id, run_id, task_id, map_index, state, try_number, max_tries, end_date FROM task_instance"
+    " WHERE dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
+    " ORDER BY dag_id, run_id, task_id, map_index"
+)
+_LEDGER = text(
+    "SELECT task_id, map_index, extra FROM log WHERE event = 'pod launch failed'"
+    " AND dag_id = :dag_id AND run_id = :run_id ORDER BY id"
+)
+_RUN_STATES = text("SELECT dag_id, run_id, state FROM dag_run")
+
+
+class TaskId(NamedTuple):
+    """A task instance of a run."""
+
+    task_id: str
+    map_index: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Everything about a task instance that a lost pod could have changed."""
+
+    state: str | None
+    try_number: int = 1
+    max_tries: int = 0
+    pods: int
+    """How many reached a node, over all tries."""
+    begun: int = 1
+    """How often the user's code began; a deferred task's code has two parts."""
+    ended: int = 1
+    """How often it came to its end."""
+    launch_failures: int
+    """Rows of the ledger."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where to read what happened, in all runs of all DAGs."""
+
+    engine: Engine
+    """The metadata database: the API server has enough to do with the workers."""
+    cluster_journal: Path
+    executions: Path
+    """The folder of the journal that the tasks write."""
+
+    def task_instances(self, dag_id: str | None = None, run_id: str | None = None) -> list[TaskInstance]:
+        """
+        Return the task instances in the order of their names.
+
+        :param dag_id: of one DAG only
+        :param run_id: of runs of that name only
+        """
+        with self.engine.connect() as connection:
+            found = connection.execute(_TASK_INSTANCES, {"dag_id": dag_id, "run_id": run_id})
+            return [TaskInstance(*row) for row in found]
+
+    def run_states(self) -> dict[tuple[str, str], str | None]:
+        """Return the state of each run by its DAG and its id."""
+        with self.engine.connect() as connection:
+            return {(dag_id, run_id): state for dag_id, run_id, state in connection.execute(_RUN_STATES)}
+
+    def journal(self) -> list[JournalEntry]:
+        """Return what the lab has noted about all pods, oldest first."""
+        return read_journal(self.cluster_journal)
+
+    def code(self) -> CodeRuns:
+        """Return how often the code of each task instance has begun and ended."""
+        return read_code_runs(self.executions)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a DAG."""
+
+    records: Records
+    dag_id: str
+    run_id: str
+
+    # ------------------------------------------------------------------ what happened
+
+    def outcomes(self) -> dict[TaskId, Outcome]:
+        """Return what has become of each task instance so far."""
+        pods = Counter(TaskId(entry.task_id, entry.map_index) for entry in self.all_pods())
+        code = self.records.code()
+        begun, ended = _by_name(code.begun), _by_name(code.ended)
+        ledger = Counter(task for task, _ in self._ledger())
+        return {
+            (key := _id(task)): Outcome(
+                state=task.state,
+                try_number=task.try_number,
+                max_tries=task.max_tries,
+                pods=pods[key],
+                begun=begun[task.code_name],
+                ended=ended[task.code_name],
+                launch_failures=ledger[key],
+            )
+            for task in self.task_instances()
+        }
+
+    def task_instances(self) -> list[TaskInstance]:
+        """Return the task instances of the run."""
+        return self.records.task_instances(self.dag_id, self.run_id)
+
+    def outcome(self, task_id: str, map_index: int = -1) -> Outcome:
+        """Return what has become of a task so far."""
+        return self.outcomes()[TaskId(task_id, map_index)]
+
+    def states(self) -> dict[TaskId, str | None]:
+        """Return the state of each task instance."""
+        return {_id(task): task.state for task in self.task_instances()}
+
+    def ledger(self, task_id: str, map_index: int = -1) -> list[dict[str, Any]]:
+        """Return what the ledger says about a task, oldest first."""
+        return [row for task, row in self._ledger() if task == (task_id, map_index)]
+
+    def steps(self, task_id: str, map_index: int = -1) -> list[str]:
+        """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
+        return read_steps(self.records.executions, code_name(self.dag_id, self.run_id, task_id, map_index))
+
+    def journal(self) -> list[JournalEntry]:
+        """Return what the lab has noted about the pods of the run."""
+        return [entry for entry in self.records.journal() if entry.run_id == self.run_id]
+
+    def events(self, task_id: str, event: JournalEvent, map_index: int = -1) -> list[JournalEntry]:
+        """Return what the lab has noted about the pods of a task."""
+        return [
+            entry
+            for entry in self.journal()
+            if (entry.task_id, entry.map_index, entry.event) == (task_id, map_index, event)
+        ]
+
+    def pods(self, task_id: str, map_index: int = -1) -> list[str]:
+        """Return the names of a task's pods that have reached a node, in that order."""
+        return [entry.pod for entry in self.events(task_id, JournalEvent.BOUND, map_index)]
+
+    def all_pods(self) -> list[JournalEntry]:
+        """Return the arrival of each of the run's pods on a node."""
+        return [entry for entry in self.journal() if entry.event is JournalEvent.BOUND]
+
+    # ------------------------------------------------------------------ waiting for it
+
+    def wait_for_pods(self, task_id: str, count: int, map_index: int = -1) -> list[str]:
+        """Wait until so many pods of a task have reached a node, and return their names."""
+
+        def enough() -> list[str]:
+            pods = self.pods(task_id, map_index)
+            return pods if len(pods) >= count else []
+
+        return wait_for(f"pod {count} of {task_id} is on a node", enough)
+
+    def wait_for_code(self, *task_ids: str) -> None:
+        """Wait until the user's code of these tasks has begun."""
+
+        def begun() -> bool:
+            outcomes = self.outcomes()
+            return all(outcomes[TaskId(task_id)].begun for task_id in task_ids)
+
+        wait_for(f"the code of {', '.join(task_ids)} runs", begun)
+
+    def wait_for_ledger(self, task_id: str, rows: int) -> None:
+        """Wait until the ledger has so many rows about a task."""
+        wait_for(f"row {rows} of {task_id} in the ledger", lambda: len(self.ledger(task_id)) >= rows)
+
+    def wait_for_end(self, task_id: str, map_index: int = -1) -> Outcome:
+        """Wait for the end of a task instance and return what has become of it."""
+        self._wait_for_end({TaskId(task_id, map_index)})
+        return self.outcome(task_id, map_index)
+
+    def wait_for_all_to_end(self) -> dict[str, Outcome]:
+        """Wait for the end of all tasks, of which none is mapped, and return what has become of them."""
+        self._wait_for_end(self.states().keys())
+        return {key.task_id: outcome for key, outcome in self.outcomes().items()}
+
+    def _wait_for_end(self, tasks: Collection[TaskId]) -> None:
+        def all_ended() -> bool:
+            ended = {_id(task) for task in self.task_instances() if task.ended}
+            return ended.issuperset(tasks)
+
+        wait_for(f"{len(tasks)} tasks of {self.dag_id} have ended", all_ended, show=self.states)
+
+    def release(self) -> None:
+        """Let the tasks that wait for it come to their end, those of all runs of the DAG."""
+        release_file(self.records.executions / self.dag_id).touch()
+
+    def _ledger(self) -> list[tuple[TaskId, dict[str, Any]]]:
+        with self.records.engine.connect() as connection:
+            rows = connection.execute(_LEDGER, {"dag_id": self.dag_id, "run_id": self.run_id})
+            return [(TaskId(task_id, map_index), json.loads(extra)) for task_id, map_index, extra in rows]
+
+
+def _id(task: TaskInstance) -> TaskId:
+    return TaskId(task.task_id, task.map_index)
+
+
+def _by_name(runs: Counter[CodeRun]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for run, count in runs.items():
+        counts[run.task_id] += count
+    return counts

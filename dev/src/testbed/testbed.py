@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""One deployment with everything around it: PostgreSQL, a cluster, Airflow, and ways to meddle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine
+
+from cluster_lab.api_proxy import ApiProxy
+from cluster_lab.control_plane import ControlPlane
+from cluster_lab.postgres import EmbeddedPostgres
+from testbed.airflow_client import AirflowClient
+from testbed.airflow_configuration import DeploymentSettings
+from testbed.airflow_deployment import AirflowDeployment, Component
+from testbed.cluster import Cluster, open_cluster
+from testbed.code_journal import FOLDER_VARIABLE
+from testbed.lab import Lab, LabSettings
+from testbed.records import Records, Run
+from testbed.schedulers import Schedulers
+
+# The files do not change, and to parse them again and again takes time from the workers.
+_PARSE_ONCE = {
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3600",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestbedSettings:
+    """What one testbed differs from another in."""
+
+    home: Path
+    """An existing folder, ``AIRFLOW_HOME`` among others."""
+
+    dags: Path
+    """The folder of the DAGs."""
+
+    faults: Path
+    """What happens to their pods, see :mod:`cluster_lab.faults.plan`."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Airflow configuration on top of :mod:`testbed.airflow_configuration`'s."""
+
+    control_plane: Path | None = None
+    """The programs of a real control plane; None: the embedded API server takes its place."""
+
+    kubeconfig: Path | None = None
+    """Of a cluster that exists, to be used instead of either."""
+
+    cut_watches: float | None = None
+    """Every so many seconds the embedded API server breaks off all watches."""
+
+    nodes: int = 3
+    """A node takes 110 pods."""
+
+    shared_logs: bool = False
+    """Whether the API server finds the log files of workers, as on a volume that all of them share.
+    Otherwise a pod takes its files with it, and what is left is what it has printed."""
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """A deployment that runs."""
+
+    __test__ = False  # To pytest its name is that of a class of tests.
+
+    deployment: AirflowDeployment
+    schedulers: Schedulers
+    cluster: Cluster
+    records: Records
+    postgres: EmbeddedPostgres
+    proxy: ApiProxy
+    """Through which Airflow talks to Kubernetes. The nodes, the control plane and the tests do not."""
+    control_plane: ControlPlane | None
+    """None if the API server is the embedded one."""
+
+    @property
+    def api(self) -> AirflowClient:
+        """Airflow's REST API, as an administrator."""
+        return self.deployment.client
+
+    @property
+    def home(self) -> Path:
+        """``AIRFLOW_HOME``."""
+        return self.records.executions
+
+    def trigger(self, dag_id: str, run_id: str | None = None) -> Run:
+        """
+        Start a run of a DAG.
+
+        All runs of a DAG are released together (see :meth:`Run.release`).
+
+        :param run_id: what to call it; None: Airflow finds a name
+        """
+        self.deployment.wait_for_dag(dag_id)
+        (self.home / dag_id).mkdir(exist_ok=True)
+        return Run(self.records, dag_id, self.api.trigger(dag_id, run_id))
+
+    def restart_ended(self) -> None:
+        """Start what has ended again, as a supervisor does, and wait until all of it is healthy."""
+        if not self.schedulers.alive:
+            self.schedulers.start()
+        others = {Component.API_SERVER, Component.DAG_PROCESSOR, Component.TRIGGERER}
+        ended = [component for component in others if not self.deployment.components[component].running]
+        self.deployment.start_components(*ended)
+
+    def decide(self, pod: str, script: str = "") -> None:
+        """
+        Let a held pod go on (see ``held.sh``).
+
+        :param pod: its name
+        :param script: shell commands that it runs before, and maybe instead of, its worker
+        """
+        decision = self.home / "held" / pod
+        unfinished = decision.with_suffix(".new")
+        unfinished.write_text(script)
+        unfinished.rename(decision)
+
+
+@contextmanager
+def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
+    """Start a deployment, and stop it in the end."""
+    home, kubeconfig = settings.home, settings.home / "kubeconfig"
+    (home / "held").mkdir()
+    with ExitStack() as stack:
+        postgres = stack.enter_context(EmbeddedPostgres())
+        control_plane = None
+        if settings.control_plane is not None:
+            (home / "control-plane").mkdir()
+            control_plane = ControlPlane(settings.control_plane, home / "control-plane")
+            stack.enter_context(control_plane)
+        deployment = AirflowDeployment(
+            DeploymentSettings(
+                home=home,
+                database_url=postgres.url,
+                kubeconfig=kubeconfig,
+                dags_folder=settings.dags,
+                env={FOLDER_VARIABLE: str(home), **_PARSE_ONCE, **settings.env},
+            )
+        )
+        lab = _lab(settings, control_plane, deployment)
+        stack.enter_context(Lab(lab))
+        proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
+        proxy.write_kubeconfig(kubeconfig)
+        cluster = stack.enter_context(open_cluster(lab.kubeconfig))
+        engine = stack.enter_context(_engine(postgres.url))
+        stack.enter_context(deployment)
+        schedulers = Schedulers(deployment, engine, home)
+        stack.callback(schedulers.stop)
+        yield Testbed(
+            deployment,
+            schedulers,
+            cluster,
+            Records(engine, lab.journal, home),
+            postgres,
+            proxy,
+            control_plane,
+        )
+
+
+def _lab(
+    settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment
+) -> LabSettings:
+    own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers")}
+    given = control_plane.kubeconfig if control_plane else settings.kubeconfig
+    return LabSettings(
+        home=settings.home,
+        kubeconfig=given or settings.home / "kubeconfig-of-the-lab",
+        embedded=given is None,
+        cut_watches=settings.cut_watches,
+        plan=settings.faults,
+        nodes=settings.nodes,
+        worker_env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),
+    )
+
+
+@contextmanager
+def _engine(url: str) -> Iterator[Engine]:
+    # The tests take the database away, and look at it again when it is back.
+    engine = create_engine(url, pool_pre_ping=True)
+    try:
+        yield engine
+    finally:
+        engine.dispose()

@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+# Airflow passes a context by name whether it is used or not.
+# ruff: noqa: ARG002
+"""The user's code in the system tests, which notes when it begins and when it has ended, and its pods."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.triggers.file import FileTrigger
+from airflow.sdk import BaseOperator, Context
+
+from testbed.code_journal import folder_of_worker, recorded, release_file
+from testbed.light_worker import HEARTBEAT_VARIABLE, SECONDS_VARIABLE
+from testbed.task_instances import code_name
+
+if TYPE_CHECKING:
+    from kubernetes.client import V1Pod
+
+LONGEST_WORK = 300.0
+"""Seconds after which a task ends although no test told it to."""
+
+_HELD = Path(__file__).with_name("held.sh")
+
+
+def light_pod(seconds: float | None = None, *, heartbeat: float | None = None) -> dict[str, V1Pod]:
+    """
+    Return the ``executor_config`` of a task that needs no more than :mod:`testbed.light_worker`.
+
+    :param seconds: how long it works, if it is not released before; None: until it is released
+    :param heartbeat: seconds between two heartbeats, from whose answers it learns that it has to go
+    """
+    given = {SECONDS_VARIABLE: seconds, HEARTBEAT_VARIABLE: heartbeat}
+    env = {name: str(value) for name, value in given.items() if value}
+    return _running("python", "-m", "testbed.light_worker", env=env)
+
+
+def held_pod() -> dict[str, V1Pod]:
+    """Return the ``executor_config`` of a task whose worker waits until the test decides about its pod."""
+    return _running("sh", str(_HELD))
+
+
+class Work(BaseOperator):
+    """
+    Works until the test says that it is enough.
+
+    :param environment: what it needs to find among its environment variables
+    :param number: any; to be mapped over
+    """
+
+    def __init__(
+        self, *, environment: Mapping[str, str] | None = None, number: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.environment = environment or {}
+        self.number = number
+
+    def execute(self, context: Context) -> None:
+        """Work."""
+        with recorded(code_of(context)):
+            for key, value in self.environment.items():
+                if os.environ.get(key) != value:
+                    raise ValueError(f"{key} is {os.environ.get(key)!r} and not {value!r}")
+            self.log.info("the task works")
+            work(context)
+
+
+class WorkAfterWaiting(BaseOperator):
+    """Waits in the triggerer until the test says that it is enough; another pod continues it."""
+
+    def execute(self, context: Context) -> None:
+        """Hand over to the triggerer."""
+        with recorded(code_of(context)):
+            trigger = FileTrigger(str(_released(context)), poke_interval=0.5)
+        self.defer(trigger=trigger, method_name=self.resume.__name__)
+
+    def resume(self, context: Context, event: Any = None) -> None:
+        """Note that it goes on, in the second pod."""
+        with recorded(code_of(context), "resume"):
+            self.log.info("the task goes on")
+
+
+def _running(*command: str, env: Mapping[str, str] | None = None) -> dict[str, V1Pod]:
+    # Not at the top: most workers do not need it, and take a second longer to start with it.
+    from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
+
+    variables = [V1EnvVar(name, value) for name, value in (env or {}).items()]
+    container = V1Container(name="base", command=list(command), env=variables)
+    return {"pod_override": V1Pod(spec=V1PodSpec(containers=[container]))}
+
+
+def code_of(context: Context) -> str:
+    """Return the name under which the code of the running task is recorded."""
+    ti: Any = context["ti"]
+    return code_name(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+
+
+def _released(context: Context) -> Path:
+    dag_id: str = context["ti"].dag_id
+    return release_file(folder_of_worker() / dag_id)
+
+
+def work(context: Context) -> None:
+    """Be busy until the test says that it is enough."""
+    released = _released(context)
+    deadline = time.monotonic() + LONGEST_WORK
+    while not released.exists() and time.monotonic() < deadline:
+        time.sleep(0.2)

@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Decides whose a launch is if its pod has the label of another scheduler: the task instance's row says it.
+
+A scheduler that adopts a pod labels it before its transaction is committed, and that may be rolled back. A
+scheduler that was paused may label a pod after another one has adopted it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import AdoptPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+
+log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """
+    Keeps the launches whose task instances are still this scheduler's, and releases the others.
+
+    :param slots: those of the others are freed
+    :param job_id: this scheduler's job
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: LaunchRegistry,
+        commands: PodCommands,
+        slots: Slots,
+        job_id: int | None,
+        isolation: Isolation,
+    ) -> None:
+        self._registry = registry
+        self._commands = commands
+        self._slots = slots
+        self._job_id = job_id
+        self._isolation = isolation
+        self._doubtful: dict[str, tuple[Launch, PodFacts]] = {}
+
+    def doubt(self, launch: Launch, pod: PodFacts) -> None:
+        """Note a current launch whose pod has the label of another scheduler."""
+        self._doubtful[launch.launch_id] = (launch, pod)
+
+    def settle(self) -> list[tuple[Launch, PodFacts]]:
+        """
+        Keep or release the launches that are in doubt; return those that are kept, and what their pods say.
+
+        :raises DatabaseAwayError: if the database does not answer; they stay in doubt then
+        """
+        for launch_id, (launch, _) in list(self._doubtful.items()):
+            if not self._registry.is_current(launch):
+                del self._doubtful[launch_id]
+        ours = []
+        doubtful = [launch for launch, _ in self._doubtful.values()]
+        for launch, owner in self._isolation.batch(
+            "own", doubtful, self._read_owners, name=_id, give_up=self._let_go
+        ):
+            if owner is not None and owner == self._job_id:
+                _, pod = self._doubtful.pop(launch.launch_id)
+                log.info("Pod %s carries another scheduler's label; %s is still ours", launch.ref, launch.key)
+                self._commands.send(AdoptPod(pod.ref))
+                ours.append((launch, pod))
+            else:
+                log.info("Pod %s of %s was adopted by scheduler job %s", launch.ref, launch.key, owner)
+                self._let_go(launch)
+        return ours
+
+    def _let_go(self, launch: Launch, _: Exception | None = None) -> None:
+        del self._doubtful[launch.launch_id]
+        self._registry.release(launch.key)
+        self._slots.free(launch.key)
+
+    def _read_owners(self, launches: Sequence[Launch]) -> list[tuple[Launch, int | None]]:
+        """Return the scheduler job that has each task instance; None if it is gone."""
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({launch.ti_id for launch in launches}, session=session)
+            gone = {launch.key for launch in launches if launch.ti_id not in rows}
+            restarting = task_instances.read_restarting(gone, session=session)
+        owners = {ti_id: row.queued_by_job_id for ti_id, row in rows.items()}
+        return [(launch, owners.get(launch.ti_id, restarting.get(launch.key))) for launch in launches]
+
+
+def _id(launch: Launch) -> str:
+    return launch.launch_id

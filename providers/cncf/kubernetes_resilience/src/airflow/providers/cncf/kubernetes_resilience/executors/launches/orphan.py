@@ -1,0 +1,28 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A task instance whose scheduler is dead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A task instance whose scheduler is dead."""
+
+    key: TaskInstanceKey
+    ti_id: str
+    state: str | None
+    hostname: str | None
+    job_id: int
+    """The dead scheduler's job."""
+    former_id: str | None = None
+    """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
+
+    @property
+    def pod_id(self) -> str:
+        """The task instance's UUID that its pods carry."""
+        return self.former_id or self.ti_id

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the row of a task instance says about a launch of it. Pure.
+
+Whether a worker has started is written there and nowhere else: ``queued`` means that it has not.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
+
+
+class TaskInstanceRow(NamedTuple):
+    """What a launch needs to know of its task instance."""
+
+    ti_id: str
+    """Its UUID, which is another one after it was cleared."""
+    key: TaskInstanceKey
+    state: str | None
+    """``queued`` means that no worker has started it; None that it is to be scheduled."""
+    queued_by_job_id: int | None
+    """The job of the scheduler that has queued it."""
+    hostname: str | None
+    """Where its worker runs, or where one ran that has deferred; empty or None before the first start."""
+
+
+class Standing(Enum):
+    """What a task instance's row says about a launch of one of its tries."""
+
+    GONE = auto()
+    """The task instance was cleared or deleted, or is in another try."""
+    OVER = auto()
+    """The try has come to its end."""
+    ELSEWHERE = auto()
+    """It goes on, and is another scheduler's."""
+    QUEUED = auto()
+    """It is queued by this scheduler: no worker has started."""
+    RUNNING = auto()
+    """A worker runs it, or has been told to stop because it was cleared."""
+    HELD_UP = auto()
+    """It goes on, and is neither queued nor running: deferred, or scheduled again."""
+
+
+_OVER = frozenset(
+    {
+        None,
+        TaskInstanceState.SUCCESS,
+        TaskInstanceState.FAILED,
+        TaskInstanceState.SKIPPED,
+        TaskInstanceState.UPSTREAM_FAILED,
+        TaskInstanceState.REMOVED,
+        TaskInstanceState.UP_FOR_RETRY,
+    }
+)
+_RUNNING = frozenset({TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
+
+
+def standing(
+    row: TaskInstanceRow | None, *, try_number: int, job_id: int | None, adopted_from: int | None = None
+) -> Standing:
+    """
+    Say what a row means for a launch.
+
+    :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
+    :param try_number: that the pod was launched for
+    :param job_id: this scheduler's job
+    :param adopted_from: the dead scheduler's job, for a launch that was adopted: until Airflow commits the
+        adoption, the row is that scheduler's
+    """
+    if row is None or row.key.try_number != try_number:
+        return Standing.GONE
+    if row.state in _OVER:
+        return Standing.OVER
+    is_uncommitted = adopted_from is not None and row.queued_by_job_id == adopted_from
+    if row.queued_by_job_id != job_id and not is_uncommitted:
+        return Standing.ELSEWHERE
+    if row.state == TaskInstanceState.QUEUED:
+        return Standing.QUEUED
+    return Standing.RUNNING if row.state in _RUNNING else Standing.HELD_UP

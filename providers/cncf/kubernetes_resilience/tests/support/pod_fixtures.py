@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Worker pods as ``kubectl get -o yaml`` shows them, from ``fixtures/pods``.
+
+The head of each file says what happened, and then: ``expects``, the row of the table; ``container``, the one
+that decides; ``seen``, how the executor came to ask.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    PodFailure,
+    find_expired_token,
+    find_failure,
+    find_no_pod,
+    find_obstacle,
+    find_overdue_deletion,
+    find_silent_exit,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
+
+FOLDER = Path(__file__).parent / "fixtures" / "pods"
+
+GIVEN_UP = (
+    "CreateContainerConfigError",
+    "ErrImagePull",
+    "CreateContainerError",
+    "ImageInspectError",
+    "InvalidImageName",
+)
+"""Upstream's default of ``worker_pod_pending_fatal_container_state_reasons``."""
+
+
+def _name(facts: PodFacts) -> tuple[str, str]:
+    return facts.ref.namespace, facts.ref.name
+
+
+FINDERS = {
+    "failed": find_failure,
+    "gone": lambda facts: find_failure(facts, gone=True),
+    "given-up": lambda facts: find_failure(facts, given_up_reasons=GIVEN_UP),
+    "obstacle": find_obstacle,
+    "overdue": find_overdue_deletion,
+    "silent-exit": find_silent_exit,
+    "expired-token": lambda facts: find_expired_token(find_failure(facts)),
+    "creation-refused": lambda facts: find_no_pod(*_name(facts), refused=True, message="403 Forbidden: pods"),
+    "creation-unanswered": lambda facts: find_no_pod(*_name(facts), refused=False, message="302: <html>"),
+}
+
+
+@dataclass(frozen=True)
+class PodFixture:
+    """One file."""
+
+    name: str
+    facts: PodFacts
+    expects: str
+    container: str | None
+    seen: str
+
+    @property
+    def failure(self) -> PodFailure:
+        failure = FINDERS[self.seen](self.facts)
+        assert failure is not None, f"{self.name} has not failed"
+        return failure
+
+
+def read_fixture(name: str) -> PodFixture:
+    text = (FOLDER / f"{name}.yaml").read_text()
+    head = dict(re.findall(r"^# (expects|container|seen): (\S+)$", text, re.MULTILINE))
+    container = None if head["container"] == "-" else head["container"]
+    return PodFixture(name, read_pod(yaml.safe_load(text)), head["expects"], container, head["seen"])
+
+
+ALL = [read_fixture(path.stem) for path in sorted(FOLDER.glob("*.yaml"))]

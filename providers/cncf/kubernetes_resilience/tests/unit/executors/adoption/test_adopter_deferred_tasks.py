@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A task instance whose earlier phase left a pod behind, taken over from a scheduler that died."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.jobs.job import Job
+from sqlalchemy import update
+
+from cluster_lab.airflow_fixtures import make_scheduler_job
+
+from ....support import manifests as m
+
+
+@pytest.fixture
+def handed_over(start, queued_ti, session):
+    """
+    Give a function that plays the history and returns the executor, the task instance and both pods.
+
+    Its pod of phase one lingers in the executor's hands; another scheduler has launched phase two and died.
+    """
+
+    def make(**config):
+        ours = start(**config)
+        ti = queued_ti()
+        first = ours.launch(ti)
+        ours.observe(first, m.alive())
+        ours.begin(ti, first)
+        other = make_scheduler_job(session)
+        ours.set_state(ti, "queued", queued_by_job_id=other)
+        second = start(other).launch(ti)
+        session.execute(update(Job).where(Job.id == other).values(state="failed"))
+        session.commit()
+        assert ours.adopt(ours.row(ti)) == []
+        return ours, ti, first, second
+
+    return make
+
+
+@pytest.fixture
+def deferred(harness, queued_ti):
+    """Give a task instance that is queued again without a pod, and the pod in which it has deferred."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.set_state(ti, "queued")
+    return ti, pod
+
+
+def test_the_next_phase_is_adopted_although_the_earlier_one_has_the_slot(handed_over):
+    ours, _, _, second = handed_over()
+    assert second.labels["airflow-worker"] == str(ours.executor.job_id)
+
+
+def test_the_end_of_the_earlier_phase_is_no_launch_failure(handed_over):
+    ours, ti, first, _ = handed_over()
+    ours.observe(first, m.succeeded())
+    assert (ours.ledger(ti), ours.runtime.take("create")) == ([], [])
+
+
+def test_the_end_of_the_earlier_phase_fails_nobody_if_no_relaunch_is_allowed(handed_over):
+    ours, _, first, _ = handed_over(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    ours.observe(first, m.succeeded())
+    assert ours.events() == {}
+
+
+def test_the_pod_of_an_earlier_phase_is_not_taken_for_a_launch(deferred, successor):
+    ti, _ = deferred
+    heir = successor()
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+
+
+def test_the_pod_of_an_earlier_phase_ends_without_consequence(deferred, successor):
+    ti, pod = deferred
+    heir = successor(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    heir.adopt(ti)
+    heir.executor.sync()
+    heir.observe(pod, m.succeeded())
+    assert heir.events() == {}

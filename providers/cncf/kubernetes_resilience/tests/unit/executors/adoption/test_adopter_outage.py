@@ -1,0 +1,304 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Adoption while the API server does not answer, or answers for some of the pods only."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
+
+from ....support import manifests as m
+
+OUTAGES = [ConnectionFailedError("refused"), KubernetesApiError("busy", status=503), TimeoutError()]
+
+
+def try_again(heir) -> None:
+    """Let the time of the next attempt come, and the attempt be made."""
+    heir.clock.advance(60)
+    heir.executor.sync()
+    heir.runtime.carry_out("Adopter")
+    heir.executor.sync()
+    heir.executor.sync()
+
+
+@pytest.fixture
+def orphan(harness, queued_ti):
+    ti = queued_ti()
+    return ti, harness.launch(ti)
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=repr)
+def test_it_is_postponed_and_completed(orphan, successor, cluster, outage):
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = outage
+    assert heir.adopt(ti) == []
+    assert heir.occupied(ti)
+    try_again(heir)
+    assert pod.labels["airflow-worker"] != str(heir.executor.job_id)
+
+    cluster.outage = None
+    try_again(heir)
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    heir.observe(pod, m.start_error())
+    assert heir.row(ti).state == "scheduled"
+
+
+def test_the_loop_does_not_wait_for_it(orphan, successor, cluster):
+    ti, _ = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    calls = heir.runtime.calls
+    try_again(heir)
+    try_again(heir)
+    assert heir.runtime.calls == calls
+
+
+def test_the_thread_being_down_postpones_it_too(orphan, successor):
+    ti, pod = orphan
+    heir = successor()
+    heir.runtime.is_alive = False
+    assert heir.adopt(ti) == []
+    try_again(heir)
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+
+
+def test_one_pod_that_cannot_be_labelled_does_not_hold_up_the_others(harness, queued_ti, successor, cluster):
+    one, other = queued_ti(mapped=2)
+    pods = {ti.map_index: harness.launch(ti) for ti in (one, other)}
+    heir = successor()
+    cluster.refused[pods[0].ref.uid] = KubernetesApiError("busy", status=500)
+    assert heir.adopt(one, other) == []
+    heir.observe(pods[1], m.start_error())
+    assert heir.row(other).state == "scheduled"
+
+    cluster.refused.clear()
+    try_again(heir)
+    heir.observe(pods[0], m.start_error())
+    assert heir.row(one).state == "scheduled"
+
+
+def test_a_pod_that_was_labelled_before_the_answer_was_lost_is_found_again(orphan, successor, cluster):
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = TimeoutError()
+    heir.adopt(ti)
+    pod.labels["airflow-worker"] = str(heir.executor.job_id)
+    heir.observe(pod, m.evicted())
+    assert heir.runtime.take("mark_done") == []
+
+    cluster.outage = None
+    try_again(heir)
+    assert heir.row(ti).state == "scheduled"
+    assert len(heir.ledger(ti)) == 1
+    heir.quiet()
+    assert heir.runtime.take("mark_done") == [(pod.ref,)]
+
+
+def test_a_pod_that_was_labelled_by_a_scheduler_that_died_meanwhile_is_found(orphan, successor):
+    ti, pod = orphan
+    heir = successor()
+    pod.labels["airflow-worker"] = "987654"
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "queued"
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+
+
+def test_a_postponed_task_that_was_revoked_is_not_adopted(orphan, successor, cluster):
+    ti, _ = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    heir.executor.revoke_task(ti=ti)
+    cluster.outage = None
+    try_again(heir)
+    assert not heir.occupied(ti)
+
+
+@pytest.fixture
+def revoked(orphan, successor, cluster):
+    """Give a scheduler that has revoked a task instance before it could adopt its pod, which it now can."""
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    heir.executor.revoke_task(ti=ti)
+    heir.executor.sync()
+    cluster.outage = None
+    return heir, ti, pod
+
+
+def test_the_pod_of_a_postponed_task_that_was_revoked_is_deleted_when_it_is_found(revoked):
+    heir, _, pod = revoked
+    assert heir.runtime.take("delete") == []
+    try_again(heir)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+    try_again(heir)
+    assert heir.runtime.take("delete") == []
+
+
+def test_it_is_also_deleted_if_it_is_being_looked_for_at_that_moment(orphan, successor, cluster):
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    cluster.outage = None
+    heir.wait(60)
+    heir.runtime.carry_out("Adopter")
+    heir.executor.revoke_task(ti=ti)
+    try_again(heir)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_it_is_labelled_if_it_has_failed(revoked):
+    heir, _, pod = revoked
+    pod.become(m.start_error())
+    try_again(heir)
+    heir.quiet()
+    assert (heir.runtime.take("delete"), heir.runtime.take("mark_done")) == ([], [(pod.ref,)])
+
+
+def test_it_is_deleted_although_it_cannot_be_labelled(revoked, cluster):
+    heir, _, pod = revoked
+    cluster.refused[pod.ref.uid] = KubernetesApiError("busy", status=500)
+    try_again(heir)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_it_is_left_alone_if_the_task_runs_in_it(revoked):
+    heir, ti, pod = revoked
+    heir.begin(ti, pod)
+    try_again(heir)
+    assert heir.runtime.take("delete") == []
+
+
+def test_the_next_launch_waits_until_it_is_gone(revoked):
+    heir, ti, pod = revoked
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    try_again(heir)
+    assert heir.runtime.take("create") == []
+    heir.deleted(pod.ref)
+    assert heir.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_if_there_is_none(revoked, cluster):
+    heir, ti, pod = revoked
+    cluster.remove(pod)
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    assert heir.runtime.take("create") == []
+    try_again(heir)
+    assert heir.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_for_ever_for_what_cannot_be_found(revoked, cluster):
+    heir, ti, _ = revoked
+    cluster.outage = OUTAGES[0]
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    heir.wait(DELETION_TIMEOUT)
+    assert heir.created().launch_number == 1
+
+
+def test_one_that_is_offered_again_is_adopted_after_all(revoked):
+    heir, ti, pod = revoked
+    heir.set_state(ti, "queued", queued_by_job_id=ti.queued_by_job_id + 1000)
+    heir.adopt(ti)
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    try_again(heir)
+    assert heir.runtime.take("delete") == []
+    heir.observe(pod, m.start_error())
+    assert heir.row(ti).state == "scheduled"
+
+
+def test_a_postponed_task_that_was_queued_anew_keeps_its_new_launch(orphan, successor, cluster):
+    ti, old = orphan
+    heir = successor()
+    heir.begin(ti, old)
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    heir.set_state(ti, "queued")
+    new = heir.launch(ti)  # it deferred, and its trigger fired
+    cluster.outage = None
+    try_again(heir)
+    assert heir.runtime.take("clean_up") == []
+    heir.observe(old, m.succeeded())
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(old.ref,)]
+    assert heir.ledger(ti) == []
+    heir.observe(new, m.start_error())
+    assert len(heir.ledger(ti)) == 1
+
+
+def test_a_running_task_whose_pod_is_not_found_later_is_left_to_its_heartbeat(
+    harness, queued_ti, successor, cluster
+):
+    ti = queued_ti()
+    harness.set_state(ti, "running")
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    cluster.outage = None
+    try_again(heir)
+    try_again(heir)
+    assert (heir.occupied(ti), heir.row(ti).state, heir.events()) == (False, "running", {})
+
+
+def test_a_queued_task_whose_pod_is_not_found_later_is_scheduled_again(queued_ti, successor, cluster):
+    ti = queued_ti()
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    assert heir.occupied(ti)
+    cluster.outage = None
+    try_again(heir)
+    assert (heir.occupied(ti), heir.row(ti).state) == (False, "scheduled")
+
+
+def test_an_attempt_that_is_not_answered_is_made_again(orphan, successor, cluster):
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    heir.clock.advance(60)
+    heir.executor.sync()
+    heir.runtime.commands.clear()  # lost with the thread
+    cluster.outage = None
+    heir.clock.advance(60)
+    try_again(heir)
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+
+
+def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(orphan, successor, cluster):
+    ti, old = orphan
+    heir = successor()
+    cluster.outage = OUTAGES[0]
+    heir.adopt(ti)
+    old.labels["airflow-worker"] = str(heir.executor.job_id)
+    heir.observe(old, m.succeeded())  # the worker has deferred the task, and its trigger fires
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == []
+    heir.set_state(ti, "queued")
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    heir.executor.sync()
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(old.ref,)]
+
+
+def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(orphan, successor, cluster):
+    ti, pod = orphan
+    heir = successor()
+    heir.offer(ti)
+    heir.runtime.carry_out("Adopter")
+    cluster.remove(pod)
+    heir.lose_sight(pod)
+    assert heir.runtime.take("confirm") == [(pod.ref,)]

@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The pod of a launch carries the label of another scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
+from cluster_lab.apiserver.selectors import parse_labels
+
+from ....support import manifests as m
+from ....support.harness import lock
+
+
+def relabelled(harness, pod, job) -> None:
+    """Let another scheduler put its label on a pod, and this one learn of it."""
+    pod.labels["airflow-worker"] = str(job)
+    harness.lose_sight(pod)
+    harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
+
+
+def relabels(harness) -> list[tuple[str, str]]:
+    return [(ref.name, labels["airflow-worker"]) for ref, labels in harness.runtime.take("adopt")]
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, queued_ti, state):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.set_state(ti, state, hostname=pod.name)
+    relabelled(harness, pod, 999)
+
+    assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
+    assert (harness.occupied(ti), harness.events()) == (True, {})
+    pod.labels["airflow-worker"] = str(harness.executor.job_id)
+    harness.observe(pod, m.start_error())
+    assert len(harness.ledger(ti)) == (state == "queued")
+
+
+def test_its_failure_meanwhile_is_not_overlooked(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    pod.become(m.start_error())
+    relabelled(harness, pod, 999)
+    assert len(harness.ledger(ti)) == 1
+
+
+def test_a_pod_that_nothing_is_heard_of_after_that_is_asked_about(harness, queued_ti):
+    pod = harness.launch(queued_ti())
+    relabelled(harness, pod, 999)
+    harness.wait(61)
+    assert harness.runtime.take("confirm") == [(pod.ref,)]
+
+
+def test_a_launch_whose_row_is_anothers_is_let_go(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.set_state(ti, "running", hostname=pod.name, queued_by_job_id=None)
+    relabelled(harness, pod, 999)
+    assert (relabels(harness), harness.occupied(ti), harness.events()) == ([], False, {})
+
+
+def test_a_launch_whose_row_is_gone_is_let_go(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.session.delete(harness.row(ti))
+    harness.session.commit()
+    relabelled(harness, pod, 999)
+    assert (relabels(harness), len(harness.executor._registry)) == ([], 0)
+
+
+def test_a_task_that_restarts_is_known_by_its_key(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "restarting")
+    relabelled(harness, pod, 999)
+    assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
+    assert harness.occupied(ti)
+
+
+def test_a_row_that_is_being_adopted_is_not_waited_for(harness, queued_ti):
+    """The other scheduler has it locked until it commits, or not."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with lock(ti):
+        relabelled(harness, pod, 999)
+    assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
+
+
+def test_a_pod_that_has_not_started_is_let_go_of_if_its_row_is_anothers(harness, queued_ti):
+    """This scheduler was paused; another one has adopted the pod, and has yet to put its label on it."""
+    ti = queued_ti()
+    harness.launch(ti)
+    harness.set_state(ti, "queued", queued_by_job_id=None)
+    harness.wait(10)
+    assert harness.runtime.take("delete") == []
+    assert (harness.occupied(ti), harness.events()) == (False, {})
+
+
+def test_a_pod_that_was_adopted_stays_until_the_adoption_is_committed(harness, queued_ti, successor):
+    ti = queued_ti()
+    harness.launch(ti)
+    heir = successor()
+    heir.executor.try_adopt_task_instances([ti])
+    heir.session.rollback()
+    heir.runtime.carry_out("Adopter")
+    heir.executor.sync()
+    heir.wait(10)
+    assert heir.runtime.take("delete") == []
+
+
+# ------------------------------------------------------------------------------- two executors of a scheduler
+
+
+def selects(harness, pod) -> bool:
+    """Whether the informer of an executor sees a pod."""
+    selector = parse_labels(harness.runtime.settings.label_selector)
+    return all(requirement.matches(pod.labels) for requirement in selector)
+
+
+def test_two_executors_of_a_scheduler_see_their_own_pods_only(harness, queued_ti, start, monkeypatch):
+    from airflow.executors.executor_utils import ExecutorName
+
+    from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+
+    monkeypatch.setattr(KubernetesExecutor, "name", ExecutorName("path.to.KubernetesExecutor", alias="other"))
+    other = start(harness.executor.job_id)
+    first, second = queued_ti(mapped=2)
+    ours, theirs = harness.launch(first), other.launch(second)
+    assert [selects(harness, pod) for pod in (ours, theirs)] == [True, False]
+    assert [selects(other, pod) for pod in (ours, theirs)] == [False, True]
+
+
+def test_a_pod_that_is_adopted_gets_the_label_of_the_executor_too(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti).strip()
+    del pod.labels["airflow-resilience/executor"]
+    heir = successor()
+    heir.adopt(ti)
+    assert selects(heir, pod)

@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""How long adoption may keep the scheduler waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+
+from ....support.harness import Clock
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD", "40")
+    return Clock()
+
+
+def wait(patience: Patience, clock: Clock, seconds: float) -> float:
+    """Wait, and return what was allowed."""
+    with patience.spent(clock) as left:
+        clock.advance(seconds)
+    return left
+
+
+def test_half_of_the_threshold_for_all_together(clock):
+    patience = Patience()
+    assert [wait(patience, clock, seconds) for seconds in (12, 8, 1)] == [20, 8, 0]
+
+
+def test_what_was_waited_before_the_last_heartbeats_is_over(clock):
+    patience = Patience()
+    wait(patience, clock, 20)
+    clock.advance(39)
+    assert wait(patience, clock, 0) == 0
+    clock.advance(1)
+    assert wait(patience, clock, 0) == 20
+
+
+def test_an_error_counts_as_well(clock):
+    patience = Patience()
+
+    def hang():
+        with patience.spent(clock) as left:
+            clock.advance(left)
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        hang()
+    assert wait(patience, clock, 0) == 0
+
+
+def test_executors_of_a_scheduler_share_it(start, queued_ti, session, monkeypatch):
+    """The first one is kept waiting for all that there is, and the second one not at all."""
+    from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+
+    monkeypatch.setattr(KubernetesExecutor, "_patience", Patience())
+    first, second = start(), start()
+    second.executor._parts.adopter._clock = first.clock
+    allowed = []
+
+    def hang(coroutine, timeout):
+        coroutine.close()
+        allowed.append(timeout)
+        first.clock.advance(timeout)
+        raise TimeoutError
+
+    for harness, ti in zip((first, second), queued_ti(mapped=2), strict=True):
+        monkeypatch.setattr(harness.runtime, "call", hang)
+        harness.set_state(ti, "running", queued_by_job_id=12345)
+        assert harness.executor.try_adopt_task_instances([ti]) == []
+    assert allowed == [15, 0]

@@ -1,0 +1,661 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Create calls that fail, and launches that are called off before they are answered."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
+    PUBLISH_BACKOFF,
+    REFUSALS,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    CreationCalledOffError,
+    KubernetesApiError,
+    PodConflictError,
+    PodNotFoundError,
+    UnknownOwnerError,
+    error_from_status,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodNotCreated
+
+from ....support import manifests as m
+from ....support.cluster import Pod
+from ....support.harness import lock
+
+QUOTA = KubernetesApiError('pods "x" is forbidden: exceeded quota: tasks', status=403, reason="Forbidden")
+MODIFIED = PodConflictError("the object has been modified; please apply", status=409, reason="Conflict")
+TOO_OLD = KubernetesApiError("too old resource version", status=410, reason="Expired")
+BUSY = KubernetesApiError("too many requests", status=429, retry_after=7.0)
+LOST = ConnectionFailedError("connection reset by peer")
+REFUSED_FOR_NOW = [QUOTA, MODIFIED, TOO_OLD]
+OUTAGE = [BUSY, LOST] + [KubernetesApiError("oops", status=status) for status in (500, 502, 503, 504)]
+PASSING = REFUSED_FOR_NOW + OUTAGE
+FOREIGN = PodConflictError(
+    "pod default/x exists and belongs to another launch", status=409, reason="AlreadyExists"
+)
+LASTING = [
+    KubernetesApiError("the request is malformed", status=400, reason="BadRequest"),
+    KubernetesApiError("limit is 3145728", status=413, reason="RequestEntityTooLarge"),
+    KubernetesApiError('Pod "x" is invalid: spec.containers[0].image', status=422, reason="Invalid"),
+    PodNotFoundError("namespaces not found", status=404, reason="NotFound"),
+]
+REFUSED_CREDENTIALS = [
+    KubernetesApiError("Unauthorized", status=401, reason="Unauthorized"),
+    KubernetesApiError('pods is forbidden: User "airflow"', status=403, reason="Forbidden"),
+    UnknownOwnerError("409 AlreadyExists; looking for it: 403 Forbidden", status=403),
+]
+OF_A_PROXY = [
+    error_from_status(302, None, text="<html>moved"),
+    error_from_status(404, None, text="<html>no such route"),
+    error_from_status(520, None, text="<html>unknown"),
+    error_from_status(405, None, text="<html>method"),
+    *(error_from_status(status, None, text="<html>request") for status in (400, 413, 422)),
+]
+NOT_THE_MANIFEST = REFUSED_CREDENTIALS + OF_A_PROXY
+
+
+@pytest.fixture
+def persistent(start):
+    return start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="2")
+
+
+def database_is_away(*args, **kwargs):
+    raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+
+
+def begin(harness, ti) -> tuple[str, dict]:
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    return harness.create_call()
+
+
+def wait(harness, seconds: float = 30.1) -> None:
+    harness.clock.advance(seconds)
+    harness.executor.sync()
+
+
+@pytest.mark.parametrize("error", PASSING, ids=str)
+def test_what_may_pass_is_tried_again_with_the_same_pod(persistent, queued_ti, error):
+    ti = queued_ti()
+    launch_id, body = begin(persistent, ti)
+    persistent.send(PodNotCreated(launch_id, error))
+    assert persistent.events() == {}
+    wait(persistent)
+    assert persistent.create_call() == (launch_id, body)
+    pod = Pod(body)
+    persistent.send(PodCreated(launch_id, pod.ref))
+    persistent.observe(pod, m.evicted())
+    assert persistent.created().launch_number == 2
+
+
+@pytest.mark.parametrize("error", OUTAGE, ids=str)
+def test_an_outage_is_waited_out_and_is_no_attempt(harness, queued_ti, error):
+    ti = queued_ti()
+    begun = begin(harness, ti)
+    for _ in range(5):
+        harness.send(PodNotCreated(begun[0], error))
+        wait(harness)
+        assert harness.create_call() == begun
+    assert (harness.events(), harness.occupied(ti)) == ({}, True)
+
+
+@pytest.mark.parametrize("error", REFUSED_FOR_NOW, ids=str)
+def test_a_refusal_is_final_by_default(harness, queued_ti, error):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, error))
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert error.message in info
+    assert not harness.occupied(ti)
+    assert harness.ledger(ti) == []
+    wait(harness)
+    assert harness.runtime.take("create") == []
+
+
+@pytest.mark.parametrize("error", LASTING, ids=str)
+def test_what_will_not_pass_fails_at_once(persistent, queued_ti, error):
+    launch_id, body = begin(persistent, queued_ti())
+    persistent.send(PodNotCreated(launch_id, error))
+    ((state, info),) = persistent.events().values()
+    assert state == "failed"
+    assert error.message in info
+    assert body["metadata"]["name"] in info
+    assert persistent.runtime.take("look_for") == []
+
+
+def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, FOREIGN))
+    again, renamed = harness.create_call()
+    assert again == launch_id
+    names = [manifest["metadata"]["name"] for manifest in (body, renamed)]
+    assert names[1].startswith(f"{names[0]}-")
+    assert {**renamed["metadata"], "name": names[0]} == body["metadata"]
+    pod = Pod(renamed)
+    harness.send(PodCreated(launch_id, pod.ref))
+    harness.observe(pod, m.evicted())
+    assert harness.created().launch_number == 2
+
+
+def test_a_name_is_changed_once(persistent, queued_ti):
+    launch_id, _ = begin(persistent, queued_ti())
+    persistent.send(PodNotCreated(launch_id, FOREIGN))
+    persistent.create_call()
+    persistent.send(PodNotCreated(launch_id, FOREIGN))
+    assert persistent.runtime.take("create") == []
+    ((state, info),) = persistent.events().values()
+    assert (state, FOREIGN.message in info) == ("failed", True)
+
+
+def test_a_task_that_was_taken_away_is_not_created_under_another_name(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.set_state(ti, "success")
+    harness.send(PodNotCreated(launch_id, FOREIGN))
+    assert (harness.runtime.take("create"), harness.occupied(ti)) == ([], False)
+
+
+def test_attempts_are_limited(persistent, queued_ti):
+    begun = begin(persistent, queued_ti())
+    for _ in range(2):
+        persistent.send(PodNotCreated(begun[0], QUOTA))
+        wait(persistent)
+        assert persistent.create_call() == begun
+    persistent.send(PodNotCreated(begun[0], QUOTA))
+    assert [state for state, _ in persistent.events().values()] == ["failed"]
+
+
+def test_attempts_can_be_unlimited(start, queued_ti):
+    harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="-1")
+    begun = begin(harness, queued_ti())
+    for _ in range(20):
+        harness.send(PodNotCreated(begun[0], QUOTA))
+        wait(harness)
+        launch_id, body = harness.create_call()
+        assert (launch_id, body["metadata"]) == (begun[0], begun[1]["metadata"])
+    assert harness.events() == {}
+
+
+def test_the_servers_time_is_kept(persistent, queued_ti):
+    launch_id, _ = begin(persistent, queued_ti())
+    persistent.send(PodNotCreated(launch_id, BUSY))
+    wait(persistent, 6.9)
+    assert persistent.runtime.take("create") == []
+    wait(persistent, 0.2)
+    assert persistent.create_call()[0] == launch_id
+
+
+def test_the_servers_time_does_not_shorten_the_backoff(persistent, queued_ti):
+    begun = begin(persistent, queued_ti())
+    for _ in range(5):
+        persistent.send(PodNotCreated(begun[0], BUSY))
+        wait(persistent)
+        assert persistent.create_call() == begun
+    persistent.send(PodNotCreated(begun[0], BUSY))
+    wait(persistent, PUBLISH_BACKOFF.maximum * (1 - PUBLISH_BACKOFF.jitter) - 0.1)
+    assert persistent.runtime.take("create") == []
+
+
+def give_up(harness, ti, error) -> tuple[str, dict]:
+    """Let a creation be given up of which one call may have been carried out."""
+    call = launch_id, _ = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, error))
+    wait(harness)
+    assert harness.create_call() == call
+    harness.send(PodNotCreated(launch_id, QUOTA))
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    return call
+
+
+@pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
+def test_a_pod_that_may_exist_is_looked_for_when_its_creation_is_given_up(harness, queued_ti, error):
+    launch_id, body = give_up(harness, queued_ti(), error)
+    assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
+
+
+def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_waited_for(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    harness.send(PodNotCreated(launch_id, LOST))
+    pod = Pod(body)
+    harness.send(PodCreated(launch_id, pod.ref))  # the answer to the look for it
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    wait(harness, CREATION_TIMEOUT)
+    assert harness.runtime.take("create") == []
+    harness.deleted(pod.ref)
+    assert harness.created()
+
+
+def test_a_pod_that_comes_after_its_creation_was_given_up_is_deleted(harness, queued_ti):
+    _, body = give_up(harness, queued_ti(), LOST)
+    pod = Pod(body)
+    harness.observe(pod, m.starting())
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+
+
+@pytest.mark.parametrize("retries", ["0", "1"])
+def test_a_creation_without_an_answer_whose_worker_runs_is_asked_for_until_it_is_answered(
+    start, queued_ti, retries
+):
+    harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES=retries)
+    ti = queued_ti()
+    call = launch_id, body = begin(harness, ti)
+    pod = Pod(body)
+    harness.begin(ti, pod)
+    for _ in range(3):
+        harness.send(PodNotCreated(launch_id, LOST))
+        assert (harness.events(), harness.occupied(ti)) == ({}, True)
+        wait(harness)
+        assert harness.create_call() == call
+    harness.send(PodNotCreated(launch_id, QUOTA))  # used up by that very pod
+    wait(harness)
+    assert harness.create_call() == call
+    assert (harness.events(), harness.runtime.take("look_for")) == ({}, [])
+    harness.send(PodCreated(launch_id, pod.ref))
+    harness.observe(pod, m.out_of_memory())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_creation_without_an_answer_is_given_up_silently_if_the_task_runs_in_another_pod(
+    harness, queued_ti
+):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.node_lost())
+    launch_id, body = harness.create_call()
+    harness.begin(ti, first)
+    harness.send(PodNotCreated(launch_id, LOST))
+    wait(harness)
+    assert (harness.events(), harness.occupied(ti)) == ({}, False)
+    assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
+
+
+def test_a_creation_is_not_given_up_while_the_database_is_away(harness, queued_ti, monkeypatch):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    with monkeypatch.context() as patch:
+        patch.setattr(task_instances, "read_rows", database_is_away)
+        patch.setattr(isolation, "database_answers", lambda: False)
+        harness.send(PodNotCreated(launch_id, QUOTA))
+        assert (harness.events(), harness.occupied(ti)) == ({}, True)
+    harness.executor.sync()
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_refusal_that_comes_after_the_pod_was_seen_is_wrong(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    pod = Pod(body)
+    harness.observe(pod, m.starting())
+    harness.send(PodNotCreated(launch_id, LOST))
+    assert (harness.events(), harness.occupied(ti)) == ({}, True)
+    harness.observe(pod, m.evicted())
+    assert harness.created().launch_number == 2
+
+
+def test_a_launch_that_is_revoked_while_it_is_created(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
+    pod = Pod(body)
+    harness.send(PodCreated(launch_id, pod.ref))
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    assert (harness.events(), harness.occupied(ti)) == ({}, False)
+
+
+def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    pod = Pod(body)
+    harness.send(PodCreated(launch_id, pod.ref))
+    assert harness.runtime.take("create") == []
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_for_a_revoked_creation_that_failed(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.send(PodNotCreated(launch_id, QUOTA))
+    assert harness.created().launch_number == 1
+    assert harness.events() == {}
+
+
+@pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
+def test_the_next_launch_waits_for_a_revoked_creation_that_may_still_be_carried_out(
+    harness, queued_ti, error
+):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    looked_for = harness.runtime.take("look_for")
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.send(PodNotCreated(launch_id, error))
+    assert harness.runtime.take("look_for") == looked_for, "the first look may have been too early"
+    wait(harness, CREATION_TIMEOUT - 1)
+    assert harness.runtime.take("create") == []
+    pod = Pod(body)
+    harness.observe(pod, m.starting())
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_for_ever_for_a_creation_without_an_answer(harness, queued_ti):
+    ti = queued_ti()
+    begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    wait(harness, CREATION_TIMEOUT)
+    assert harness.created().launch_number == 1
+
+
+def test_a_launch_that_is_revoked_while_it_waits_to_be_tried_again(persistent, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(persistent, ti)
+    persistent.send(PodNotCreated(launch_id, QUOTA))
+    persistent.executor.revoke_task(ti=ti)
+    wait(persistent)
+    assert persistent.runtime.take("create") == []
+
+
+def test_the_next_launch_does_not_wait_for_a_pod_that_was_refused(persistent, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(persistent, ti)
+    persistent.send(PodNotCreated(launch_id, QUOTA))
+    persistent.executor.revoke_task(ti=ti)
+    assert persistent.runtime.take("look_for") == []
+    persistent.queue(ti)
+    persistent.executor.heartbeat()
+    assert persistent.create_call()[0] != launch_id
+
+
+def test_a_task_that_is_not_queued_any_more_is_not_tried_again(persistent, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(persistent, ti)
+    persistent.send(PodNotCreated(launch_id, QUOTA))
+    persistent.set_state(ti, "success")
+    wait(persistent)
+    assert persistent.runtime.take("create") == []
+    assert not persistent.occupied(ti)
+
+
+def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent, queued_ti):
+    ti = queued_ti()
+    first, body = begin(persistent, ti)
+    persistent.queue(ti)
+    persistent.executor.heartbeat()
+    assert persistent.runtime.take("create") == []
+    pod = Pod(body)
+    persistent.send(PodCreated(first, pod.ref))
+    assert persistent.runtime.take("delete") == [(pod.ref,)]
+    persistent.deleted(pod.ref)
+    assert persistent.create_call()[0] != first
+
+
+def test_a_pod_of_an_earlier_call_that_has_gone_is_not_the_end_of_the_launch(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, LOST))  # it was carried out all the same
+    wait(harness)
+    harness.create_call()
+    first = harness.cluster.add(Pod(body))
+    harness.observe(first, m.starting())
+    harness.vanish(first)
+    assert (harness.events(), harness.ledger(ti)) == ({}, []), "the second call is under way"
+
+    second = harness.cluster.add(Pod(body))
+    harness.observe(second, m.starting())
+    harness.send(PodCreated(launch_id, second.ref))
+    assert harness.runtime.take("confirm") == [(second.ref,)]
+    assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
+    harness.observe(second, m.evicted())
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == second.ref.uid
+
+
+def test_it_is_when_the_other_call_has_failed(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, LOST))
+    wait(harness)
+    harness.create_call()
+    pod = harness.cluster.add(Pod(body))
+    harness.observe(pod, m.starting())
+    harness.vanish(pod)
+    harness.send(PodNotCreated(launch_id, LOST))
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == pod.ref.uid
+    assert harness.created().launch_number == 2
+
+
+# ---------------------------------------------------------------- refused, and not for the manifest's fault
+
+
+def refuse_for_good(harness, call: tuple[str, dict], error) -> None:
+    """Refuse each create call of a launch, until it is given up."""
+    for _ in range(REFUSALS - 1):
+        harness.send(PodNotCreated(call[0], error))
+        assert harness.events() == {}
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    harness.send(PodNotCreated(call[0], error))
+    harness.executor.sync()
+
+
+@pytest.mark.parametrize("error", NOT_THE_MANIFEST, ids=str)
+def test_what_is_not_the_manifests_fault_is_waited_out(harness, queued_ti, error):
+    ti = queued_ti()
+    begun = begin(harness, ti)
+    for _ in range(5):
+        harness.send(PodNotCreated(begun[0], error))
+        assert (harness.events(), harness.occupied(ti)) == ({}, True)
+        wait(harness)
+        assert harness.create_call() == begun
+    pod = Pod(begun[1])
+    harness.send(PodCreated(begun[0], pod.ref))
+    assert (harness.ledger(ti), harness.events()) == ([], {})
+
+
+def test_it_is_waited_out_for_some_five_minutes():
+    seconds = sum(PUBLISH_BACKOFF.delay(attempt, lambda: 0.5) for attempt in range(1, REFUSALS))
+    assert 200 < seconds < 400
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [(error, "api-refused-credentials") for error in REFUSED_CREDENTIALS]
+    + [(error, "api-unreachable") for error in OF_A_PROXY],
+    ids=str,
+)
+def test_it_is_a_launch_failure_then(harness, queued_ti, error, cause):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    refuse_for_good(harness, call, error)
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == call[0]
+    assert entry["action"] == "relaunch"
+    assert entry["context"]["category"] == "INFRASTRUCTURE"
+    metadata = entry["context"]["metadata"]
+    assert metadata["cause"] == cause
+    assert error.message in metadata["pod_message"]
+    assert "uid" not in metadata
+    if error.leaves_open:
+        harness.clock.advance(CREATION_TIMEOUT)
+        harness.executor.sync()
+    assert harness.created().launch_number == 2
+    assert (harness.events(), harness.occupied(ti)) == ({}, True)
+
+
+def test_it_costs_a_relaunch_and_then_takes_the_tasks_normal_way(harness, queued_ti):
+    ti = queued_ti()
+    for _ in range(2):
+        call = harness.create_call() if harness.ledger(ti) else begin(harness, ti)
+        refuse_for_good(harness, call, REFUSED_CREDENTIALS[0])
+    assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "count"]
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "CreationRefused" in info
+    assert "401 Unauthorized" in info
+    assert not harness.occupied(ti)
+    wait(harness)
+    assert harness.runtime.take("create") == []
+
+
+def test_a_policy_decides_about_it(start, queued_ti, tmp_path):
+    file = tmp_path / "policies.yaml"
+    file.write_text(
+        "policies: [{name: patient, rules: [{action: Retry, retryLimit: 5, onReasons: [CreationRefused],"
+        " backoff: {initialDelay: 100s, jitter: 0}}]}]\n"
+        "defaultPolicy: patient\n"
+    )
+    harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file))
+    ti = queued_ti()
+    refuse_for_good(harness, begin(harness, ti), REFUSED_CREDENTIALS[1])
+    (entry,) = harness.ledger(ti)
+    assert (entry["policy"], entry["delay"]) == ("patient", 100.0)
+
+
+def test_an_outage_in_between_is_not_counted(harness, queued_ti):
+    call = begin(harness, queued_ti())
+    for error in (
+        [REFUSED_CREDENTIALS[1]] * (REFUSALS - 1) + [BUSY] + [REFUSED_CREDENTIALS[1]] * (REFUSALS - 1)
+    ):
+        harness.send(PodNotCreated(call[0], error))
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    assert harness.events() == {}
+
+
+def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing(harness, queued_ti):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    harness.send(PodNotCreated(call[0], LOST))
+    wait(harness)
+    assert harness.create_call()[0] == call[0]
+    for _ in range(REFUSALS - 1):
+        harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    with lock(ti):  # it is not settled in the turn in which it is given up
+        harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
+        harness.executor.sync()
+    harness.begin(ti, Pod(call[1]))
+    harness.executor.sync()
+    assert (harness.ledger(ti), harness.events(), harness.occupied(ti)) == ([], {}, True)
+    for _ in range(2):
+        wait(harness)
+    assert harness.create_call()[0] == call[0], "it goes on to ask for what it has lost sight of"
+    pod = harness.cluster.add(Pod(call[1]))
+    harness.send(PodCreated(call[0], pod.ref))
+    harness.observe(pod, m.alive())
+    harness.observe(pod, m.succeeded())
+    assert not harness.occupied(ti)
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def expiry(body: dict) -> int:
+    """When the token in a manifest expires (seconds since 1970)."""
+    token = Pod(body).workload["token"]
+    payload = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+
+
+def test_a_create_call_that_is_repeated_late_has_a_fresh_token(harness, queued_ti, time_machine):
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    launch_id, first = begin(harness, queued_ti())
+    for seconds, is_fresh in ((150, False), (60, True), (150, False)):
+        time_machine.shift(seconds)
+        harness.send(PodNotCreated(launch_id, LOST))
+        wait(harness, seconds)
+        again, body = harness.create_call()
+        assert again == launch_id
+        assert (expiry(body) > expiry(first)) is is_fresh
+        assert {**body, "spec": None} == {**first, "spec": None}
+        first = body
+
+
+def test_wherever_the_mutation_hook_has_put_it(harness, queued_ti, monkeypatch, time_machine):
+    def hook(pod):
+        base = pod.spec.containers[0]
+        base.args = ["sh", "-c", " ".join(base.args)]
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    launch_id, first = begin(harness, queued_ti())
+    time_machine.shift(500)
+    harness.send(PodNotCreated(launch_id, LOST))
+    wait(harness, 500)
+    _, body = harness.create_call()
+    old, new = (manifest["spec"]["containers"][0]["args"][2] for manifest in (first, body))
+    assert old != new
+    assert len(old) == len(new)
+
+
+def test_a_call_that_is_repeated_after_the_thread_was_down_has_one_too(harness, queued_ti, time_machine):
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    launch_id, first = begin(harness, queued_ti())
+    harness.runtime.crash()
+    time_machine.shift(500)
+    harness.clock.advance(500)
+    harness.executor.sync()
+    again, body = harness.create_call()
+    assert again == launch_id
+    assert expiry(body) > expiry(first)
+
+
+# ---------------------------------------------------------------- called off before it was sent
+
+
+def test_a_creation_that_is_revoked_is_called_off(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    assert [command.__name__ for command, _ in harness.runtime.commands[-2:]] == ["call_off", "look_for"]
+    assert harness.runtime.take("call_off") == [(launch_id,)]
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+    assert harness.created().launch_number == 1
+
+
+@pytest.mark.parametrize(("error", "is_certain"), [(BUSY, True), (LOST, False)], ids=str)
+def test_that_is_certain_unless_a_call_before_had_no_answer(harness, queued_ti, error, is_certain):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.send(PodNotCreated(launch_id, error))
+    wait(harness)
+    harness.create_call()
+    harness.executor.revoke_task(ti=ti)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+    assert bool(harness.runtime.take("create")) is is_certain

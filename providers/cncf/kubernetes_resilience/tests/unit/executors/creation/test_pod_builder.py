@@ -1,0 +1,204 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker pod is made of: the deployment's template, the task's override, and what is ours."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from kubernetes.client import models as k8s
+
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import BUILD_BUDGET
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import PodConflictError
+
+from ....support import manifests as m
+from ....support.cluster import TEMPLATE
+
+
+def override(**metadata) -> k8s.V1Pod:
+    container = k8s.V1Container(name="base", image="special", env=[k8s.V1EnvVar(name="A", value="1")])
+    return k8s.V1Pod(metadata=k8s.V1ObjectMeta(**metadata), spec=k8s.V1PodSpec(containers=[container]))
+
+
+@pytest.fixture
+def make(harness, queued_ti):
+    """Give a function that queues a task instance with an executor_config."""
+
+    def make(**executor_config):
+        ti = queued_ti()
+        ti.executor_config = executor_config
+        harness.session.commit()
+        return ti
+
+    return make
+
+
+def test_a_pod_says_which_launch_it_is(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    assert pod.annotations["airflow-resilience/task-instance-id"] == str(ti.id)
+    assert pod.launch_number == 1
+    assert pod.labels["airflow-worker"] == str(harness.executor.job_id)
+    assert pod.labels["kubernetes_executor"] == "True"
+    assert pod.manifest["metadata"]["namespace"] == "default"
+    assert pod.workload["ti"]["id"] == str(ti.id)
+
+
+def test_a_pod_override_is_kept_through_relaunches(harness, make):
+    ti = make(pod_override=override(labels={"team": "data"}, annotations={"note": "x"}))
+    pod = harness.launch(ti)
+    for number in (1, 2):
+        assert pod.base["image"] == "special"
+        assert {"name": "A", "value": "1"} in pod.base["env"]
+        assert (pod.labels["team"], pod.annotations["note"]) == ("data", "x")
+        assert pod.launch_number == number
+        if number == 1:
+            harness.observe(pod, m.start_error())
+            pod = harness.created()
+
+
+def test_a_pinned_name_is_not_used_twice(start, queued_ti, session):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="3")
+    ti = queued_ti()
+    ti.executor_config = {"pod_override": override(name="always-the-same")}
+    session.commit()
+    pod = harness.launch(ti)
+    names = [pod.name]
+    for _ in range(3):
+        harness.observe(pod, m.start_error())
+        pod = harness.created()
+        names.append(pod.name)
+    assert names[0] == "always-the-same"
+    assert len(set(names)) == 4
+    assert all(name.startswith("always-the-same") for name in names)
+
+
+def test_a_pinned_name_is_not_used_twice_by_a_successor(harness, make, successor):
+    ti = make(pod_override=override(name="always-the-same"))
+    harness.launch(ti).become(m.start_error())
+    heir = successor()
+    heir.adopt(ti)
+    heir.executor.sync()
+    heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
+    assert heir.launch(ti).name != "always-the-same"
+
+
+def test_a_pinned_name_that_the_pod_of_an_earlier_phase_still_has(harness, make):
+    ti = make(pod_override=override(name="always-the-same"))
+    first = harness.launch(ti)
+    harness.begin(ti, first)
+    harness.set_state(ti, "queued")  # it deferred, and its trigger fired
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.refuse(
+        PodConflictError("exists and belongs to another launch", status=409, reason="AlreadyExists")
+    )
+    second = harness.created()
+    assert second.name != first.name
+    harness.begin(ti, second)
+    harness.observe(second, m.succeeded())
+    assert not harness.occupied(ti)
+
+
+def test_a_task_that_runs_in_the_launch_with_the_pinned_name(harness, make):
+    ti = make(pod_override=override(name="always-the-same"))
+    first = harness.launch(ti)
+    harness.observe(first, m.node_lost())
+    second = harness.created()
+    harness.begin(ti, first)
+    harness.observe(second, m.worker_error())
+    assert harness.events() == {}
+
+
+def test_a_template_of_its_own(harness, make, tmp_path):
+    path = tmp_path / "gpu.yaml"
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelector": {"gpu": "yes"}, "priority": 5}}
+    path.write_text(yaml.safe_dump(template))
+    ti = make(pod_template_file=str(path))
+    pod = harness.launch(ti)
+    assert pod.manifest["spec"]["nodeSelector"] == {"gpu": "yes"}
+    harness.observe(pod, m.start_error())
+    assert harness.created().manifest["spec"]["nodeSelector"] == {"gpu": "yes"}
+
+
+def test_a_broken_template_fails_its_task_and_no_other(harness, make, queued_ti, tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text("{not: [yaml")
+    ti, other = make(pod_template_file=str(path)), queued_ti("other")
+    harness.queue(ti)
+    assert harness.launch(other)
+    ((key, (state, info)),) = harness.events().items()
+    assert (key, state) == (ti.key, "failed")
+    assert "Pod could not be built" in info
+    assert not harness.occupied(ti)
+
+
+def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch):
+    def hook(pod):
+        raise ValueError("no such team")
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "no such team" in info
+    assert not harness.occupied(ti)
+
+
+def test_an_override_that_cannot_be_merged(harness, make, monkeypatch):
+    def reconcile(base, client):
+        raise ValueError("two volumes of one name")
+
+    monkeypatch.setattr(
+        "airflow.providers.cncf.kubernetes.pod_generator.PodGenerator.reconcile_pods", reconcile
+    )
+    ti = make(pod_override=override())
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "two volumes of one name" in info
+    assert not harness.occupied(ti)
+
+
+def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
+    def slow_clock():
+        harness.clock.advance(0.45 * BUILD_BUDGET)
+        return harness.clock.now
+
+    harness.executor._parts.launch_queue._clock = slow_clock
+    for ti in queued_ti(mapped=7):
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    per_turn = [len(harness.runtime.take("create"))]
+    while per_turn[-1]:
+        harness.executor.sync()
+        per_turn.append(len(harness.runtime.take("create")))
+    assert per_turn == [3, 3, 1, 0]
+
+
+def test_a_pod_mutation_hook_sees_each_launch(harness, queued_ti, monkeypatch):
+    seen = []
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", lambda pod: seen.append(pod.metadata.name))
+    first = harness.launch(queued_ti())
+    harness.observe(first, m.start_error())
+    assert seen == [first.name, harness.created().name]
+
+
+def test_an_executor_config_that_cannot_be_used(harness, make):
+    ti = make(pod_override="not a pod")
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    ((state, info),) = harness.events().values()
+    assert (state, info) == ("failed", "Invalid executor_config passed")
+    assert not harness.occupied(ti)
+
+
+def test_the_namespace_of_an_override(harness, make):
+    ti = make(pod_override=override(namespace="other"))
+    pod = harness.launch(ti)
+    assert pod.ref.namespace == "other"
+    harness.observe(pod, m.start_error())
+    assert harness.created().ref.namespace == "other"

@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that have not started when a user clears, marks or deletes their task instance."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+
+from ....support import manifests as m
+
+
+@pytest.fixture
+def pending(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.starting())
+    return ti, pod
+
+
+def mark(harness, ti, session):
+    harness.set_state(ti, "success")
+
+
+def clear(harness, ti, session):
+    ti.prepare_db_for_next_try(session)
+    harness.set_state(ti, None)
+
+
+def reset(harness, ti, session):
+    harness.set_state(ti, None)
+
+
+def delete(harness, ti, session):
+    session.delete(ti)
+    session.commit()
+
+
+@pytest.mark.parametrize("act", [mark, clear, reset, delete])
+def test_a_pod_that_is_not_wanted_any_more_is_deleted(harness, pending, session, act):
+    ti, pod = pending
+    key = ti.key
+    act(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    assert key not in harness.executor.running
+    assert harness.events() == {}
+
+
+def test_also_if_it_was_never_seen(harness, queued_ti, session):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    mark(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_the_next_try_waits_for_it(harness, pending, session):
+    ti, pod = pending
+    clear(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 1
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "scheduled", "deferred", "up_for_reschedule"])
+def test_a_pod_that_may_be_wanted_is_left(harness, pending, state):
+    ti, _ = pending
+    harness.set_state(ti, state)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == []
+
+
+def test_a_pod_whose_task_restarts_is_left(harness, pending, session):
+    ti, _ = pending
+    ti.prepare_db_for_next_try(session)
+    harness.set_state(ti, "restarting")
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == []
+
+
+def test_a_pod_that_runs_is_left(harness, pending, session):
+    ti, pod = pending
+    harness.observe(pod, m.alive())
+    mark(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == []
+
+
+def test_nothing_is_asked_of_the_database_when_nothing_is_pending(harness, monkeypatch):
+    monkeypatch.setattr(task_instances, "read_rows", None)
+    harness.wait(CHECK_INTERVAL)
+
+
+@pytest.fixture
+def many(start, queued_ti, monkeypatch):
+    """Give an executor whose task instances are all marked, and that looks at two of them in a turn."""
+    monkeypatch.setattr(cancelled_launches, "CHECK_BATCH", 2)
+    harness = start()
+    tis = queued_ti(mapped=5)
+    pods = [harness.launch(ti) for ti in tis]
+    for ti in tis:
+        harness.set_state(ti, "success")
+    return harness, pods
+
+
+def test_many_are_looked_at_over_several_turns(many):
+    harness, pods = many
+    harness.clock.advance(CHECK_INTERVAL)
+    deleted = []
+    for _ in range(4):
+        harness.executor.sync()
+        deleted.append([ref for (ref,) in harness.runtime.take("delete")])
+    assert [len(refs) for refs in deleted] == [2, 2, 1, 0]
+    assert {ref for refs in deleted for ref in refs} == {pod.ref for pod in pods}
+
+
+def test_what_has_started_meanwhile_is_left_to_its_end(many):
+    harness, pods = many
+    harness.clock.advance(CHECK_INTERVAL)
+    harness.executor.sync()
+    first = {ref for (ref,) in harness.runtime.take("delete")}
+    rest = [pod for pod in pods if pod.ref not in first]
+    harness.observe(rest[0], m.succeeded())
+    for _ in range(3):
+        harness.executor.sync()
+    assert {ref for (ref,) in harness.runtime.take("delete")} == {pod.ref for pod in rest[1:]}
+
+
+def test_waiting_relaunches_are_looked_at_over_several_turns(many, start, queued_ti):
+    harness, _ = many
+    tis = queued_ti("another", mapped=5)
+    for ti in tis:
+        harness.executor.running.add(ti.key)
+    registry = harness.executor._registry
+    for ti in tis:
+        waiting = Waiting(KubernetesJob(ti.key, [], None, None, None), not_before=1e9, is_relaunch=True)
+        registry.hold(Launch(ti.key, str(ti.id), waiting=waiting))
+    for ti in tis:
+        harness.set_state(ti, "failed")
+    harness.clock.advance(CHECK_INTERVAL)
+    for _ in range(6):
+        harness.executor.sync()
+    assert not any(registry.get(ti.key) or harness.occupied(ti) for ti in tis)

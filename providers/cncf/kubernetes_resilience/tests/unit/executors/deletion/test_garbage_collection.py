@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Finished pods that dead schedulers have left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from airflow.configuration import conf
+
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
+from cluster_lab.airflow_fixtures import make_scheduler_job
+
+from ....support import manifests as m
+
+
+@pytest.fixture
+def ti(queued_ti):
+    return queued_ti()
+
+
+@pytest.fixture
+def leftover(harness, ti):
+    """Give a pod that succeeded without its scheduler having noticed."""
+    return harness.launch(ti).become(m.succeeded())
+
+
+def collect(heir) -> None:
+    heir.executor.sync()
+    heir.runtime.carry_out("OrphanCollector")
+    heir.executor.sync()
+    heir.quiet()
+    for (ref,) in [*heir.runtime.take("clean_up"), *heir.runtime.take("delete")]:
+        del heir.cluster.pods[ref.uid]
+    for (ref,) in heir.runtime.take("mark_done"):
+        heir.cluster.pods[ref.uid].labels["airflow_executor_done"] = "True"
+
+
+def test_a_succeeded_pod_of_a_dead_scheduler_is_deleted(leftover, successor, cluster):
+    collect(successor())
+    assert cluster.pods == {}
+
+
+def test_or_kept_out_of_sight(leftover, successor):
+    collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS="False"))
+    assert leftover.labels["airflow_executor_done"] == "True"
+
+
+@pytest.mark.parametrize("like", [m.alive(), m.start_error()], ids=["alive", "failed"])
+def test_what_may_have_to_be_adopted_is_left(leftover, successor, cluster, like):
+    leftover.become(like)
+    collect(successor())
+    assert list(cluster.pods.values()) == [leftover]
+    assert "airflow_executor_done" not in leftover.labels
+
+
+OVER = ["success", "failed", "up_for_retry", "skipped", "removed", None]
+
+
+@pytest.mark.parametrize("state", OVER)
+def test_a_failed_pod_is_kept_out_of_sight_when_its_try_is_over(leftover, harness, ti, successor, state):
+    harness.set_state(ti, state)
+    leftover.become(m.start_error())
+    collect(successor())
+    assert leftover.labels["airflow_executor_done"] == "True"
+
+
+def test_or_deleted(leftover, harness, ti, successor, cluster):
+    harness.set_state(ti, "success")
+    leftover.become(m.start_error())
+    collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
+    assert cluster.pods == {}
+
+
+def test_a_pod_that_never_started_is_deleted_when_its_try_is_over(leftover, harness, ti, successor, cluster):
+    harness.set_state(ti, "success")
+    leftover.become(m.starting())
+    collect(successor())
+    assert cluster.pods == {}
+
+
+def test_a_pod_that_runs_ends_by_itself(leftover, harness, ti, successor, cluster):
+    harness.set_state(ti, "success")
+    leftover.become(m.alive())
+    collect(successor())
+    assert list(cluster.pods.values()) == [leftover]
+
+
+@pytest.mark.parametrize("ti_id", ["", "nonsense", "5f6c1f4e-0d3b-4b53-9c55-1f6f0f6b7a21"])
+def test_what_is_not_known_may_be_of_another_deployment(leftover, harness, ti, successor, cluster, ti_id):
+    harness.set_state(ti, "success")
+    leftover.become(m.start_error())
+    leftover.manifest["metadata"]["annotations"]["airflow-resilience/task-instance-id"] = ti_id
+    collect(successor())
+    assert "airflow_executor_done" not in leftover.labels
+
+
+def test_pods_of_living_schedulers_are_left(leftover, successor, cluster, session):
+    heir = successor()
+    leftover.labels["airflow-worker"] = str(make_scheduler_job(session))
+    collect(heir)
+    assert list(cluster.pods.values()) == [leftover]
+
+
+def test_pods_of_its_own_are_left(leftover, harness, cluster):
+    collect(harness)
+    assert list(cluster.pods.values()) == [leftover]
+
+
+def test_it_is_repeated(harness):
+    harness.executor.sync()
+    assert len(harness.runtime.take("_list")) == 1
+    harness.executor.sync()
+    assert harness.runtime.take("_list") == []
+    harness.clock.advance(conf.getfloat("scheduler", "orphaned_tasks_check_interval"))
+    harness.executor.sync()
+    assert len(harness.runtime.take("_list")) == 1
+
+
+def test_an_outage_is_waited_out_quietly(leftover, successor, cluster):
+    heir = successor()
+    cluster.outage = ConnectionFailedError("no route")
+    heir.executor.sync()
+    for function, args in heir.runtime.commands:
+        asyncio.run(function(*args))  # what it raised would be logged as an error
+    heir.runtime.commands.clear()
+    cluster.outage = None
+    heir.clock.advance(conf.getfloat("scheduler", "orphaned_tasks_check_interval"))
+    collect(heir)
+    assert cluster.pods == {}
+
+
+@pytest.mark.parametrize("like", [m.start_error(), m.starting()], ids=["failed", "never started"])
+@pytest.mark.parametrize("kind", ["official", "ours"])
+def test_a_pod_of_a_try_that_was_cleared_or_tried_again(leftover, harness, ti, successor, like, kind):
+    """The task instance has another UUID since."""
+    if kind == "official":
+        leftover.strip()
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "queued", try_number=2)
+    leftover.become(like)
+    collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
+    assert list(harness.cluster.pods.values()) == []

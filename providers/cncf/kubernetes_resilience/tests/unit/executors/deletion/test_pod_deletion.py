@@ -1,0 +1,174 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that are given up on while they could still start, and what waits for their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    DELETION_TIMEOUT,
+    GRACE_MARGIN,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+
+from ....support import manifests as m
+from ....support.harness import lock
+
+REASONS = "ErrImagePull,RunContainerError"
+
+
+@pytest.fixture
+def impatient(start):
+    return start(KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS=REASONS)
+
+
+@pytest.fixture
+def given_up(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    impatient.observe(pod, m.not_startable())
+    return impatient, ti, pod
+
+
+def test_it_is_deleted_and_its_replacement_waits(given_up):
+    harness, ti, pod = given_up
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    assert harness.runtime.take("create") == []
+    assert harness.occupied(ti)
+    (entry,) = harness.ledger(ti)
+    assert (entry["reason"], entry["context"]["metadata"]["container"]) == ("RunContainerError", "base")
+
+
+@pytest.mark.parametrize("end", ["deleted", "gone", "failed", "succeeded"])
+def test_until_it_is_gone(given_up, end):
+    harness, _, pod = given_up
+    match end:
+        case "deleted":
+            harness.deleted(pod.ref)
+        case "gone":
+            harness.vanish(pod)
+        case "failed":
+            harness.observe(pod, m.pod("Failed", deleted=True))
+        case "succeeded":
+            harness.observe(pod, m.succeeded())
+    assert harness.created().launch_number == 2
+
+
+@pytest.mark.parametrize("grace_seconds", [5, 30, 600])
+def test_or_until_its_grace_period_is_over(given_up, grace_seconds):
+    harness, _, pod = given_up
+    harness.wait(100)  # the API server does not let the delete call through
+    harness.accepted(pod.ref, grace_seconds)
+    harness.wait(grace_seconds + GRACE_MARGIN - 0.1)
+    assert harness.runtime.take("create") == []
+    harness.wait(0.2)
+    assert harness.created().launch_number == 2
+
+
+def test_the_grace_period_of_a_deletion_that_is_asked_for_again_does_not_begin_anew(given_up):
+    harness, _, pod = given_up
+    harness.accepted(pod.ref)
+    harness.wait(20)
+    harness.accepted(pod.ref)
+    harness.wait(10 + GRACE_MARGIN)
+    assert harness.created().launch_number == 2
+
+
+def test_a_deletion_that_is_seen_was_accepted(given_up):
+    harness, _, pod = given_up
+    harness.observe(pod, m.pod(deleted=True))  # the answer to the delete call is late
+    harness.wait(30 + GRACE_MARGIN)
+    assert harness.created().launch_number == 2
+
+
+def test_or_until_nobody_can_expect_that_it_can_be_deleted(given_up):
+    harness, _, _ = given_up
+    harness.wait(DELETION_TIMEOUT - 0.1)
+    assert harness.runtime.take("create") == []
+    harness.wait(0.2)
+    assert harness.created().launch_number == 2
+
+
+def test_other_tasks_do_not_wait(given_up, queued_ti):
+    harness, _, _ = given_up
+    assert harness.launch(queued_ti("other")).launch_number == 1
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        m.image_pull_error(message="pull QPS exceeded"),
+        m.image_pull_error("ImagePullBackOff"),
+        m.starting(),
+        m.pod(containers=[m.base(m.CREATING), m.status_of("statsd", m.waiting("ErrImagePull"))]),
+        m.pod("Running", [m.base(m.waiting("ErrImagePull"))]),
+    ],
+    ids=["throttled", "not listed", "creating", "sidecar", "running"],
+)
+def test_what_is_waited_for(impatient, queued_ti, like):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    impatient.observe(pod, like)
+    assert (impatient.ledger(ti), impatient.runtime.take("delete")) == ([], [])
+
+
+def test_an_init_container_that_cannot_start_counts(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    init = [m.status_of("git-sync", m.waiting("RunContainerError"))]
+    impatient.observe(pod, m.pod(containers=[m.base(m.PREPARING)], init=init))
+    assert impatient.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_nothing_is_given_up_on_if_no_reason_is_listed(start, queued_ti):
+    harness = start(KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS="")
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.image_pull_error())
+    assert harness.ledger(ti) == []
+
+
+def test_an_image_that_is_pulled_after_all(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    failing, fine = (
+        PodObservation(pod.become(like).facts()) for like in (m.image_pull_error(), m.starting())
+    )
+    impatient.send(failing, fine)
+    assert (impatient.ledger(ti), impatient.runtime.take("delete")) == ([], [])
+
+
+def test_a_worker_that_starts_before_it_is_decided(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    with lock(ti):
+        impatient.observe(pod, m.image_pull_error())
+    impatient.begin(ti, pod)
+    impatient.executor.sync()
+    assert (impatient.ledger(ti), impatient.runtime.take("delete"), impatient.events()) == ([], [], {})
+    impatient.observe(pod, m.alive())
+    impatient.observe(pod, m.out_of_memory())
+    assert [state for state, _ in impatient.events().values()] == ["failed"]
+
+
+def test_a_pod_that_is_given_up_on_for_good_is_deleted_too(start, queued_ti):
+    harness = start(
+        KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS=REASONS,
+        KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0",
+    )
+    pod = harness.launch(queued_ti())
+    harness.observe(pod, m.image_pull_error())
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "ErrImagePull" in info
+    assert "manifest unknown" in info
+    harness.executor.sync()
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_a_pending_pod_of_a_provider_that_failed_is_deleted(harness, queued_ti):
+    pod = harness.launch(queued_ti())
+    harness.observe(pod, m.provider_failed("Pending"))
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 2

@@ -1,0 +1,270 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that were given up on while they were Pending, and start before they are deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
+    PodNotDeleted,
+    PodObservation,
+)
+
+from ....support import manifests as m
+
+CONFIG = {"KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "RunContainerError"}
+STARTED = m.pod("Running", [m.base(m.running())])
+
+
+def at_version(pod, version: str, like=None):
+    """Return a pod's facts at a version, with the status of a manifest."""
+    if like:
+        pod.become(like)
+    pod.manifest["metadata"]["resourceVersion"] = version
+    return pod.facts()
+
+
+def give_up(harness, pod) -> None:
+    harness.send(PodObservation(at_version(pod, "7", m.not_startable())))
+
+
+@pytest.fixture
+def given_up(start, queued_ti):
+    """Give an executor, a task instance whose pod was given up on while it was Pending, and the pod."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    give_up(harness, pod)
+    return harness, ti, pod
+
+
+def seen(harness, pod, like) -> None:
+    """The informer sees the pod start before its deletion is carried out."""
+    harness.send(PodObservation(at_version(pod, "8", like)))
+    harness.send(PodNotDeleted(pod.facts()))
+
+
+def not_deleted(harness, pod, like) -> None:
+    """The deletion finds that the pod has changed."""
+    harness.send(PodNotDeleted(at_version(pod, "8", like)))
+
+
+learns = pytest.mark.parametrize("learns", [seen, not_deleted])
+
+
+def test_it_is_deleted_at_the_version_at_which_that_was_decided(given_up):
+    harness, _, pod = given_up
+    assert harness.runtime.take("delete") == [(pod.ref, "7")]
+    assert harness.runtime.take("create") == []
+
+
+def test_it_is_when_the_thread_has_crashed_too(given_up):
+    harness, _, pod = given_up
+    harness.runtime.crash()
+    harness.executor.sync()
+    assert harness.runtime.take("delete") == [(pod.ref, "7")]
+
+
+def test_only_a_pending_pod_has_a_version(given_up):
+    _, _, pod = given_up
+    assert [at_version(pod, "9", like).resource_version for like in (m.starting(), STARTED)] == ["9", None]
+
+
+@learns
+def test_one_that_has_started_is_not_replaced(given_up, learns):
+    harness, ti, pod = given_up
+    learns(harness, pod, STARTED)
+    harness.wait(DELETION_TIMEOUT + 1)
+    assert harness.runtime.take("create") == []
+    assert (harness.events(), harness.occupied(ti), len(harness.ledger(ti))) == ({}, True, 1)
+    harness.begin(ti, pod)
+    harness.observe(pod, m.alive())
+    harness.set_state(ti, "success")
+    harness.observe(pod, m.succeeded())
+    assert [state for state, _ in harness.events().values()] == ["success"]
+    assert not harness.occupied(ti)
+
+
+@learns
+def test_its_end_while_the_task_runs_is_the_tasks(given_up, learns):
+    harness, ti, pod = given_up
+    learns(harness, pod, STARTED)
+    harness.begin(ti, pod)
+    harness.observe(pod, m.out_of_memory())
+    ((state, info),) = harness.events().values()
+    assert (state, "OOMKilled" in info) == ("failed", True)
+    assert len(harness.ledger(ti)) == 1
+
+
+@learns
+def test_its_end_before_the_task_runs_is_decided_anew_and_counted_once(given_up, learns):
+    harness, ti, pod = given_up
+    learns(harness, pod, STARTED)
+    harness.observe(pod, m.evicted())
+    rows = harness.ledger(ti)
+    assert [(row["reason"], row["action"], row["launch"]) for row in rows] == [
+        ("RunContainerError", "relaunch", 1),
+        ("Evicted", "relaunch", 1),
+    ]
+    assert {row["worker_uid"] for row in rows} == {pod.ref.uid}
+    second = harness.created()
+    assert second.launch_number == 2
+    harness.observe(second, m.evicted())
+    assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "relaunch", "count"]
+
+
+@learns
+def test_an_own_exit_before_the_task_runs_counts_although_it_was_to_be_relaunched(given_up, learns):
+    harness, ti, pod = given_up
+    learns(harness, pod, STARTED)
+    harness.observe(pod, m.worker_error())
+    assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "count"]
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+@learns
+def test_a_drain_after_it_was_followed_again_is_decided_anew(given_up, learns):
+    harness, ti, pod = given_up
+    learns(harness, pod, STARTED)
+    harness.observe(pod, m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True))
+    assert [row["reason"] for row in harness.ledger(ti)] == ["RunContainerError", "Error"]
+
+
+@learns
+@pytest.mark.parametrize("like", [m.out_of_memory(), m.worker_error(), m.succeeded()])
+def test_one_that_has_ended_by_then_is_judged_by_its_end(given_up, learns, like):
+    harness, ti, pod = given_up
+    learns(harness, pod, like)
+    assert len(harness.ledger(ti)) == 2
+    assert len(harness.ledger(ti)) == len({row["reason"] for row in harness.ledger(ti)})
+
+
+def test_one_that_has_ended_and_never_started_is_one_failure_too(given_up):
+    harness, ti, pod = given_up
+    harness.send(PodNotDeleted(at_version(pod, "8", m.evicted())))
+    assert [row["reason"] for row in harness.ledger(ti)] == ["RunContainerError", "Evicted"]
+    assert harness.created().launch_number == 2
+
+
+def test_one_whose_replacement_exists_is_left_alone_and_not_waited_for(given_up):
+    harness, ti, pod = given_up
+    harness.wait(DELETION_TIMEOUT + 1)
+    second = harness.created()
+    harness.runtime.take("delete")
+    seen(harness, pod, STARTED)
+    assert harness.runtime.take("delete") == []
+    harness.begin(ti, pod)
+    harness.observe(second, m.worker_error())  # it has lost the start
+    assert harness.events() == {}
+
+
+def test_one_whose_task_was_taken_away_is_deleted_all_the_same(given_up):
+    harness, ti, pod = given_up
+    harness.runtime.take("delete")
+    harness.executor.revoke_task(ti=ti)
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    seen(harness, pod, STARTED)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == [], "its deletion is still waited for"
+    harness.deleted(pod.ref)
+    assert harness.created()
+
+
+def test_one_whose_task_was_cleared_is_deleted_all_the_same(given_up):
+    harness, ti, pod = given_up
+    harness.runtime.take("delete")
+    harness.set_state(ti, None)
+    for _ in range(3):
+        harness.wait(11)
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    seen(harness, pod, STARTED)
+    assert (harness.events(), harness.occupied(ti)) == ({}, False)
+
+
+def test_one_that_is_being_deleted_is_waited_for(given_up):
+    harness, ti, pod = given_up
+    harness.observe(pod, m.pod("Running", [m.base(m.running())], deleted=True))
+    assert harness.runtime.take("create") == []
+    harness.vanish(pod)
+    assert harness.created().launch_number == 2
+    assert len(harness.ledger(ti)) == 1
+
+
+def test_a_next_phase_that_was_handed_in_is_not_called_off(given_up):
+    harness, ti, pod = given_up
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    not_deleted(harness, pod, STARTED)
+    assert harness.created().launch_number == 2
+
+
+class TestAdopted:
+    @pytest.fixture
+    def heir(self, given_up, successor):
+        """Give the successor of a scheduler that has died after it had given a pod up."""
+        _, ti, pod = given_up
+        return successor(**CONFIG), ti, pod
+
+    def test_it_is_given_up_at_the_version_that_it_has_now(self, heir):
+        heir, ti, pod = heir
+        at_version(pod, "9", m.starting())
+        heir.adopt(ti)
+        heir.executor.sync()
+        assert heir.runtime.take("delete") == [(pod.ref, "9")]
+
+    @learns
+    def test_it_is_followed_again_while_its_task_waits_to_be_handed_back(self, heir, learns):
+        heir, ti, pod = heir
+        at_version(pod, "9", m.starting())
+        heir.adopt(ti)
+        heir.executor.sync()
+        learns(heir, pod, STARTED)
+        heir.wait(DELETION_TIMEOUT + 1)
+        assert (heir.row(ti).state, heir.occupied(ti)) == ("queued", True)
+        heir.observe(pod, m.evicted())
+        assert [row["reason"] for row in heir.ledger(ti)] == ["RunContainerError", "Evicted"]
+        heir.executor.sync()
+        assert heir.row(ti).state == "scheduled"
+
+    def test_one_that_has_started_is_followed(self, heir):
+        heir, ti, pod = heir
+        pod.become(STARTED)
+        heir.adopt(ti)
+        heir.executor.sync()
+        assert (heir.runtime.take("delete"), heir.row(ti).state) == ([], "queued")
+        heir.begin(ti, pod)
+        heir.observe(pod, m.out_of_memory())
+        assert [state for state, _ in heir.events().values()] == ["failed"]
+
+    def test_one_that_starts_before_it_is_settled_is_not_deleted(self, heir):
+        heir, ti, pod = heir
+        at_version(pod, "9", m.starting())
+        heir.offer(ti)
+        heir.runtime.carry_out("Adopter")
+        heir.executor._inbox.put(PodObservation(at_version(pod, "10", STARTED)))
+        heir.executor.sync()
+        heir.executor.sync()
+        assert (pod.ref,) not in heir.runtime.take("delete")
+
+    def test_one_that_is_being_deleted_is_not(self, heir):
+        heir, ti, pod = heir
+        pod.become(m.pod("Running", [m.base(m.running())], deleted=True))
+        heir.adopt(ti)
+        heir.executor.sync()
+        heir.send(PodConfirmed(pod.ref, None))
+        assert len(heir.ledger(ti)) == 1
+
+    def test_a_superseded_one_that_has_not_started_is_deleted_at_its_version(self, given_up, successor):
+        harness, ti, first = given_up
+        harness.deleted(first.ref)
+        harness.created()
+        at_version(first, "9", m.starting())
+        heir = successor(**CONFIG)
+        heir.adopt(ti)
+        assert heir.runtime.take("delete") == [(first.ref, "9")]
+        not_deleted(heir, first, STARTED)
+        assert (heir.runtime.take("delete"), heir.occupied(ti)) == ([], True)

@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the end of a pod means, for each state that its task instance can be in by then."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
+    Assessment,
+    Keep,
+    LaunchFailed,
+    Postpone,
+    Release,
+    Report,
+    assess,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    PodFailure,
+    find_failure,
+    find_overdue_deletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+
+from ....support import manifests as m
+
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, -1)
+JOB, OTHER_JOB = 7, 8
+SIBLING = "sales-load-b3n8w1zc"
+
+FAILED = find_failure(read_pod(m.start_error()))
+GIVEN_UP = find_failure(read_pod(m.image_pull_error()), given_up_reasons=("ErrImagePull",))
+OVERDUE = find_overdue_deletion(read_pod(m.pod("Running", [m.base(m.running())], deleted=True)))
+
+
+def row(
+    state: str | None, *, try_number: int = 1, job_id: int | None = JOB, hostname: str = ""
+) -> TaskInstanceRow:
+    return TaskInstanceRow("id", KEY._replace(try_number=try_number), state, job_id, hostname)
+
+
+def assessed(
+    failure: PodFailure | None,
+    row: TaskInstanceRow | None,
+    *,
+    queued_again: bool = False,
+    runs_here: bool = True,
+    adopted_from: int | None = None,
+) -> Assessment:
+    return assess(
+        failure,
+        row,
+        try_number=1,
+        job_id=JOB,
+        queued_again=queued_again,
+        runs_here=runs_here,
+        adopted_from=adopted_from,
+    )
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+LAUNCH_FAILURE, KEEP = LaunchFailed(), Keep()
+
+
+def report(state: str | None) -> Assessment:
+    return Report(state)
+
+
+TABLE: dict[str | None, tuple[Assessment, Assessment, Assessment]] = {
+    # state: the pod succeeded; failed; was given up on
+    "queued": (LAUNCH_FAILURE, LAUNCH_FAILURE, LAUNCH_FAILURE),
+    "running": (report("running"), report("failed"), KEEP),
+    "restarting": (report("restarting"), report("failed"), KEEP),
+    # The worker has reported, or somebody has decided otherwise: the pod has no say in it any more.
+    "success": (report("success"),) * 3,
+    "failed": (report("failed"),) * 3,
+    "skipped": (report("skipped"),) * 3,
+    "up_for_retry": (report("up_for_retry"),) * 3,
+    "up_for_reschedule": (report("up_for_reschedule"),) * 3,
+    "deferred": (report("deferred"),) * 3,
+    "awaiting_input": (report("awaiting_input"),) * 3,
+    "scheduled": (report("scheduled"),) * 3,
+    "upstream_failed": (report("upstream_failed"),) * 3,
+    "removed": (report("removed"),) * 3,
+    None: (report(None),) * 3,
+}
+ENDS: tuple[tuple[str, PodFailure | None, int], ...] = (
+    ("succeeded", None, 0),
+    ("failed", FAILED, 1),
+    ("given up on", GIVEN_UP, 2),
+    ("deletion overdue", OVERDUE, 2),
+)
+
+
+def test_table_has_every_state() -> None:
+    assert set(TABLE) == {state.value for state in TaskInstanceState} | {None}
+
+
+@pytest.mark.parametrize("state", TABLE)
+@pytest.mark.parametrize(("end", "failure", "column"), ENDS, ids=[end[0] for end in ENDS])
+def test_state_of_the_task_instance_decides(
+    state: str | None, end: str, failure: PodFailure | None, column: int
+) -> None:
+    assert assessed(failure, row(state)) == TABLE[state][column]
+
+
+# ----------------------------------------------------------------------------------- not this launch's affair
+
+any_end = pytest.mark.parametrize("failure", [end[1] for end in ENDS], ids=[end[0] for end in ENDS])
+
+
+@any_end
+@pytest.mark.parametrize("state", TABLE)
+def test_next_phase_is_not_touched_by_the_pod_of_the_last(
+    failure: PodFailure | None, state: str | None
+) -> None:
+    assert assessed(failure, row(state), queued_again=True) == Release("its next phase is queued")
+
+
+@any_end
+@pytest.mark.parametrize(
+    "found",
+    [None, row("queued", try_number=2), row("running", try_number=2), row(None, try_number=0)],
+    ids=["gone", "queued in the next try", "running in the next try", "back before its first try"],
+)
+def test_pod_of_another_life_or_try_changes_nothing(
+    failure: PodFailure | None, found: TaskInstanceRow | None
+) -> None:
+    assert assessed(failure, found) == Release("the task instance was cleared or deleted")
+
+
+@any_end
+@pytest.mark.parametrize("job_id", [OTHER_JOB, None])
+def test_task_instance_that_another_scheduler_has_queued_is_left_to_it(
+    failure: PodFailure | None, job_id: int | None
+) -> None:
+    assessment = assessed(failure, row("queued", job_id=job_id))
+    assert assessment == Release(f"scheduler job {job_id} has queued it")
+
+
+@any_end
+@pytest.mark.parametrize("state", ["running", "success", "deferred"])
+def test_scheduler_that_queued_it_matters_only_while_it_is_queued(
+    failure: PodFailure | None, state: str
+) -> None:
+    assert assessed(failure, row(state, job_id=OTHER_JOB)) == assessed(failure, row(state))
+
+
+# ------------------------------------------------------------------------------------------ who won the start
+
+
+@pytest.mark.parametrize("failure", [FAILED, GIVEN_UP, OVERDUE])
+@pytest.mark.parametrize("state", ["running", "restarting"])
+def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
+    assessment = assessed(failure, row(state, hostname=SIBLING), runs_here=False)
+    assert assessment == Release(f"the task runs on {SIBLING}, which is another pod")
+
+
+def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:
+    assert assessed(None, row("running"), runs_here=False) == report("running")
+
+
+# ----------------------------------------------------------------------------- adopted, and not committed yet
+
+
+OFFERED_AGAIN = ("queued", "running", "restarting")
+
+
+@any_end
+@pytest.mark.parametrize("state", OFFERED_AGAIN)
+def test_nothing_is_decided_before_the_adoption_is_committed(failure: PodFailure | None, state: str) -> None:
+    assert assessed(failure, row(state, job_id=OTHER_JOB), adopted_from=OTHER_JOB) == Postpone()
+
+
+@any_end
+@pytest.mark.parametrize("state", [state for state in TABLE if state not in OFFERED_AGAIN])
+def test_a_task_that_is_not_offered_again_is_not_waited_for(
+    failure: PodFailure | None, state: str | None
+) -> None:
+    assessment = assessed(failure, row(state, job_id=OTHER_JOB), adopted_from=OTHER_JOB)
+    assert assessment == assessed(failure, row(state))
+
+
+@any_end
+@pytest.mark.parametrize("state", TABLE)
+def test_adopted_launch_is_like_any_other_after_that(failure: PodFailure | None, state: str | None) -> None:
+    assert assessed(failure, row(state), adopted_from=OTHER_JOB) == assessed(failure, row(state))
+    assert assessed(failure, row(state), adopted_from=JOB) == assessed(failure, row(state))

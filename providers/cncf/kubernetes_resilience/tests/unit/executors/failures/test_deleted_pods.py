@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that are not there any more, or not there in time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
+
+from ....support import manifests as m
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "like",
+    [m.unscheduled(), m.starting(), m.alive(), m.evicted()],
+    ids=["pending", "container starts", "container runs", "failed"],
+)
+def test_a_pod_that_vanished_while_queued_is_replaced(harness, queued_ti, like):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    pod.become(like)
+    harness.vanish(pod)
+    assert harness.created().launch_number == 2
+    assert harness.events() == {}
+    assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
+
+
+def test_a_pod_deleted_while_pending_is_replaced_at_once(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.unscheduled())
+    harness.observe(pod.deleting(datetime.now(UTC) + timedelta(seconds=30)))
+    assert harness.runtime.take("create") == []
+    harness.vanish(pod)
+    assert harness.created().launch_number == 2
+    (entry,) = harness.ledger(ti)
+    assert entry["reason"] == "Deleted"
+
+
+def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.lose_sight(pod)
+    ((ref,),) = harness.runtime.take("confirm")
+    harness.send(PodConfirmed(ref, pod.become(m.alive()).facts()))
+    assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)
+    harness.observe(pod, m.evicted())
+    assert harness.created().launch_number == 2
+
+
+def test_a_pod_that_failed_while_it_was_out_of_sight(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.lose_sight(pod)
+    ((ref,),) = harness.runtime.take("confirm")
+    harness.send(PodConfirmed(ref, pod.become(m.evicted()).facts()))
+    assert harness.created().launch_number == 2
+
+
+def test_a_succeeded_pod_that_is_gone_is_no_failure(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    harness.set_state(ti, "success")
+    pod.become(m.succeeded())
+    harness.vanish(pod)
+    assert [event for event, _ in harness.events().values()] == ["success"]
+
+
+def test_a_pod_that_was_never_seen_is_asked_for(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.cluster.remove(pod)
+    harness.clock.advance(59)
+    harness.executor.sync()
+    assert harness.runtime.take("confirm") == []
+    harness.clock.advance(2)
+    harness.executor.sync()
+    assert harness.runtime.take("confirm") == [(pod.ref,)]
+    harness.send(PodConfirmed(pod.ref, None))
+    assert harness.created().launch_number == 2
+    (entry,) = harness.ledger(ti)
+    assert entry["worker_uid"] == pod.ref.uid
+
+
+def test_a_pod_that_was_seen_is_not_asked_for(harness, queued_ti):
+    pod = harness.launch(queued_ti())
+    harness.observe(pod, m.starting())
+    harness.clock.advance(100)
+    harness.executor.sync()
+    assert harness.runtime.take("confirm") == []
+
+
+def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.vanish(pod)
+    assert [event for event, _ in harness.events().values()] == ["failed"]
+    harness.vanish(pod)
+    assert harness.events() == {}
+
+
+def test_a_deletion_that_does_not_happen_is_not_waited_for_longer_than_its_grace_period(harness, queued_ti):
+    ti = queued_ti()
+    with time_machine.travel(NOW, tick=False):
+        pod = harness.launch(ti)
+        pod.become(m.alive()).deleting(NOW + timedelta(seconds=30))
+        harness.observe(pod)
+    harness.clock.advance(30)
+    harness.executor.sync()
+    assert harness.ledger(ti) == []
+    harness.clock.advance(10)
+    with time_machine.travel(NOW + timedelta(seconds=40), tick=False):
+        harness.executor.sync()
+    (entry,) = harness.ledger(ti)
+    assert entry["reason"] == "DeletionOverdue"
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    harness.clock.advance(5)
+    harness.executor.sync()
+    assert harness.created().launch_number == 2
+
+
+def test_an_overdue_deletion_of_a_running_task_is_let_be(harness, queued_ti):
+    ti = queued_ti()
+    with time_machine.travel(NOW, tick=False):
+        pod = harness.launch(ti)
+        harness.begin(ti, pod)
+        pod.become(m.alive()).deleting(NOW + timedelta(seconds=30))
+        harness.observe(pod)
+    harness.clock.advance(60)
+    harness.executor.sync()
+    assert (harness.events(), harness.ledger(ti), harness.occupied(ti)) == ({}, [], True)
+    assert harness.runtime.take("delete") == []
+    harness.observe(pod, m.disrupted("DeletionByTaintManager"))
+    assert [event for event, _ in harness.events().values()] == ["failed"]

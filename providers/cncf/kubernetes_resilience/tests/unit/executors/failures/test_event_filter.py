@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Events count for the current launch of a task instance and for nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
+    PodCreated,
+    PodDeleted,
+    PodObservation,
+)
+
+from ....support import manifests as m
+from ....support.cluster import Pod
+
+
+@pytest.fixture
+def relaunched(harness, queued_ti):
+    """Give a task that runs in its second pod, while the first one, which failed, is still there."""
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())
+    second = harness.created()
+    harness.observe(second, m.alive())
+    harness.begin(ti, second)
+    return ti, first, second
+
+
+def assert_unharmed(harness, ti):
+    assert harness.events() == {}
+    assert harness.occupied(ti)
+    assert len(harness.ledger(ti)) == 1
+    assert harness.row(ti).state == "running"
+    assert harness.runtime.take("create") == []
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_replays_of_the_first_pod(harness, relaunched, times):
+    ti, first, _ = relaunched
+    harness.send(*[PodObservation(first.facts())] * times)
+    assert_unharmed(harness, ti)
+
+
+def test_the_first_pod_is_removed_by_a_clean_up_job(harness, relaunched):
+    ti, first, _ = relaunched
+    harness.observe(first, m.pod("Failed", [m.base(m.terminated(128, "StartError"))], deleted=True))
+    harness.vanish(first)
+    assert_unharmed(harness, ti)
+
+
+def test_the_first_pod_is_removed_with_its_node(harness, relaunched):
+    ti, first, _ = relaunched
+    harness.observe(
+        first, m.pod("Failed", reason="NodeLost", conditions=(m.disruption("DeletionByPodGC"),), deleted=True)
+    )
+    harness.vanish(first)
+    assert_unharmed(harness, ti)
+
+
+@pytest.mark.parametrize("facts_known", [True, False])
+def test_a_late_answer_about_the_first_pod(harness, relaunched, facts_known):
+    ti, first, _ = relaunched
+    harness.send(PodConfirmed(first.ref, first.facts() if facts_known else None))
+    harness.send(PodDeleted(first.ref))
+    harness.send(PodCreated(first.launch_id, first.ref))
+    assert_unharmed(harness, ti)
+
+
+def test_the_current_pod_still_counts(harness, relaunched):
+    _, first, second = relaunched
+    harness.observe(second, m.out_of_memory())
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert second.name in info
+    assert first.name not in info
+
+
+def test_one_death_told_in_any_order_is_one_death(harness, queued_ti):
+    deaths = [m.pod(containers=[m.base(m.CREATING)]), m.start_error(), m.start_error()]
+    for number, order in enumerate(itertools.permutations(deaths)):
+        ti = queued_ti(f"dag-{number}")
+        first = harness.launch(ti)
+        harness.send(*(PodObservation(first.become(like).facts()) for like in order))
+        harness.send(*(PodObservation(first.become(like).facts()) for like in order))
+        second = harness.created()
+        harness.send(*(PodObservation(first.become(like).facts()) for like in order))
+        assert second.launch_number == 2
+        assert len(harness.ledger(ti)) == 1
+        assert harness.events() == {}
+
+
+def test_a_pod_that_dies_twice_in_one_turn_is_counted_once(harness, queued_ti):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    failed, gone = PodObservation(first.become(m.evicted()).facts()), PodObservation(first.facts(), gone=True)
+    harness.send(failed, gone, failed, gone)
+    assert harness.created().launch_number == 2
+    assert len(harness.ledger(ti)) == 1
+
+
+def test_an_event_may_come_before_the_answer_to_the_create_call(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    pod = Pod(body)
+    harness.observe(pod, m.evicted())
+    harness.send(PodCreated(launch_id, pod.ref))
+    assert harness.created().launch_number == 2
+    assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
+
+
+def test_another_pod_of_the_same_name_is_not_taken_for_the_launch(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    _, body = harness.create_call()
+    other = Pod(body)
+    other.annotations["airflow-resilience/launch-id"] = uuid.uuid4().hex
+    harness.observe(other, m.evicted())
+    assert (harness.ledger(ti), harness.events()) == ([], {})
+
+
+def test_a_stray_pod_that_has_ended_is_tidied_and_nothing_else(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    stray = Pod(pod.manifest)
+    harness.observe(stray, m.worker_error())
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == [(stray.ref,)]
+    harness.observe(stray, m.succeeded())
+    harness.quiet()
+    assert harness.runtime.take("clean_up") == [(stray.ref,)]
+    assert (harness.ledger(ti), harness.events(), harness.occupied(ti)) == ([], {}, True)
+
+
+def test_mapped_task_instances_are_kept_apart(harness, queued_ti):
+    one, other = queued_ti(mapped=2)
+    pods = [harness.launch(ti) for ti in (one, other)]
+    assert [pod.annotations["map_index"] for pod in pods] == ["0", "1"]
+    harness.observe(pods[0], m.start_error())
+    harness.begin(other, pods[1])
+    assert harness.created().annotations["map_index"] == "0"
+    assert (len(harness.ledger(one)), len(harness.ledger(other))) == (1, 0)
+    harness.observe(pods[1], m.out_of_memory())
+    assert set(harness.events()) == {other.key}
+    assert (harness.occupied(one), harness.occupied(other)) == (True, False)

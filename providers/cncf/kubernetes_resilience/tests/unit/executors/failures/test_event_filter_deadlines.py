@@ -1,0 +1,294 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""States of a pod that are its end if they last: no node for it, and a sidecar that outlives its worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import SIDECAR_GRACE
+
+from ....support import manifests as m
+from ....support.harness import lock
+
+TIMEOUT = 60.0
+
+
+@pytest.fixture
+def impatient(start):
+    return start(KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT=f"{TIMEOUT:g}")
+
+
+# ---------------------------------------------------------------------------------------------- unschedulable
+
+
+def test_a_pod_that_stays_unschedulable_is_given_up(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    impatient.observe(pod, m.unschedulable())
+    impatient.wait(TIMEOUT - 0.1)
+    assert (impatient.ledger(ti), impatient.runtime.take("delete")) == ([], [])
+    impatient.wait(0.2)
+    assert impatient.runtime.take("delete") == [(pod.ref,)]
+    assert impatient.runtime.take("create") == []
+    impatient.deleted(pod.ref)
+    assert impatient.created().launch_number == 2
+
+    (entry,) = impatient.ledger(ti)
+    assert (entry["reason"], entry["action"], entry["launch"]) == ("Unschedulable", "relaunch", 1)
+    known = entry["context"]["metadata"]
+    assert (known["cause"], known["message"]) == (
+        "unschedulable-resources",
+        "0/3 nodes are available: 3 Insufficient cpu.",
+    )
+
+
+def test_its_time_does_not_begin_anew_with_each_message(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    for minute in range(3):
+        impatient.observe(pod, m.unschedulable(f"0/{minute} nodes are available: volume node affinity"))
+        assert impatient.ledger(ti) == []
+        impatient.wait(TIMEOUT / 3)
+    (entry,) = impatient.ledger(ti)
+    assert entry["context"]["metadata"]["message"].startswith("0/2 nodes")
+
+
+@pytest.mark.parametrize("like", [m.starting(), m.alive(), m.gated()], ids=["starting", "running", "gated"])
+def test_its_time_ends_when_it_is_not_unschedulable_any_more(impatient, queued_ti, like):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    impatient.observe(pod, m.unschedulable())
+    impatient.wait(TIMEOUT / 2)
+    impatient.observe(pod, like)
+    impatient.wait(TIMEOUT * 10)
+    assert (impatient.ledger(ti), impatient.runtime.take("delete")) == ([], [])
+
+
+def test_its_time_begins_anew_after_that(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    for like in (m.unschedulable(), m.gated(), m.unschedulable()):
+        impatient.observe(pod, like)
+        impatient.wait(TIMEOUT - 1)
+    assert impatient.ledger(ti) == []
+    impatient.wait(1)
+    assert len(impatient.ledger(ti)) == 1
+
+
+def test_another_condition_is_waited_with(impatient, queued_ti):
+    ti = queued_ti()
+    impatient.observe(impatient.launch(ti), m.gated())
+    impatient.wait(TIMEOUT * 10)
+    assert impatient.ledger(ti) == []
+
+
+def test_it_is_waited_for_without_the_option(harness, queued_ti):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.unschedulable())
+    harness.wait(1e6)
+    assert harness.ledger(ti) == []
+
+
+def test_a_pod_that_is_adopted_has_its_time_from_then_on(impatient, queued_ti, successor):
+    ti = queued_ti()
+    impatient.observe(impatient.launch(ti), m.unschedulable())
+    impatient.wait(TIMEOUT - 1)
+    heir = successor(KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT=f"{TIMEOUT:g}")
+    heir.adopt(ti)
+    heir.wait(TIMEOUT - 1)
+    assert heir.ledger(ti) == []
+    heir.wait(1)
+    assert len(heir.ledger(ti)) == 1
+
+
+def test_a_row_that_is_locked_when_its_time_is_over_is_settled_later(impatient, queued_ti):
+    ti = queued_ti()
+    pod = impatient.launch(ti)
+    impatient.observe(pod, m.unschedulable())
+    with lock(ti):
+        impatient.wait(TIMEOUT)
+        impatient.observe(pod, m.unschedulable("0/4 nodes are available"))
+    impatient.executor.sync()
+    assert len(impatient.ledger(ti)) == 1
+
+
+def test_a_rule_can_be_about_it(start, queued_ti, tmp_path):
+    file = tmp_path / "policies.yaml"
+    file.write_text(
+        "policies:\n- name: nodes\n  rules:\n"
+        "  - {name: none, onReasons: [Unschedulable], onTerminationMessage: {pattern: Insufficient},"
+        " action: Fail}\ndefaultPolicy: nodes\n"
+    )
+    harness = start(
+        KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT="5", KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file)
+    )
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.unschedulable())
+    harness.wait(5)
+    assert [(entry["rule"], entry["action"]) for entry in harness.ledger(ti)] == [("none", "fail")]
+
+
+# ------------------------------------------------------------------------- a sidecar that outlives its worker
+
+
+def test_a_launch_whose_sidecar_runs_on_is_replaced(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.lingering(m.terminated(128, "StartError")))
+    harness.wait(SIDECAR_GRACE - 0.1)
+    assert harness.ledger(ti) == []
+    harness.wait(0.2)
+    assert harness.created().launch_number == 2
+    (entry,) = harness.ledger(ti)
+    assert (entry["reason"], entry["context"]["metadata"]["cause"]) == ("StartError", "start-error")
+
+
+def test_the_workers_own_exit_beside_it_counts(harness, queued_ti):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.lingering())
+    harness.wait(SIDECAR_GRACE)
+    assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+@pytest.mark.parametrize("like", [m.lingering(), m.lingering(phase="Pending", sidecar=m.CREATING)])
+def test_a_task_that_ran_in_it_is_reported(harness, queued_ti, like):
+    ti = queued_ti(retries=1)
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.observe(pod, like)
+    harness.wait(SIDECAR_GRACE)
+    ((key, (state, info)),) = harness.events().items()
+    assert (key, state) == (ti.key, "failed")
+    assert "worker container base terminated" in info
+    assert not harness.occupied(ti)
+
+
+@pytest.mark.parametrize(
+    ("delete", "on_failure", "command"),
+    [("True", "False", "stop_and_keep"), ("True", "True", "clean_up"), ("False", "True", "stop_and_keep")],
+)
+def test_what_runs_in_it_does_not_run_on(start, queued_ti, delete, on_failure, command):
+    harness = start(
+        KUBERNETES_EXECUTOR__DELETE_WORKER_PODS=delete,
+        KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE=on_failure,
+    )
+    pod = harness.launch(queued_ti())
+    harness.observe(pod, m.lingering())
+    harness.wait(SIDECAR_GRACE)
+    harness.quiet()
+    assert [(function.__name__, args) for function, args in harness.runtime.commands[-1:]] == [
+        (command, (pod.ref,))
+    ]
+
+
+def test_who_ends_the_pod_has_time_to_say_why(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.lingering())
+    harness.wait(SIDECAR_GRACE - 1)
+    harness.observe(pod, m.evicted_by_kubelet())
+    (entry,) = harness.ledger(ti)
+    assert (entry["reason"], entry["action"]) == ("Evicted", "relaunch")
+    assert harness.created().launch_number == 2
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == [(pod.ref,)]
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+def test_a_worker_that_is_started_again_has_not_ended(harness, queued_ti, policy):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.lingering(restart_policy=policy))
+    harness.wait(SIDECAR_GRACE * 10)
+    assert (harness.ledger(ti), harness.events()) == ([], {})
+
+
+def test_a_clean_up_does_not_excuse_the_worker(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with lock(ti):
+        harness.observe(pod, m.lingering())
+        harness.wait(SIDECAR_GRACE)
+        harness.observe(pod, m.lingering(deleted=True))
+        harness.vanish(pod)
+    harness.executor.sync()
+    assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
+
+
+def test_nor_does_the_removal_of_its_pod(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.lingering())
+    harness.vanish(pod)
+    assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
+
+
+def test_its_deletion_while_it_is_waited_for_does_not_begin_its_time_anew(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.lingering())
+    harness.wait(SIDECAR_GRACE - 1)
+    harness.observe(pod, m.lingering(deleted=True))
+    harness.wait(1)
+    assert len(harness.ledger(ti)) == 1
+
+
+# --------------------------------------------------------------------- one that outlives a worker's good end
+
+DONE = m.lingering(m.terminated(0, "Completed"))
+
+
+def test_a_worker_that_has_exited_with_0_beside_a_sidecar_and_never_started_its_task(harness, queued_ti):
+    """It was told to go before it had begun; the sidecar keeps the pod Running."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, DONE)
+    harness.wait(SIDECAR_GRACE - 0.1)
+    assert harness.ledger(ti) == []
+    harness.wait(0.2)
+    assert [entry["reason"] for entry in harness.ledger(ti)] == ["ExitedWithoutStarting"]
+    harness.quiet()
+    assert harness.runtime.take("stop_and_keep") == [(pod.ref,)]
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "deferred", "running"])
+@pytest.mark.parametrize(("delete", "command"), [("True", "clean_up"), ("False", "stop_and_keep")])
+def test_a_worker_that_is_done_beside_it_gives_its_slot_back(start, queued_ti, state, delete, command):
+    """As one whose pod has succeeded does; the sidecar would hold slot and pod for ever."""
+    harness = start(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS=delete)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.set_state(ti, state)
+    harness.observe(pod, DONE)
+    harness.wait(SIDECAR_GRACE - 0.1)
+    assert (harness.occupied(ti), harness.events()) == (True, {})
+    harness.wait(0.2)
+    assert [state for state, _ in harness.events().values()] == [state]
+    assert (harness.occupied(ti), harness.ledger(ti)) == (False, [])
+    harness.quiet()
+    assert harness.runtime.take(command) == [(pod.ref,)]
+
+
+def test_one_whose_sidecar_ends_in_time_has_succeeded(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    harness.set_state(ti, "success")
+    harness.observe(pod, DONE)
+    harness.wait(SIDECAR_GRACE - 1)
+    harness.observe(pod, m.succeeded())
+    assert not harness.occupied(ti)
+    harness.quiet()
+    assert harness.runtime.take("clean_up") == [(pod.ref,)]
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+def test_one_that_may_be_started_again_is_not_done(harness, queued_ti, policy):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.lingering(m.terminated(0, "Completed"), restart_policy=policy))
+    harness.wait(SIDECAR_GRACE * 10)
+    assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)

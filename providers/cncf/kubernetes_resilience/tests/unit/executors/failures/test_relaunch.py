@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A pod ended while its task instance was still queued: it is launched again, and nobody notices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import jwt
+import pytest
+import time_machine
+
+from cluster_lab.airflow_fixtures import QUEUED_AT
+
+from ....support import manifests as m
+
+DEATHS = {
+    "start error": m.start_error(),
+    "container status unknown": m.status_unknown(),
+    "out of memory": m.out_of_memory(),
+    "evicted": m.evicted(),
+    "evicted, by a newer kubelet": m.evicted_by_kubelet(),
+    "node shutdown": m.node_shutdown(),
+    "node lost": m.node_lost(),
+    "not admitted": m.not_admitted(),
+    "deadline exceeded": m.deadline_exceeded(),
+    "provider failed": m.provider_failed("Failed"),
+    "failed without any status": m.pod("Failed"),
+    "removed by PodGC": m.pod(
+        "Failed", [m.base(m.running())], conditions=(m.disruption("DeletionByPodGC"),), deleted=True
+    ),
+    "drained": m.disrupted("EvictionByEvictionAPI"),
+    "preempted": m.disrupted("PreemptionByScheduler"),
+    "taint": m.disrupted("DeletionByTaintManager", exit_code=137),
+    "deleted by somebody": m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True),
+    "init container": m.init_error(),
+    "sidecar": m.sidecar_error(),
+    "init container that could not start": m.pod(
+        "Failed", [m.base(m.PREPARING)], init=[m.status_of("git-sync", m.terminated(128, "StartError"))]
+    ),
+    "native sidecar": m.pod(
+        "Failed",
+        [m.base(m.PREPARING)],
+        init=[m.status_of("vault", m.terminated(1, "Error"))],
+        native_sidecars=("vault",),
+    ),
+    "exited without starting": m.succeeded(),
+}
+
+
+@pytest.mark.parametrize("like", DEATHS.values(), ids=DEATHS)
+def test_it_is_relaunched(harness, queued_ti, like):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    slots = harness.executor.slots_available
+    harness.observe(first, like)
+    second = harness.created()
+
+    assert second.name != first.name
+    assert second.launch_number == 2
+    assert harness.events() == {}
+    assert (harness.occupied(ti), harness.executor.slots_available) == (True, slots)
+    (entry,) = harness.ledger(ti)
+    assert (entry["worker_uid"], entry["worker_name"]) == (first.ref.uid, first.name)
+    assert (entry["action"], entry["launch"]) == ("relaunch", 1)
+    row = harness.row(ti)
+    assert (row.state, row.try_number, row.max_tries) == ("queued", 1, 0)
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == [(first.ref,)]
+    assert harness.runtime.take("delete") == []
+
+
+def test_one_warning_says_what_happened(harness, queued_ti, capsys):
+    first = harness.launch(queued_ti())
+    capsys.readouterr()
+    harness.observe(first, m.start_error())
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if "[warning" in line]
+    for part in (first.name, "node-1", "StartError", "base", "exit code 128", "launch 1 of 2"):
+        assert part in warning
+
+
+@pytest.mark.parametrize(
+    ("like", "reason", "container", "exit_code"),
+    [
+        (m.start_error(), "StartError", "base", 128),
+        (m.evicted(), "Evicted", None, None),
+        (m.disrupted("EvictionByEvictionAPI"), "EvictionByEvictionAPI", "base", 143),
+        (m.init_error(), "Error", "git-sync", 1),
+    ],
+    ids=["container", "pod", "disruption", "init container"],
+)
+def test_the_ledger_says_why(harness, queued_ti, like, reason, container, exit_code):
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), like)
+    (entry,) = harness.ledger(ti)
+    known = entry["context"]["metadata"]
+    assert (entry["reason"], known.get("container"), known.get("exit_code")) == (reason, container, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("delete", "on_failure", "command"),
+    [("True", "False", "mark_done"), ("True", "True", "clean_up"), ("False", "True", "mark_done")],
+)
+def test_the_dead_pod_is_kept_or_deleted_as_configured(start, queued_ti, delete, on_failure, command):
+    harness = start(
+        KUBERNETES_EXECUTOR__DELETE_WORKER_PODS=delete,
+        KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE=on_failure,
+    )
+    first = harness.launch(queued_ti())
+    harness.observe(first, m.start_error())
+    harness.created()
+    harness.quiet()
+    assert [(function.__name__, args) for function, args in harness.runtime.commands[-1:]] == [
+        (command, (first.ref,))
+    ]
+
+
+def test_the_relaunch_has_a_token_of_its_own(harness, queued_ti):
+    ti = queued_ti()
+    begin = datetime(2026, 5, 1, tzinfo=UTC)
+    with time_machine.travel(begin, tick=False) as time:
+        first = harness.launch(ti)
+        time.shift(timedelta(seconds=500))
+        harness.observe(first, m.start_error())
+        second = harness.created()
+    old, new = (
+        jwt.decode(pod.workload["token"], options={"verify_signature": False}) for pod in (first, second)
+    )
+    assert new["exp"] - old["exp"] == 500
+    assert new["sub"] == old["sub"] == str(ti.id)
+    assert new["jti"] != old["jti"]
+
+
+def test_the_time_in_the_queue_begins_anew(harness, queued_ti):
+    ti = queued_ti()
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    first = harness.launch(ti)
+    assert harness.row(ti).queued_dttm == QUEUED_AT
+    with time_machine.travel(now, tick=False):
+        harness.observe(first, m.start_error())
+    assert harness.row(ti).queued_dttm == now
+
+
+def test_the_relaunch_is_of_the_same_task(harness, queued_ti):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())
+    second = harness.created()
+    for name in ("dag_id", "task_id", "run_id", "try_number", "airflow-resilience/task-instance-id"):
+        assert second.annotations[name] == first.annotations[name]
+    assert second.launch_id != first.launch_id
+    assert second.workload["ti"] == first.workload["ti"]

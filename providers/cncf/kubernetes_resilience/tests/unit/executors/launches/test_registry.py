@@ -1,0 +1,369 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which pod counts for which task instance, and which superseded pods are waited for."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from airflow.executors.workloads import ExecuteTask
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from kubernetes.client import V1Pod
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import DeletePod
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Creation,
+    Launch,
+    LaunchState,
+    Waiting,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import (
+    IllegalTransitionError,
+    LaunchRegistry,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
+OTHER = KEY._replace(map_index=3)
+
+UNCONDITIONAL = DeletePod(PodRef("airflow", "load", "uid-2"))
+VERSIONED = DeletePod(PodRef("airflow", "load", "uid-1"), "7")
+
+
+def launch(key: TaskInstanceKey = KEY, **more: object) -> Launch:
+    creation = None if "ref" in more else Creation({"kind": "Pod"}, "token")
+    return Launch(key, "ti", "airflow", "load", creation=creation, **more)
+
+
+def pod(uid: str, of: Launch | None = None) -> PodFacts:
+    annotations = {"airflow-resilience/launch-id": of.launch_id} if of else {}
+    return PodFacts(PodRef("airflow", "load", uid), {}, annotations)
+
+
+@pytest.fixture
+def registry() -> LaunchRegistry:
+    return LaunchRegistry()
+
+
+def test_recipe_is_the_job_without_its_token() -> None:
+    ti = {
+        **KEY._asdict(),
+        "id": str(uuid.uuid4()),
+        "dag_version_id": str(uuid.uuid4()),
+        "pool_slots": 2,
+        "queue": "large",
+        "priority_weight": 7,
+        "context_carrier": {"traceparent": "00-1-2-00"},
+    }
+    workload = ExecuteTask.model_validate(
+        {
+            "token": "made when the task was queued",
+            "ti": ti,
+            "dag_rel_path": "sales.py",
+            "bundle_info": {"name": "dags", "version": "4"},
+            "log_path": "sales/load.log",
+        }
+    )
+    override = V1Pod()
+    job = KubernetesJob(KEY, [workload], override, "template.yaml", "airflow:7")
+    restored = StoredWorkload.of(job).job(KEY)
+    assert restored.command[0].model_copy(update={"token": workload.token}) == workload
+    assert restored._replace(command=None) == job._replace(command=None)
+    assert workload.token == "made when the task was queued", "the job is left as it was"
+
+
+def test_launch_is_pending_until_its_pod_is_seen_to_start(registry: LaunchRegistry) -> None:
+    created, adopted = launch(), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
+    registry.hold(created)
+    registry.hold(adopted)
+    pending = partial(registry.in_state, LaunchState.PENDING)
+    assert pending() == [adopted], "what does not exist yet is not pending"
+    registry.bind(created, PodRef("airflow", "load", "uid-1"))
+    assert set(map(id, pending())) == {id(created), id(adopted)}
+    for phase, number in ((None, 2), ("Pending", 2), ("Running", 1), ("Running", 1)):
+        registry.see(created, replace(pod("uid-1"), phase=phase))
+        assert len(pending()) == number
+    registry.bind(created, PodRef("airflow", "load", "uid-3"))
+    assert len(pending()) == 2, "another pod of it has come to light"
+    registry.release(KEY)
+    registry.release(OTHER)
+    assert pending() == []
+
+
+def test_pod_of_an_adopted_launch_is_found_by_its_uid(registry: LaunchRegistry) -> None:
+    adopted = launch(ref=PodRef("airflow", "load", "uid-1"))
+    registry.hold(adopted)
+    assert registry.find(pod("uid-1")) is adopted
+    assert registry.by_uid("uid-1") is adopted
+    assert registry.find(pod("uid-2")) is None
+
+
+def test_event_before_the_answer_to_the_create_call_settles_the_uid(registry: LaunchRegistry) -> None:
+    created = launch()
+    registry.hold(created)
+    assert registry.by_uid("uid-1") is None
+    assert registry.find(pod("uid-1", created)) is created
+    assert created.ref is None, "a question changes nothing"
+    registry.bind(created, PodRef("airflow", "load", "uid-1"))
+    assert created.creation is None, "what exists is not created again"
+    assert registry.by_uid("uid-1") is created
+
+
+def test_copy_of_a_pod_is_not_the_launch(registry: LaunchRegistry) -> None:
+    created = launch()
+    registry.hold(created)
+    registry.bind(created, PodRef("airflow", "load", "uid-1"))
+    assert registry.find(pod("uid-2", created)) is None
+    assert created.ref == PodRef("airflow", "load", "uid-1")
+
+
+def test_pod_of_the_same_name_is_not_the_launch(registry: LaunchRegistry) -> None:
+    registry.hold(launch())
+    assert registry.find(pod("uid-1")) is None
+    assert registry.find(pod("uid-1", launch())) is None
+
+
+def test_launches_of_the_same_pod_name_are_told_apart(registry: LaunchRegistry) -> None:
+    # A mutation hook can give every map index the same name; the second create call is refused then.
+    first, second = launch(KEY), launch(OTHER)
+    registry.hold(first)
+    registry.hold(second)
+    assert registry.find(pod("uid-1", first)) is first
+    registry.release(OTHER)
+    assert registry.find(pod("uid-1", first)) is first
+
+
+def test_newer_launch_supersedes_the_one_before(registry: LaunchRegistry) -> None:
+    first, second = launch(), launch()
+    for number, item in enumerate((first, second)):
+        registry.hold(item)
+        registry.bind(item, PodRef("airflow", "load", f"uid-{number}"))
+    assert registry.get(KEY) is second
+    assert (registry.is_current(first), registry.is_current(second)) == (False, True)
+    assert registry.find(pod("uid-0", first)) is None
+    assert registry.by_launch_id(first.launch_id) is None
+    assert registry.by_launch_id(second.launch_id) is second
+    assert list(registry) == [second]
+    assert len(registry) == 1
+
+
+def test_launch_can_be_held_again(registry: LaunchRegistry) -> None:
+    item = launch(ref=PodRef("airflow", "load", "uid-1"))
+    registry.hold(item)
+    registry.hold(item)
+    assert registry.by_uid("uid-1") is item
+
+
+def test_released_launch_is_not_known_any_more(registry: LaunchRegistry) -> None:
+    item = launch()
+    registry.hold(item)
+    assert registry.release(KEY) is item
+    assert registry.release(KEY) is None
+    assert not registry.is_current(item)
+    assert registry.get(KEY) is None
+    assert registry.find(pod("uid-1", item)) is None
+
+
+def test_launch_ids_are_unique() -> None:
+    assert len({launch().launch_id for _ in range(100)}) == 100
+
+
+# --------------------------------------------------------------------------------------------------- leaving
+
+
+def test_next_launch_waits_until_every_superseded_pod_has_left(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    registry.leave(KEY, "uid-2", deadline=60.0)
+    assert not registry.is_clear(KEY, now=10.0)
+    assert registry.left("uid-1") == KEY
+    assert not registry.is_clear(KEY, now=10.0)
+    assert registry.left("uid-2") == KEY
+    assert registry.is_clear(KEY, now=10.0)
+
+
+@pytest.mark.parametrize(("now", "clear"), [(39.9, False), (40.0, True), (1000.0, True)])
+def test_next_launch_waits_no_longer_than_the_deadline(
+    registry: LaunchRegistry, now: float, clear: bool
+) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    assert registry.is_clear(KEY, now) is clear
+
+
+def test_deadline_that_is_over_does_not_end_another(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    registry.leave(KEY, "uid-2", deadline=60.0)
+    assert not registry.is_clear(KEY, now=50.0)
+    registry.prune(now=50.0)
+    assert registry.left("uid-1") is None, "it was not waited for any more"
+    assert registry.is_clear(KEY, now=60.0)
+
+
+def test_deadline_can_be_moved(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    registry.leave(KEY, "uid-1", deadline=90.0)
+    assert not registry.is_clear(KEY, now=50.0)
+
+
+def test_task_instances_wait_for_their_own_pods_only(registry: LaunchRegistry) -> None:
+    registry.leave(KEY, "uid-1", deadline=40.0)
+    assert registry.is_clear(OTHER, now=0.0)
+
+
+def test_pod_that_nobody_waits_for_may_leave_too(registry: LaunchRegistry) -> None:
+    assert registry.left("uid-1") is None
+
+
+def test_superseded_pods_of_a_key_are_known_with_what_they_were_the_pods_of(registry: LaunchRegistry) -> None:
+    given_up = launch()
+    registry.leave(KEY, "uid-1", 40.0, VERSIONED, launch=given_up, unless_started=True)
+    registry.leave(KEY, "uid-2", 40.0, UNCONDITIONAL)
+    registry.leave(OTHER, "uid-3", 40.0)
+    assert {(item.launch, item.unless_started) for item in registry.departures(KEY)} == {
+        (given_up, True),
+        (None, False),
+    }
+    departure = registry.departure("uid-1")
+    assert departure is not None
+    assert departure.launch is given_up
+    assert registry.pending_deletions() == [VERSIONED, UNCONDITIONAL]
+    registry.left("uid-1")
+    assert registry.departure("uid-1") is None
+    assert len(registry.departures(KEY)) == 1
+
+
+def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRegistry) -> None:
+    creating, created = launch(), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
+    registry.hold(creating)
+    registry.hold(created)
+    assert registry.starting() == [creating, created]
+    registry.see(created, replace(pod("uid-2"), phase="Running"))
+    assert registry.starting() == [creating]
+    registry.end(creating, None)
+    assert registry.starting() == [creating], "it has not started, and may go on"
+
+
+# --------------------------------------------------------------------------------------------------- states
+
+REF = PodRef("airflow", "load", "uid-1")
+
+
+def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchRegistry) -> None:
+    item = Launch(KEY, "ti", waiting=Waiting(job=None))
+
+    def states() -> list[LaunchState]:
+        return [state for state in LaunchState if item in registry.in_state(state)]
+
+    assert item.state is None
+    registry.hold(item)
+    assert states() == [item.state] == [LaunchState.WAITING]
+    registry.create(item, Creation({}, "token"))
+    assert states() == [item.state] == [LaunchState.CREATING]
+    registry.bind(item, REF)
+    assert states() == [item.state] == [LaunchState.PENDING]
+    registry.see(item, replace(pod("uid-1"), phase="Running"))
+    assert states() == [item.state] == [LaunchState.STARTED]
+    registry.end(item, None)
+    assert states() == [item.state] == [LaunchState.ENDED]
+    registry.leave(KEY, "uid-1", 40.0, launch=item)
+    assert states() == [LaunchState.ENDED], "it is the current launch until it is released"
+    registry.release(KEY)
+    assert states() == [item.state] == [LaunchState.DEPARTING]
+    registry.left("uid-1")
+    assert (states(), item.state) == ([], None)
+
+
+def test_what_departs_ends_with_its_deadline(registry: LaunchRegistry) -> None:
+    item = launch(ref=REF)
+    registry.hold(item)
+    registry.release(KEY)
+    registry.leave(KEY, "uid-1", 40.0, launch=item)
+    assert item.state is LaunchState.DEPARTING
+    registry.prune(40.0)
+    assert item.state is None
+
+
+def test_what_has_ended_may_go_on(registry: LaunchRegistry) -> None:
+    item = launch(ref=REF)
+    registry.hold(item)
+    registry.end(item, None)
+    registry.settled(item)
+    assert item.state is LaunchState.PENDING
+
+
+def test_what_was_released_before_its_end_was_settled_is_told_once(registry: LaunchRegistry) -> None:
+    first, second = launch(ref=REF), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
+    for item in (first, second):
+        registry.hold(item)
+        registry.end(item, None)
+        registry.release(item.key)
+    registry.settled(second)
+    assert list(registry.take_unsettled()) == [first]
+    assert list(registry.take_unsettled()) == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "taken"),
+    [
+        (Waiting(job=None), True),
+        (Waiting(KubernetesJob(KEY, [], None, None), is_relaunch=True), True),
+        (Waiting(KubernetesJob(KEY, [], None, None)), False),
+    ],
+    ids=["handed back", "relaunch", "next phase"],
+)
+def test_what_is_superseded_is_taken_back_while_its_replacement_waits(
+    registry: LaunchRegistry, waiting: Waiting, taken: bool
+) -> None:
+    item = launch(ref=REF)
+    registry.hold(item)
+    registry.leave(KEY, "uid-1", 40.0, launch=item, unless_started=True)
+    replacement = Launch(KEY, "ti", waiting=waiting)
+    registry.hold(replacement)
+    assert registry.take_back(item) is taken
+    assert registry.get(KEY) is (item if taken else replacement)
+    assert item.state is (LaunchState.PENDING if taken else LaunchState.DEPARTING)
+
+
+def test_another_life_of_the_task_instance_does_not_give_way(registry: LaunchRegistry) -> None:
+    item = launch(ref=REF)
+    registry.hold(Launch(KEY, "another", waiting=Waiting(job=None)))
+    assert not registry.take_back(item)
+
+
+def test_a_transition_that_is_not_allowed_is_an_error(registry: LaunchRegistry) -> None:
+    item = Launch(KEY, "ti", waiting=Waiting(job=None))
+    registry.hold(item)
+    with pytest.raises(IllegalTransitionError, match="from waiting to ended"):
+        registry.end(item, None)
+    assert item.state is LaunchState.WAITING
+
+
+def test_what_was_released_does_not_come_back_by_itself(registry: LaunchRegistry) -> None:
+    item = launch(ref=REF)
+    registry.hold(item)
+    registry.release(KEY)
+    for step in (
+        lambda: registry.see(item, pod("uid-1")),
+        lambda: registry.end(item, None),
+        lambda: registry.bind(item, REF),
+        lambda: registry.resume(item),
+        lambda: registry.create(item, Creation({}, "token")),
+    ):
+        with pytest.raises(IllegalTransitionError, match="not the current one"):
+            step()
+    assert item.state is None
+
+
+def test_a_pod_that_departs_twice_departs_as_the_last_of_its_launches(registry: LaunchRegistry) -> None:
+    first, second = launch(ref=REF), launch(ref=REF)
+    for item in (first, second):
+        registry.hold(item)
+        registry.leave(KEY, "uid-1", 10.0, UNCONDITIONAL, launch=item)
+        registry.release(KEY)
+    assert registry.in_state(LaunchState.DEPARTING) == [second]
+    registry.prune(10.0)
+    assert registry.in_state(LaunchState.DEPARTING) == []

@@ -1,0 +1,457 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Airflow gives up on tasks that are queued for too long; a relaunch that waits is not one of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import SIDECAR_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import PROMPT
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated, PodNotDeleted
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.retry_policy import minimum_backoff
+from cluster_lab.airflow_fixtures import make_scheduler_job
+
+from ....support import manifests as m
+from ....support.cluster import Pod
+from ....support.harness import lock
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+CONFIG = {
+    "SCHEDULER__TASK_QUEUED_TIMEOUT": "90",
+    "KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "RunContainerError",
+}
+INTERVAL = 30
+
+
+def age(harness, ti, **values) -> None:
+    """Let a task instance have been queued long ago."""
+    harness.set_state(ti, values.pop("state", "queued"), queued_dttm=LONG_AGO, **values)
+
+
+def is_fresh(harness, ti) -> bool:
+    """Whether the task instance counts as queued just now."""
+    return harness.row(ti).queued_dttm > LONG_AGO
+
+
+@pytest.fixture
+def waiting(start, queued_ti):
+    """Give an executor, a task instance whose relaunch waits until its pod is gone, and the pod."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.not_startable())
+    age(harness, ti)
+    return harness, ti, pod
+
+
+def test_while_a_relaunch_waits_for_the_old_pod(waiting):
+    harness, ti, _ = waiting
+    harness.wait(INTERVAL - 1)
+    assert not is_fresh(harness, ti)
+    harness.wait(1)
+    assert is_fresh(harness, ti)
+    age(harness, ti)
+    harness.wait(INTERVAL - 1)
+    assert not is_fresh(harness, ti)
+    harness.wait(1)
+    assert is_fresh(harness, ti)
+
+
+def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
+    monkeypatch.setattr(minimum_backoff, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(
+        minimum_backoff, "MINIMUM_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0)
+    )
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.evicted())
+    age(harness, ti)
+    harness.wait(INTERVAL)
+    assert harness.runtime.take("create") == []
+    assert is_fresh(harness, ti)
+
+
+def test_while_an_adopted_one_waits_to_be_handed_back(waiting, successor):
+    _, ti, _ = waiting
+    heir = successor(**CONFIG)
+    heir.adopt(ti)
+    heir.executor.sync()
+    age(heir, ti)
+    heir.wait(INTERVAL)
+    assert heir.row(ti).state == "queued"
+    assert is_fresh(heir, ti)
+
+
+def test_when_the_replacement_is_asked_for(waiting):
+    harness, ti, pod = waiting
+    harness.deleted(pod.ref)
+    harness.create_call()
+    assert is_fresh(harness, ti)
+
+
+def test_a_first_launch_has_the_time_that_airflow_gives_it(start, queued_ti):
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    age(harness, ti)
+    harness.launch(ti)
+    harness.wait(INTERVAL)
+    assert not is_fresh(harness, ti)
+
+
+def test_a_pod_that_was_asked_for_has_the_time_that_airflow_gives_it(waiting):
+    harness, ti, pod = waiting
+    harness.deleted(pod.ref)
+    harness.created()
+    age(harness, ti)
+    harness.wait(INTERVAL)
+    assert not is_fresh(harness, ti)
+
+
+def test_a_task_that_is_not_queued_any_more_is_left_as_it_is(waiting):
+    harness, ti, pod = waiting
+    age(harness, ti, state="running")
+    harness.wait(INTERVAL)
+    harness.deleted(pod.ref)
+    assert not is_fresh(harness, ti)
+
+
+def test_a_task_that_another_scheduler_has_queued_is_left_as_it_is(waiting, session):
+    harness, ti, pod = waiting
+    age(harness, ti, queued_by_job_id=make_scheduler_job(session))
+    harness.wait(INTERVAL)
+    harness.deleted(pod.ref)
+    assert not is_fresh(harness, ti)
+
+
+def test_a_row_that_somebody_has_locked_is_not_waited_for(waiting):
+    harness, ti, pod = waiting
+    with lock(ti):
+        harness.wait(INTERVAL)
+        harness.deleted(pod.ref)
+    assert harness.create_call()
+    assert not is_fresh(harness, ti)
+
+
+def test_a_database_that_does_not_answer_is_asked_again(waiting, monkeypatch):
+    harness, ti, _ = waiting
+
+    def broken(*args, **kwargs):
+        raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task_instances, "begin_queued_anew", broken)
+        patch.setattr(isolation, "database_answers", lambda: False)
+        harness.wait(INTERVAL)
+    assert not is_fresh(harness, ti)
+    harness.executor.sync()
+    assert is_fresh(harness, ti)
+
+
+def test_many_at_once(start, queued_ti):
+    harness = start(**CONFIG)
+    tis = queued_ti(mapped=3)
+    for ti in tis:
+        harness.observe(harness.launch(ti), m.not_startable())
+        age(harness, ti)
+    harness.wait(INTERVAL)
+    assert all(is_fresh(harness, ti) for ti in tis)
+
+
+# ---------------------------------------------------------------- outages
+
+
+def test_while_a_creation_is_waited_out(start, queued_ti):
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.refuse(KubernetesApiError("no", status=403, reason="Forbidden"))
+    age(harness, ti)
+    harness.wait(INTERVAL)
+    assert is_fresh(harness, ti)
+
+
+def test_while_a_create_call_waits_for_its_turn(start, queued_ti):
+    """It may wait in our own thread for as long as the API server has asked for, again and again."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.wait(INTERVAL - PROMPT)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    age(harness, ti)
+    harness.wait(PROMPT - 1)
+    assert not is_fresh(harness, ti)
+    harness.wait(1)
+    assert is_fresh(harness, ti)
+    age(harness, ti)
+    harness.created()
+    harness.wait(INTERVAL)
+    assert not is_fresh(harness, ti)
+
+
+def test_while_an_adoption_is_postponed(start, queued_ti, successor):
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.launch(ti)
+    heir = successor(**CONFIG)
+    heir.cluster.outage = KubernetesApiError("no", status=403)
+    heir.adopt(ti)
+    age(heir, ti)
+    heir.wait(INTERVAL)
+    assert is_fresh(heir, ti)
+
+
+@pytest.fixture
+def in_each_state(start, queued_ti):
+    """Give an executor and task instances: one being created, one whose pod is Pending, and one that runs."""
+    harness = start(**CONFIG)
+    creating, pending, running = queued_ti(mapped=3)
+    pods = [harness.launch(ti) for ti in (pending, running)]
+    harness.observe(pods[1], m.alive())
+    harness.queue(creating)
+    harness.executor.heartbeat()
+    return harness, (creating, pending), running
+
+
+def test_all_that_have_not_started_are_held_off_from_the_beginning_to_the_end_of_an_outage(in_each_state):
+    harness, waiting, running = in_each_state
+
+    def are_held(after: float) -> list[bool]:
+        for ti in (*waiting, running):
+            age(harness, ti)
+        harness.wait(after)
+        return [is_fresh(harness, ti) for ti in (*waiting, running)]
+
+    assert are_held(1) == [False, False, False]
+    harness.runtime.is_away = True
+    assert are_held(1) == [True, True, False]
+    assert are_held(1) == [False, False, False]
+    assert are_held(INTERVAL) == [True, True, False]
+    harness.runtime.is_away = False
+    assert are_held(1) == [True, True, False]
+    assert are_held(INTERVAL) == [True, False, False], "the create call still waits in our own thread"
+
+
+TIMEOUT = 600.0
+
+
+@pytest.mark.parametrize("config", [{}, {"KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0"}], ids=str)
+def test_an_outage_of_two_hours_costs_nothing(start, queued_ti, time_machine, config):
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT), **config)
+    creating, pending = queued_ti(mapped=2)
+    old = harness.launch(pending).created("2026-11-01T00:00:00Z")
+    harness.observe(old, m.starting())
+    harness.queue(creating)
+    harness.executor.heartbeat()
+    for ti in (creating, pending):
+        age(harness, ti)
+        harness.set_state(ti, "queued", queued_dttm=datetime.now(UTC))
+
+    def go_on(seconds: float) -> None:
+        time_machine.shift(seconds)
+        harness.wait(seconds)
+        for ti in (creating, pending):  # what the scheduler's stuck-in-queued handler looks at
+            assert (datetime.now(UTC) - harness.row(ti).queued_dttm).total_seconds() < TIMEOUT
+
+    call = harness.create_call()
+    go_on(240)  # until the silent watch counts as dead
+    harness.runtime.is_away = True
+    for _ in range(120):
+        harness.send(PodNotCreated(call[0], ConnectionFailedError("timed out")))
+        go_on(60)
+        call = harness.create_call()
+    harness.runtime.is_away = False
+    harness.cluster.outage = None
+    go_on(11)
+
+    # Its worker could not start the task any more: its token has expired.
+    assert harness.runtime.take("delete") == [(old.ref,)]
+    harness.deleted(old.ref)
+    bodies = [call[1], harness.create_call()[1]]
+    for body in bodies:
+        token = Pod(body).workload["token"]
+        payload = token.split(".")[1]
+        expires = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+        assert expires - datetime.now(UTC).timestamp() >= TIMEOUT * 2 / 3
+    assert harness.events() == {}
+    assert [harness.ledger(ti) for ti in (creating, pending)] == [[], []]
+    assert [harness.occupied(ti) for ti in (creating, pending)] == [True, True]
+    assert [harness.row(ti).try_number for ti in (creating, pending)] == [1, 1]
+
+
+@pytest.fixture
+def expired(start, queued_ti, time_machine):
+    """Give an executor, and a task instance with a Pending pod that has outlived its token in an outage."""
+    return outlive(start, queued_ti, time_machine)
+
+
+def outlive(start, queued_ti, time_machine, **config):
+    time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
+    harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT), **config)
+    ti = queued_ti()
+    pod = harness.launch(ti).created("2026-11-01T00:00:00Z")
+    pod.manifest["metadata"]["resourceVersion"] = "7"
+    harness.observe(pod, m.starting())
+    harness.runtime.is_away = True
+    harness.wait(1)
+    time_machine.shift(TIMEOUT)
+    return harness, ti, pod
+
+
+def test_a_pod_that_has_outlived_its_token_is_replaced_unless_it_has_started(expired):
+    harness, ti, pod = expired
+    harness.runtime.is_away = False
+    harness.wait(11)
+    assert harness.runtime.take("delete") == [(pod.ref, "7")]
+    harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
+    harness.begin(ti, pod)
+    harness.wait(1000)
+    assert (harness.runtime.take("create"), harness.events(), harness.ledger(ti)) == ([], {}, [])
+    harness.observe(pod, m.out_of_memory())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_it_is_not_replaced_while_the_api_server_is_away_or_without_an_outage(expired, queued_ti):
+    harness, _, pod = expired
+    harness.wait(11)
+    assert harness.runtime.take("delete") == []
+    other = harness.launch(queued_ti("other")).created("2026-11-01T00:00:00Z")
+    harness.observe(other, m.starting())
+    harness.runtime.is_away = False
+    harness.wait(11)
+    harness.wait(11)
+    assert [ref for ref, *_ in harness.runtime.take("delete")] == [pod.ref, other.ref]
+
+
+def test_without_an_outage_a_launch_has_the_time_that_airflow_gives_it(start, queued_ti):
+    harness = start(**CONFIG)
+    pod = harness.launch(queued_ti()).created("2026-01-01T00:00:00Z")
+    harness.observe(pod, m.starting())
+    for _ in range(5):
+        harness.wait(100)
+    assert harness.runtime.take("delete") == []
+
+
+def test_an_adopted_pod_that_has_outlived_its_token_is_handed_back(expired, successor):
+    _, ti, pod = expired
+    heir = successor(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
+    heir.adopt(ti)
+    heir.runtime.is_away = True
+    heir.wait(1)
+    heir.runtime.is_away = False
+    heir.wait(11)
+    assert heir.runtime.take("delete") == [(pod.ref, "7")]
+    heir.deleted(pod.ref)
+    heir.executor.sync()
+    assert (heir.row(ti).state, heir.ledger(ti)) == ("scheduled", [])
+
+
+def test_a_create_call_that_is_under_way_is_held_off_too(start, queued_ti):
+    """Each takes a minute to time out, or waits in our thread for as long as Retry-After says."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.refuse(KubernetesApiError("etcdserver: request timed out", status=504))
+    harness.wait(2)
+    assert harness.runtime.take("create")
+    age(harness, ti)
+    harness.wait(INTERVAL)
+    assert is_fresh(harness, ti)
+
+
+@pytest.mark.parametrize("sees", ["informer", "restart"])
+@pytest.mark.parametrize("like", [m.worker_error(), m.lingering()], ids=["failed", "beside a sidecar"])
+@pytest.mark.parametrize("retries", ["0", "3"])
+def test_a_worker_that_starts_with_a_token_that_has_expired_in_an_outage_costs_nothing(
+    start, queued_ti, time_machine, sees, like, retries
+):
+    """The kubelet is quicker than our next look, which is up to ten seconds away."""
+    harness, ti, pod = outlive(
+        start, queued_ti, time_machine, KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES=retries
+    )
+    harness.runtime.is_away = False
+    if sees == "restart":
+        harness.executor.sync()
+        harness.observe(pod, m.alive())
+    harness.observe(pod, like)
+    harness.wait(SIDECAR_GRACE)
+    (entry,) = harness.ledger(ti)
+    assert (entry["action"], entry["policy"], entry["reason"]) == ("relaunch", "-", "TokenExpired")
+    assert entry["context"]["metadata"]["cause"] == "worker-token-expired"
+    assert harness.events() == {}
+    second = harness.created()
+    harness.observe(second, m.evicted())
+    left = 3 if retries == "3" else 0
+    assert [row["action"] for row in harness.ledger(ti)][1:] == ["relaunch" if left else "count"]
+    if left:
+        assert "launch 1 of 4" in harness.ledger(ti)[1]["explanation"], "the replacement was not counted"
+
+
+def test_the_token_may_be_older_than_its_pod(expired):
+    """The first create call had no answer for a while, and has made the pod after all."""
+    harness, ti, pod = expired
+    harness.clock.advance(TIMEOUT)
+    pod.created("2026-11-01T00:09:00Z")
+    harness.runtime.is_away = False
+    harness.observe(pod, m.worker_error())
+    assert [row["reason"] for row in harness.ledger(ti)] == ["TokenExpired"]
+
+
+def test_an_adopted_worker_that_starts_with_an_expired_token_costs_nothing(expired, successor):
+    _, ti, pod = expired
+    heir = successor(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
+    heir.adopt(ti)
+    heir.runtime.is_away = True
+    heir.wait(1)
+    heir.runtime.is_away = False
+    heir.observe(pod, m.worker_error())
+    heir.executor.sync()
+    assert (heir.row(ti).state, heir.events()) == ("scheduled", {})
+    assert [row["reason"] for row in heir.ledger(ti)] == ["TokenExpired"]
+
+
+@pytest.mark.parametrize(
+    "like",
+    [m.out_of_memory(), m.worker_error(139), m.succeeded(), m.evicted()],
+    ids=["out of memory", "crashed", "silent exit", "evicted"],
+)
+def test_what_an_expired_token_does_not_explain_is_decided_as_ever(expired, like):
+    harness, ti, pod = expired
+    harness.runtime.is_away = False
+    harness.observe(pod, like)
+    (entry,) = harness.ledger(ti)
+    assert (entry["reason"] == "TokenExpired", entry["policy"]) == (False, "built-in")
+
+
+def test_a_worker_that_exits_by_itself_while_its_token_is_good_is_at_fault(start, queued_ti):
+    harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.runtime.is_away = True
+    harness.wait(1)
+    harness.runtime.is_away = False
+    harness.observe(pod, m.worker_error())
+    assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
+
+
+def test_nor_does_it_excuse_a_worker_without_an_outage(start, queued_ti):
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.observe(pod, m.worker_error())
+    assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]

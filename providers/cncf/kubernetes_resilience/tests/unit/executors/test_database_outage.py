@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The metadata database is slow, locked or away: nothing is lost and nothing is done twice."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
+
+from ...support import manifests as m
+from ...support.cluster import Pod
+from ...support.harness import lock
+
+
+@pytest.fixture
+def database_error(monkeypatch):
+    """Give a function that lets one of the executor's statements fail until it is called again."""
+
+    def fail(name):
+        def broken(*args, **kwargs):
+            raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+
+        monkeypatch.setattr(task_instances, name, broken)
+        monkeypatch.setattr(isolation, "database_answers", lambda: False)
+        return monkeypatch.undo
+
+    return fail
+
+
+def test_a_row_that_somebody_has_locked_is_settled_later_and_once(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with lock(ti):
+        harness.observe(pod, m.evicted())
+        harness.executor.sync()
+        assert harness.runtime.take("create") == []
+        assert harness.ledger(ti) == []
+    harness.executor.sync()
+    assert harness.created().launch_number == 2
+    harness.executor.sync()
+    assert len(harness.ledger(ti)) == 1
+
+
+def test_a_locked_row_does_not_hold_up_the_others(harness, queued_ti):
+    locked, free = queued_ti(mapped=2)
+    pods = [harness.launch(ti) for ti in (locked, free)]
+    with lock(locked):
+        harness.observe(pods[0], m.evicted())
+        harness.observe(pods[1], m.evicted())
+        assert harness.created().annotations["map_index"] == "1"
+    harness.executor.sync()
+    assert harness.created().annotations["map_index"] == "0"
+
+
+@pytest.mark.parametrize("like", [m.evicted(), m.succeeded()], ids=["failed", "succeeded"])
+def test_a_task_that_is_taken_away_before_its_row_is_free(harness, queued_ti, like):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with lock(ti):
+        harness.observe(pod, like)
+        harness.executor.revoke_task(ti=ti)
+    harness.executor.sync()
+    assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
+    assert (pod.ref,) in harness.runtime.take("delete")
+
+
+def test_what_changed_under_the_lock_counts(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with lock(ti):
+        harness.observe(pod, m.evicted())
+    harness.begin(ti, pod)
+    harness.executor.sync()
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    assert harness.ledger(ti) == []
+
+
+@pytest.mark.parametrize("statement", ["read_rows", "lock_rows", "refresh_queued"])
+def test_nothing_is_settled_while_the_database_is_away(harness, queued_ti, database_error, statement, capsys):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    repair = database_error(statement)
+    harness.observe(pod, m.evicted())
+    assert "did not answer" in capsys.readouterr().out
+    assert harness.ledger(ti) == []
+    assert harness.runtime.take("create") == harness.runtime.take("mark_done") == []
+    assert harness.occupied(ti)
+
+    repair()
+    harness.executor.sync()
+    assert harness.created().launch_number == 2
+    assert len(harness.ledger(ti)) == 1
+
+
+def test_nothing_is_published_while_the_database_is_away(harness, queued_ti, database_error):
+    ti = queued_ti()
+    repair = database_error("read_rows")
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    repair()
+    harness.executor.sync()
+    assert harness.created().launch_number == 1
+
+
+def test_orphans_without_pod_are_scheduled_when_the_database_is_back(queued_ti, successor, database_error):
+    ti = queued_ti()
+    heir = successor()
+    heir.offer(ti)
+    repair = database_error("reschedule")
+    heir.executor.sync()
+    assert heir.row(ti).state == "queued"
+    repair()
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+
+
+def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.set_state(ti, "failed")
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    assert not harness.occupied(ti)
+    assert harness.executor.get_event_buffer() == {}
+
+
+@pytest.mark.parametrize(
+    "values", [{"state": "scheduled"}, {"queued_by_job_id": None}, {"try_number": 2}], ids=str
+)
+def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(harness, queued_ti, values):
+    ti = queued_ti()
+    pod, key = harness.launch(ti), ti.key
+    create_due = harness.executor._parts.launch_queue.create_due
+    harness.executor._parts.launch_queue.create_due = lambda: ([], False)
+    harness.observe(pod, m.evicted())
+    harness.executor._parts.launch_queue.create_due = create_due
+    harness.set_state(ti, values.pop("state", "queued"), **values)
+    harness.executor.sync()
+    assert harness.runtime.take("create") == []
+    assert key not in harness.executor.running
+
+
+def test_many_are_settled_in_one_turn(harness, queued_ti):
+    tis = queued_ti(mapped=5)
+    pods = [harness.launch(ti) for ti in tis]
+    harness.send(*(PodObservation(pod.become(m.evicted()).facts()) for pod in pods))
+    calls = harness.runtime.take("create")
+    assert len(calls) == 5
+    harness.send(*(PodCreated(launch_id, Pod(body).ref) for launch_id, body in calls))
+    assert all(len(harness.ledger(ti)) == 1 for ti in tis)

@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler logs about the executor when it is sent SIGUSR2."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
+
+from ...support import manifests as m
+from ...support.harness import lock
+
+HEADING = "Launches of the Kubernetes executor"
+
+
+@pytest.fixture
+def dump(caplog, monkeypatch):
+    """Give a function that returns what is logged about each launch of an executor, by its map index."""
+
+    monkeypatch.setattr(KubernetesExecutor, "log", logging.getLogger(__name__))
+
+    def read(harness):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            harness.executor.debug_dump()
+        (text,) = [text for text in caplog.messages if text.startswith(HEADING)]
+        heading, *lines = text.split("\n\t")
+        found = {}
+        for line in filter(None, lines):
+            index = int(line.partition("map_index=")[2].partition(")")[0])
+            found.setdefault(index, []).append(line.partition("): ")[2])
+        assert heading == f"{HEADING} ({sum(map(len, found.values()))})"
+        return found
+
+    return read
+
+
+def test_nothing_is_held(harness, dump):
+    assert dump(harness) == {}
+
+
+def test_it_says_where_each_task_is(harness, queued_ti, dump):
+    creating, pending, started, ended = tis = queued_ti(mapped=4)
+    pods = {ti: harness.launch(ti) for ti in tis[1:]}
+    harness.queue(creating)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    harness.send(PodNotCreated(launch_id, ConnectionFailedError("reset", retry_after=50.0)))
+    harness.observe(pods[pending], m.starting())
+    harness.observe(pods[started], m.alive())
+    with lock(ended):
+        harness.observe(pods[ended], m.evicted())
+        lines = {ti: dump(harness)[ti.map_index] for ti in tis}
+    names = {ti: f"launch 1, pod default/{pod.name}" for ti, pod in pods.items()}
+    assert lines[creating] == [
+        f"creating; launch 1, pod default/{body['metadata']['name']}, asked for in 50 s"
+    ]
+    assert lines[pending] == [f"pending; {names[pending]}, node node-1, phase Pending"]
+    assert lines[started] == [f"started; {names[started]}, node node-1, phase Running"]
+    (line,) = lines[ended]
+    assert line.startswith(f"ended; {names[ended]}, node node-1, phase Failed, pod")
+    assert "Evicted" in line
+
+
+def test_it_says_what_a_relaunch_waits_for(harness, queued_ti, dump):
+    ti = queued_ti(mapped=1)[0]
+    pod = harness.launch(ti)
+    harness.observe(pod, m.image_pull_error())
+    first, second, third = dump(harness)[0]
+    assert re.fullmatch(r"waiting; launched in \d+ s, once the pods before it are gone", first)
+    assert second == f"departing; launch 1, pod default/{pod.name}, node node-1, phase Pending"
+    assert third == f"deletion of {pod.ref.uid} asked for; waited for at most 300 s"
+
+
+def test_it_says_what_is_adopted(harness, successor, queued_ti, dump, cluster):
+    ti = queued_ti(mapped=1)[0]
+    dead = harness.executor.job_id
+    harness.launch(ti)
+    heir = successor()
+    cluster.outage = TimeoutError()
+    heir.offer(ti)
+    assert dump(heir)[0] == [f"adopting from scheduler job {dead}"]

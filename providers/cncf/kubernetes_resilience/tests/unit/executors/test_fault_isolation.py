@@ -1,0 +1,561 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""One task of twenty cannot be handled: the nineteen finish, and the twentieth ends visibly."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+
+import pytest
+from airflow.models.log import Log
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor as Official
+from airflow.providers.common.compat.sdk import Stats
+from sqlalchemy import text
+from sqlalchemy.exc import DataError
+
+from airflow import settings
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import (
+    cancelled_launches,
+    garbage_collection,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    CREATION_TIMEOUT,
+    PodDeletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import event_filter, settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodCreated,
+    PodNotCreated,
+    PodObservation,
+)
+from airflow_resilience import ledger
+
+from ...support import manifests as m
+from ...support.cluster import Pod
+
+TASKS, BAD = 20, 13
+
+METRIC = "kubernetes_executor.unhandled_errors"
+
+AWAY = KubernetesApiError("the API server is away", status=503)
+
+
+class OddError(Exception):
+    """One that nobody expects."""
+
+
+ERRORS = {"odd": OddError("odd"), "database": DataError("INSERT", {}, Exception("refused"))}
+
+
+@pytest.fixture(params=ERRORS.values(), ids=ERRORS)
+def error(request):
+    return request.param
+
+
+@pytest.fixture
+def poison(monkeypatch, error):
+    """Give a function that makes a step fail whenever it is about that task instance."""
+
+    def make(owner, name, ti):
+        words = {str(ti.id), f"map_index={ti.map_index},", f"map_index={ti.map_index})"}
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def poisoned(*args, **kwargs):
+            # Without the object itself, which may know of every task.
+            told = repr(args[1:] if isinstance(owner, type) else args) + repr(kwargs)
+            if any(word in told for word in words):
+                raise error
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, poisoned)
+
+    return make
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Give the steps of which a failure was counted."""
+    steps = []
+
+    def incr(name, *args, tags=None, **kwargs):
+        if name == METRIC:
+            steps.append(tags["step"])
+
+    monkeypatch.setattr(Stats, "incr", incr)
+    return steps
+
+
+class Play:
+    """Twenty task instances, whose first pods are evicted, and whose second ones succeed."""
+
+    def __init__(self, harness, tis):
+        self.harness = harness
+        self.tis = {ti.map_index: ti for ti in tis}
+        self.events = {}
+        self.finished = set()
+
+    def queue(self):
+        for ti in self.tis.values():
+            self.harness.queue(ti)
+        self.harness.executor.heartbeat()
+        return self
+
+    def answer(self):
+        """Create the pods that were asked for, and return them."""
+        pods = []
+        for launch_id, body in self.harness.runtime.take("create"):
+            pods.append(self.harness.cluster.add(Pod(body)))
+            self.harness.executor._inbox.put(PodCreated(launch_id, pods[-1].ref))
+        return pods
+
+    def see(self, pod, like):
+        self.harness.executor._inbox.put(PodObservation(pod.become(like).facts()))
+
+    def finish(self, pod):
+        index = int(pod.annotations["map_index"])
+        self.harness.begin(self.tis[index], pod)
+        self.harness.set_state(self.tis[index], "success")
+        self.see(pod, m.succeeded())
+        self.finished.add(index)
+
+    def turn(self, seconds=2.0):
+        self.harness.wait(seconds)
+        self.events |= {key.map_index: event for key, event in self.harness.events().items()}
+
+    def until_the_end(self, turns=25):
+        for _ in range(turns):
+            for pod in self.answer():
+                if pod.launch_number == 1:
+                    self.see(pod, m.evicted())
+                else:
+                    self.finish(pod)
+            self.turn()
+        return self
+
+    @property
+    def reported(self):
+        """The map indexes of those that were reported in each state."""
+        return {
+            state: {index for index, (reported, _) in self.events.items() if reported == state}
+            for state in {state for state, _ in self.events.values()}
+        }
+
+    def left_over(self):
+        """Return what the executor still has in its collections."""
+        executor = self.harness.executor
+        collections = {
+            "running": executor.running,
+            "registry": list(executor._registry),
+            "leaving": executor._registry._departures,
+            "unsettled": executor._registry._unsettled,
+            "adopting": executor._registry.adopting(),
+            "early": executor._parts.event_filter._early,
+            "suspects": executor._isolation._suspects,
+        }
+        return {name: items for name, items in collections.items() if items}
+
+
+@pytest.fixture
+def play(harness, queued_ti):
+    return Play(harness, queued_ti(mapped=TASKS))
+
+
+OTHERS = set(range(TASKS)) - {BAD}
+
+STEPS = {
+    "assess": (Settlement, "_assess", "settle"),
+    "classify": (settlement, "classify", "settle"),
+    "decide": (Settlement, "_ask_policies", "settle"),
+    "ledger": (ledger, "record", "settle"),
+    "profiles": (settlement, "read_profiles", "settle"),
+    "locks": (task_instances, "lock_rows", "settle"),
+    "queued time": (task_instances, "refresh_queued", "settle"),
+    "retire": (PodDeletion, "supersede", "act"),
+    "workload": (kubernetes_executor.KubernetesExecutor, "_launch_again", "act"),
+    "relaunch": (LaunchQueue, "relaunch", "act"),
+    "begin anew": (task_instances, "begin_queued_anew", "launch"),
+    "wanted": (launch_queue, "awaits_pod", "build"),
+    "build": (PodBuilder, "build", None),
+    "hook": (settings, "pod_mutation_hook", None),
+    "create": (LaunchRegistry, "create", "build"),
+    "ask": (CreateRetries, "ask", "create-again"),
+}
+
+
+@pytest.mark.parametrize(("owner", "name", "step"), STEPS.values(), ids=STEPS)
+def test_nineteen_finish_whatever_fails_for_the_twentieth(play, poison, counted, caplog, owner, name, step):
+    play.queue()
+    poison(owner, name, play.tis[BAD])
+    play.until_the_end()
+    assert play.reported == {"success": OTHERS, "failed": {BAD}}
+    play.turn(isolation.FORGOTTEN_AFTER)
+    assert play.left_over() == {}
+    _, info = play.events[BAD]
+    assert any(word in info for word in ("odd", "refused"))
+    if step:  # that no pod can be built was seen to before, and is none of the unexpected
+        assert counted.count(step) == 1
+        (said,) = [record for record in caplog.records if "is given up" in record.getMessage()]
+        assert said.exc_info
+
+
+def test_what_only_fails_for_a_moment_costs_nothing(play, poison, monkeypatch, counted):
+    play.queue()
+    with monkeypatch.context():
+        poison(ledger, "record", play.tis[BAD])
+        play.until_the_end(turns=3)
+    monkeypatch.undo()
+    play.until_the_end()
+    assert play.reported == {"success": set(range(TASKS))}
+    assert play.left_over() == {}
+    assert len(play.harness.ledger(play.tis[BAD])) == 1
+
+
+@pytest.mark.parametrize("name", ["read_rows"])
+def test_nothing_is_reported_of_a_task_of_which_nothing_is_known(play, poison, counted, name):
+    pods = play.queue().answer()
+    poison(task_instances, name, play.tis[BAD])
+    for pod in pods:
+        play.see(pod, m.evicted())
+    play.until_the_end()
+    assert play.reported == {"success": OTHERS}
+    assert play.left_over() == {}
+    assert play.harness.row(play.tis[BAD]).state == "queued", "Airflow's own time limit sees to it"
+    assert counted
+
+
+def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, poison, counted):
+    play.queue()
+    poison(event_filter, "find_failure", play.tis[BAD])
+    play.until_the_end()
+    assert play.reported == {"success": set(range(TASKS))}
+    assert play.left_over() == {}
+    (entry,) = play.harness.ledger(play.tis[BAD])
+    assert entry["reason"] == "Unknown"
+    assert "receive" in counted
+
+
+def test_a_job_that_cannot_be_taken_in(play, poison, counted):
+    poison(Adopter, "forget", play.tis[BAD])
+    play.queue().until_the_end()
+    assert play.reported == {"success": OTHERS, "failed": {BAD}}
+    assert play.left_over() == {}
+    assert counted == ["intake"]
+
+
+def test_a_workload_that_cannot_be_accepted(play, poison, counted):
+    poison(Official, "execute_async", play.tis[BAD])
+    play.queue().until_the_end()
+    assert play.reported == {"success": OTHERS, "failed": {BAD}}
+    assert play.left_over() == {}
+    assert counted == ["intake"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(CreateRetries, "_go_on"), (task_instances, "read_rows")], ids=["go on", "rows"]
+)
+def test_a_creation_that_has_failed(play, poison, counted, owner, name):
+    play.queue()
+    for launch_id, _ in play.harness.runtime.take("create"):
+        play.harness.executor._inbox.put(PodNotCreated(launch_id, AWAY))
+    poison(owner, name, play.tis[BAD])
+    play.turn(60)
+    play.until_the_end()
+    play.turn(CREATION_TIMEOUT)  # until it is known that no call has brought about a pod
+    known = {"failed": {BAD}} if owner is CreateRetries else {}
+    assert play.reported == {"success": OTHERS, **known}
+    assert play.left_over() == {}
+    assert counted
+
+
+PHASES = {
+    "policies": (RetryPolicies, "tick"),
+    "revive": (PodCommands, "revive"),
+    "tidy": (PodDeletion, "tick"),
+    "track": (StaleEventFilter, "tick"),
+    "adopt": (Adopter, "continue_"),
+    "hold-off": (queued_timeout.QueuedTimeout, "tick"),
+    "create": (CreateRetries, "tick"),
+    "cancel": (cancelled_launches.CancelledLaunches, "tick"),
+    "collect": (garbage_collection.OrphanCollector, "tick"),
+}
+
+
+@pytest.mark.parametrize(("owner", "name"), PHASES.values(), ids=PHASES)
+def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, counted, caplog, owner, name):
+    def fail(*args):
+        raise error
+
+    monkeypatch.setattr(owner, name, fail)
+    play.queue().until_the_end()
+    assert play.reported == {"success": set(range(TASKS))}
+    assert len(set(counted)) == 1
+    assert sum(bool(record.exc_info) for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(cancelled_launches, "standing"), (PodDeletion, "revoke")], ids=["row", "pod"]
+)
+def test_launches_that_are_not_wanted(play, poison, counted, owner, name):
+    play.queue().answer()
+    play.turn()
+    for ti in play.tis.values():
+        play.harness.set_state(ti, "failed")
+    if owner is cancelled_launches:
+        original = play.tis[BAD]
+        poison(task_instances, "read_rows", original)
+    else:
+        poison(owner, name, play.tis[BAD])
+    play.turn(60)
+    assert len(play.harness.runtime.take("delete")) == TASKS - 1
+    assert set(counted) == {"cancel"}
+
+
+def test_the_time_in_queued(start, queued_ti, poison, counted, monkeypatch):
+    harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT="30")
+    tis = queued_ti(mapped=TASKS)
+    before = {ti.map_index: ti.queued_dttm for ti in tis}
+    poison(task_instances, "begin_queued_anew", tis[BAD])
+    harness.clock.advance(10)
+    held_off = harness.executor._parts.queued_timeout
+    monkeypatch.setattr(held_off, "_waiting_on_purpose", lambda: {str(ti.id) for ti in tis})
+    held_off.tick()
+    fresh = {ti.map_index for ti in tis if harness.row(ti).queued_dttm != before[ti.map_index]}
+    assert fresh == OTHERS
+    assert counted == ["hold-off"]
+
+
+def test_pods_that_a_dead_scheduler_left_behind(play, successor, poison, counted):
+    pods = play.queue().answer()
+    play.turn()
+    for ti in play.tis.values():
+        play.harness.set_state(ti, "failed")
+    heir = successor()
+    heir.executor.sync()
+    heir.runtime.carry_out("OrphanCollector")
+    poison(task_instances, "read_rows", play.tis[BAD])
+    heir.executor.sync()
+    assert {ref for (ref,) in heir.runtime.take("delete")} == {
+        pod.ref for pod in pods if int(pod.annotations["map_index"]) != BAD
+    }
+    assert counted == ["collect"]
+
+
+def test_revoking_does_not_raise_into_the_scheduler(play, poison, counted):
+    play.queue().answer()
+    play.turn()
+    poison(PodDeletion, "revoke", play.tis[BAD])
+    for ti in play.tis.values():
+        play.harness.executor.revoke_task(ti=ti)
+    assert len(play.harness.runtime.take("delete")) == TASKS - 1
+    assert play.harness.executor.running == set()
+    assert counted == ["revoke"]
+
+
+def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, error, counted):
+    def fail(*args):
+        raise error
+
+    runtime = harness.runtime
+    monkeypatch.setattr(PodDeletion, "finish", fail)
+    harness.executor.end()
+    assert not runtime.is_alive
+    assert counted == ["end"]
+
+
+# ---------------------------------------------------------------------------------- a row that is refused
+
+
+@pytest.fixture
+def refusing(session):
+    """Let the database refuse one task's ledger rows, whoever writes them."""
+    session.execute(
+        text(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN RAISE EXCEPTION 'this row is refused' USING ERRCODE = 'data_exception'; END$$"
+        )
+    )
+    session.execute(
+        text(
+            "CREATE TRIGGER refuse BEFORE INSERT ON log FOR EACH ROW "
+            f"WHEN (NEW.event = 'pod launch failed' AND NEW.map_index = {BAD}) EXECUTE FUNCTION refuse()"
+        )
+    )
+    session.commit()
+    yield
+    session.rollback()
+    session.execute(text("DROP FUNCTION refuse CASCADE"))
+    session.commit()
+
+
+def test_a_database_that_refuses_one_row(play, refusing, counted):
+    play.queue().until_the_end()
+    assert play.reported == {"success": OTHERS, "failed": {BAD}}
+    assert "this row is refused" in play.events[BAD][1]
+    assert play.left_over() == {}
+    assert counted == ["settle"]
+
+
+def test_the_successor_of_a_scheduler_that_met_it(play, successor, refusing, counted):
+    for pod in play.queue().answer():
+        play.see(pod, m.evicted())
+    play.turn()  # the pods of the others are replaced, and nothing is given up yet
+    heir = Play(successor(), play.tis.values())
+    replaced = play.answer()
+    assert len(replaced) == TASKS - 1
+    assert heir.harness.adopt(*play.tis.values()) == []
+    for pod in replaced:
+        heir.finish(pod)
+    for _ in range(25):
+        heir.turn()
+    assert heir.reported == {"success": OTHERS, "failed": {BAD}}
+    assert heir.left_over() == {}
+
+
+# ------------------------------------------------------------------------------------------ a successor
+
+
+ABSURD = {
+    "no JSON": "x" * 100,
+    "a list": "[1, 2]",
+    "deep": "[" * 100_000,
+    "a year that is none": {"due": "13000-01-01T00:00:00+00:00"},
+    "the end of time": {"due": "9999-12-31T23:59:59+00:00", "action": "count"},
+    "no time zone": {"due": "2026-01-01T00:00:00"},
+    "a delay": {"delay": 1e30},
+    "no delay": {"delay": float("nan")},
+    "a launch": {"launch": float("inf")},
+    "a context": {"context": "none"},
+    "no cause": {"context": {"category": "TIMEOUT", "reason": "UNKNOWN", "source": "API", "metadata": {}}},
+    "an action": {"action": "explode"},
+}
+
+
+@pytest.mark.parametrize("extra", ABSURD.values(), ids=ABSURD)
+def test_a_ledger_row_that_makes_no_sense(play, successor, session, extra):
+    pods = {int(pod.annotations["map_index"]): pod for pod in play.queue().answer()}
+    for pod in pods.values():
+        play.see(pod, m.evicted())
+    play.turn()
+    row = session.query(Log).filter(Log.event == "pod launch failed", Log.map_index == BAD).one()
+    row.extra = extra if isinstance(extra, str) else json.dumps(json.loads(row.extra) | extra)
+    session.commit()
+    play.harness.runtime.take("create")  # which nobody has carried out
+    heir = Play(successor(), play.tis.values())
+    assert heir.harness.adopt(*play.tis.values()) == []
+    for _ in range(5):
+        heir.turn()
+    states = {index: heir.harness.row(ti).state for index, ti in heir.tis.items()}
+    assert {index for index, state in states.items() if state == "scheduled"} >= OTHERS
+    assert states[BAD] == "scheduled" or heir.reported == {"failed": {BAD}}
+    assert heir.left_over() == {}
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"airflow-resilience/launch-number": "9" * 5000}, {"try_number": "9" * 5000}],
+    ids=["launch", "try"],
+)
+def test_a_pod_that_makes_no_sense_is_adopted_or_left_alone(play, successor, annotations):
+    pods = {int(pod.annotations["map_index"]): pod for pod in play.queue().answer()}
+    play.turn()
+    pods[BAD].annotations.update(annotations)
+    heir = Play(successor(), play.tis.values())
+    assert heir.harness.adopt(*play.tis.values()) == []
+    heir.turn()
+    adopted = {launch.key.map_index for launch in heir.harness.executor._registry}
+    assert adopted >= OTHERS
+
+
+def test_a_launch_that_cannot_be_followed(play, successor, poison, counted):
+    for pod in play.queue().answer():
+        pod.become(m.evicted())
+    play.turn()
+    poison(event_filter, "find_failure", play.tis[BAD])
+    heir = Play(successor(), play.tis.values())
+    assert heir.harness.adopt(*play.tis.values()) == []
+    for _ in range(3):
+        heir.turn()
+    assert {ti.map_index for ti in heir.tis.values() if heir.harness.row(ti).state == "scheduled"} == set(
+        heir.tis
+    )
+    assert heir.left_over() == {}
+    assert set(counted) == {"adopt"}
+
+
+def test_a_task_that_cannot_be_handed_back(play, successor, poison, counted):
+    heir = Play(successor(), play.tis.values())
+    poison(task_instances, "reschedule", play.tis[BAD])
+    assert heir.harness.offer(*play.tis.values()) == []
+    for _ in range(15):
+        heir.turn()
+    handed_back = {ti.map_index for ti in heir.tis.values() if heir.harness.row(ti).state == "scheduled"}
+    assert handed_back == OTHERS
+    assert heir.left_over() == {}
+    assert counted == ["hand-back"]
+
+
+def test_an_adoption_that_fails_as_a_whole_is_postponed(play, successor, monkeypatch, counted):
+    heir = Play(successor(), play.tis.values())
+
+    def fail(*args):
+        raise OddError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Adopter, "_complete", fail)
+        assert heir.harness.offer(*play.tis.values()) == []
+    assert counted == ["adopt"]
+    for _ in range(10):
+        heir.turn(5)
+        heir.harness.runtime.carry_out("Adopter")
+    assert all(heir.harness.row(ti).state == "scheduled" for ti in heir.tis.values())
+    assert heir.left_over() == {}
+
+
+# --------------------------------------------------------------------------------------- what was measured
+
+
+def test_a_delay_of_eleven_thousand_years(start, queued_ti, tmp_path, monkeypatch):
+    harness = start()
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    decide = settlement.decide
+    monkeypatch.setattr(
+        settlement, "decide", lambda *args: dataclasses.replace(decide(*args), delay=99_999_999 * 3600.0)
+    )
+    harness.observe(pod, m.evicted())
+    (entry,) = harness.ledger(ti)
+    assert entry["delay"] == 366 * 86_400
+    assert harness.occupied(ti)
+
+
+def test_a_task_that_is_cleared_between_two_statements(play, monkeypatch, counted):
+    """As it may be where rows are not locked: ``use_row_level_locking=False``, MariaDB, SQLite."""
+    read = settlement.read_profiles
+    bad = str(play.tis[BAD].id)
+
+    def cleared(ti_ids, *, session):
+        return {ti_id: profile for ti_id, profile in read(ti_ids, session=session).items() if ti_id != bad}
+
+    monkeypatch.setattr(settlement, "read_profiles", cleared)
+    play.queue().until_the_end(turns=5)
+    assert play.reported == {"success": OTHERS}
+    play.harness.set_state(play.tis[BAD], None)
+    play.until_the_end(turns=5)
+    assert play.reported["success"] == OTHERS
+    assert counted == []

@@ -1,0 +1,173 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The proposal, in its own words: a pod that fails before its task has started is requeued.
+
+Here stands what everybody expects who has read it. What it leaves open has its tests in ``failures``,
+``adoption``, ``creation`` and ``deletion``.
+
+.. seealso:: https://github.com/apache/airflow/issues/69052
+"""
+
+from __future__ import annotations
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
+    is_pre_execution_failure,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+
+from ...support import manifests as m
+
+CAUSES = {
+    "node drain": m.disrupted("EvictionByEvictionAPI"),
+    "autoscaler scale-down": m.pod(
+        "Failed",
+        [m.base(m.terminated(137, "ContainerStatusUnknown"))],
+        conditions=(m.disruption("DeletionByPodGC"),),
+        deleted=True,
+    ),
+    "spot reclaim": m.node_shutdown(),
+    "node boot race": m.not_admitted(),
+    "eviction under pressure": m.evicted(),
+    "preemption": m.disrupted("PreemptionByScheduler"),
+    "container that cannot start": m.start_error(),
+    "container out of sight": m.status_unknown(),
+    "init container": m.init_error(),
+    "no details": m.pod("Failed"),
+}
+"""The proposal's, and those beside it that reach the watcher as FAILED."""
+
+KEY = TaskInstanceKey("sales", "load", "manual", 1, -1)
+
+
+@pytest.fixture
+def queued(harness, queued_ti):
+    """Give a task instance without retries, and the pod that was launched for it."""
+    ti = queued_ti()
+    return ti, harness.launch(ti)
+
+
+def assert_requeued(harness, ti, pod):
+    """The next pod of the same try is there, and the scheduler has heard of nothing."""
+    again = harness.created()
+    assert (again.name != pod.name, again.launch_number) == (True, pod.launch_number + 1)
+    assert (harness.events(), harness.occupied(ti)) == ({}, True)
+    row = harness.row(ti)
+    assert (row.state, row.try_number, row.max_tries) == ("queued", 1, 0)
+    return again
+
+
+def assert_reported(harness, ti):
+    """The scheduler was told of a failure, and there is no other pod."""
+    assert {key: state for key, (state, _) in harness.events().items()} == {ti.key: "failed"}
+    assert (harness.runtime.take("create"), harness.occupied(ti)) == ([], False)
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
+def test_failed_event_of_a_queued_task_instance_is_requeued(harness, queued, cause):
+    ti, pod = queued
+    harness.observe(pod, cause)
+    assert_requeued(harness, ti, pod)
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "CreateContainerConfigError"])
+def test_pending_pod_with_a_fatal_waiting_reason_is_requeued_later_once_it_is_gone(harness, queued, reason):
+    ti, pod = queued
+    harness.observe(pod, m.pod(containers=[m.base(m.waiting(reason, "registry is down"))]))
+    assert harness.runtime.take("create") == []  # it could still start
+    (asked,) = harness.runtime.take("delete")
+    assert asked[0] == pod.ref
+    harness.deleted(pod.ref)
+    assert harness.runtime.take("create") == []  # nor would an image be there at once
+    harness.wait(30.1)
+    assert_requeued(harness, ti, pod)
+
+
+def test_pod_that_is_deleted_while_it_is_pending_is_requeued(harness, queued):
+    ti, pod = queued
+    harness.observe(pod, m.unscheduled())
+    harness.vanish(pod)
+    assert_requeued(harness, ti, pod)
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
+def test_failed_event_of_a_running_task_instance_is_reported(harness, queued, cause):
+    ti, pod = queued
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.observe(pod, cause)
+    assert_reported(harness, ti)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "cause"),
+    [("Error", m.worker_error()), ("OOMKilled,StartError", m.start_error()), ("Evicted", m.evicted())],
+    ids=["Error of the worker", "one of several", "reason of the pod"],
+)
+def test_failed_event_with_an_excluded_container_reason_is_reported(start, queued_ti, excluded, cause):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS=excluded)
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), cause)
+    assert_reported(harness, ti)
+
+
+@pytest.mark.parametrize("cap", [0, 1, 2])
+def test_failed_event_beyond_the_cap_is_reported(start, queued_ti, cap):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES=str(cap))
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    for _ in range(cap):
+        harness.observe(pod, m.evicted())
+        pod = assert_requeued(harness, ti, pod)
+    harness.observe(pod, m.evicted())
+    assert_reported(harness, ti)
+
+
+def test_failed_event_that_is_seen_again_is_requeued_once(harness, queued):
+    ti, pod = queued
+    harness.observe(pod, m.evicted())
+    assert_requeued(harness, ti, pod)
+    harness.observe(pod)
+    harness.vanish(pod)
+    assert (harness.runtime.take("create"), harness.events(), len(harness.ledger(ti))) == ([], {}, 1)
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
+def test_failed_event_of_a_resume_pod_is_requeued(harness, queued, cause):
+    ti, first = queued
+    harness.observe(first, m.alive())
+    harness.begin(ti, first)
+    harness.set_state(ti, "deferred")
+    harness.observe(first, m.succeeded())
+    harness.events()
+    harness.set_state(ti, "queued", next_method="execute_complete")
+    resume = harness.launch(ti)
+    harness.observe(resume, cause)
+    assert_requeued(harness, ti, resume)
+    assert harness.row(ti).next_method == "execute_complete"
+
+
+@pytest.mark.parametrize(
+    ("state", "try_number", "job_id", "expected"),
+    [
+        ("queued", 1, 7, True),
+        ("running", 1, 7, False),
+        ("restarting", 1, 7, False),
+        ("deferred", 1, 7, False),
+        ("scheduled", 1, 7, False),
+        ("success", 1, 7, False),
+        (None, 1, 7, False),
+        ("queued", 2, 7, False),
+        ("queued", 1, 8, False),
+        ("queued", 1, None, False),
+    ],
+)
+def test_pre_execution_failure_is_one_whose_task_instance_is_still_queued(
+    state, try_number, job_id, expected
+):
+    """For the same try, and by the same scheduler."""
+    row = TaskInstanceRow("an id", KEY._replace(try_number=try_number), state, job_id, "")
+    assert is_pre_execution_failure(row, try_number=1, job_id=7) is expected

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What takes longer than it should: answers that come late, and a database that is slow."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from airflow.models.log import Log
+from sqlalchemy import select
+
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.retry_policy import minimum_backoff
+
+from ...support import manifests as m
+from ...support.cluster import Pod
+
+
+def test_a_pod_created_long_after_its_launch_was_revoked_is_deleted(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    harness.executor.revoke_task(ti=ti)
+    harness.clock.advance(1000)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.created()
+    late = harness.cluster.add(Pod(body))
+    harness.send(PodCreated(launch_id, late.ref))
+    assert (late.ref,) in harness.runtime.take("delete")
+
+
+def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(harness, queued_ti):
+    harness.queue(queued_ti())
+    harness.executor.heartbeat()
+    harness.refuse(ConnectionFailedError("refused"))
+    harness.clock.advance(1000)
+    harness.executor.sync()
+    assert harness.executor._registry._leaving == {}
+
+
+def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monkeypatch):
+    for ti in queued_ti(mapped=5):
+        harness.queue(ti)
+    read = launch_queue.ledger.read_histories
+
+    def slow(*args, **kwargs):
+        harness.clock.advance(10)
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(launch_queue.ledger, "read_histories", slow)
+    harness.executor.heartbeat()
+    assert len(harness.runtime.take("create")) == 5
+
+
+def test_an_adopted_pod_that_the_informer_never_shows_is_asked_for(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    heir = successor()
+    heir.adopt(ti)
+    heir.clock.advance(61)
+    heir.send()
+    assert heir.runtime.take("confirm") == [(pod.ref,)]
+
+
+def test_a_deletion_is_overdue_by_our_own_clock(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    manifest = m.pod("Running", [m.base({"running": {"startedAt": m.CREATED}})])
+    manifest["metadata"] |= {"uid": pod.ref.uid, "deletionTimestamp": "2001-01-01T00:00:00Z"}
+    manifest["metadata"] |= {
+        "name": pod.name,
+        "namespace": pod.ref.namespace,
+        "deletionGracePeriodSeconds": 30,
+    }
+    facts = read_pod(manifest)
+    harness.send(PodObservation(facts))
+    harness.clock.advance(34)
+    harness.send()
+    assert harness.ledger(ti) == []
+    harness.clock.advance(2)
+    harness.send()
+    assert [row["reason"] for row in harness.ledger(ti)] == ["DeletionOverdue"]
+    harness.clock.advance(2)
+    harness.send()
+    harness.created()  # its grace period is over: there is no other to wait for
+
+
+def test_a_due_time_of_a_clock_that_was_ahead_is_no_further_away_than_the_delay(
+    harness, queued_ti, successor, session, monkeypatch
+):
+    monkeypatch.setattr(minimum_backoff, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(minimum_backoff, "MINIMUM_BACKOFF", Backoff(initial=60.0, maximum=60.0, jitter=0.0))
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.evicted())
+    row = session.scalars(select(Log).where(Log.event == "pod launch failed")).one()
+    ahead = datetime.now(UTC) + timedelta(hours=5)
+    row.extra = json.dumps({**json.loads(row.extra), "due": ahead.isoformat()})
+    session.commit()
+    heir = successor()
+    harness.cluster.remove(pod)
+    heir.adopt(ti)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+    heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
+    heir.queue(ti)
+    heir.executor.heartbeat()
+    heir.wait(59)
+    assert heir.runtime.take("create") == []
+    heir.wait(1)
+    assert heir.created().launch_number == 2

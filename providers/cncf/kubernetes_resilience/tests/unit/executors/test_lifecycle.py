@@ -1,0 +1,187 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Starting, stopping, and slots."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors import assembly
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
+
+from ...support import manifests as m
+
+
+@pytest.fixture
+def executor(session, scheduler_job_id):
+    """Give an executor that is not started, as the API server has one."""
+    return KubernetesExecutor()
+
+
+# ---------------------------------------------------------------------------------------- start and end
+
+
+def test_nothing_runs_before_the_start(executor):
+    before = threading.active_count()
+    assert not executor._is_started
+    assert threading.active_count() == before
+
+
+def test_ending_what_was_not_started(executor):
+    executor.end()
+    executor.end()
+
+
+def test_revoking_before_the_start(executor, queued_ti):
+    executor.revoke_task(ti=queued_ti())
+
+
+def test_ending_what_could_not_connect(start, monkeypatch):
+    stopped = []
+
+    class Runtime:
+        def __init__(self, *args):
+            pass
+
+        def start(self):
+            raise TimeoutError
+
+        def stop(self, timeout):
+            stopped.append(timeout)
+
+    executor = start().executor
+    executor.end()
+    monkeypatch.setattr(assembly, "KubernetesRuntime", Runtime)
+    with pytest.raises(TimeoutError):
+        executor.start()
+    executor.end()
+    assert len(stopped) == 1
+
+
+def test_ending_twice(harness):
+    harness.executor.end()
+    assert not harness.runtime.is_alive
+    harness.executor.end()
+
+
+def test_revoking_after_the_end(harness, queued_ti):
+    ti = queued_ti()
+    harness.launch(ti)
+    harness.executor.end()
+    harness.executor.revoke_task(ti=ti)
+    assert not harness.occupied(ti)
+
+
+def test_starting_again(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.executor.end()
+    harness.executor.start()
+    harness.runtime = harness.executor._parts.runtime
+    assert harness.runtime.is_alive
+    harness.observe(pod, m.evicted())
+    assert harness.created().launch_number == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "namespaces"),
+    [
+        ({}, ("default",)),
+        ({"KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE": "True"}, (None,)),
+        (
+            {
+                "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE": "True",
+                "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE_NAMESPACE_LIST": "one,two",
+            },
+            ("one", "two"),
+        ),
+    ],
+    ids=["one", "all", "listed"],
+)
+def test_the_namespaces_that_are_watched(start, config, namespaces):
+    assert start(**config).runtime.settings.namespaces == namespaces
+
+
+def test_only_pods_of_its_own_are_watched(harness):
+    selector = harness.runtime.settings.label_selector
+    assert selector == (
+        f"airflow-worker={harness.executor.job_id},airflow-resilience/executor=KubernetesExecutor,"
+        "airflow_executor_done!=True"
+    )
+
+
+def test_what_the_runtime_is_told(start):
+    settings = start(
+        KUBERNETES_RESILIENCE__API_CONCURRENCY="7",
+        KUBERNETES_RESILIENCE__WATCH_INACTIVITY_TIMEOUT="100",
+        KUBERNETES_EXECUTOR__DELETE_OPTION_KWARGS='{"grace_period_seconds": 3}',
+        KUBERNETES_EXECUTOR__KUBE_CLIENT_REQUEST_ARGS='{"_request_timeout": [5, 6]}',
+    ).runtime.settings
+    assert (settings.concurrency, settings.inactivity_timeout) == (7, 100)
+    assert settings.delete_options == {"grace_period_seconds": 3}
+    assert list(settings.request_timeout) == [5, 6]
+
+
+def test_the_loop_never_waits_for_kubernetes(start, queued_ti):
+    harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="1")
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, _ = harness.create_call()
+    harness.send(PodNotCreated(launch_id, KubernetesApiError("oops", status=500)))
+    harness.clock.advance(60)
+    harness.executor.sync()
+    pod = harness.created()
+    harness.observe(pod, m.starting())
+    harness.vanish(pod)
+    harness.created()
+    harness.clock.advance(1000)
+    harness.executor.sync()
+    assert harness.runtime.calls == 0
+
+
+# ----------------------------------------------------------------------------------------------- slots
+
+
+def test_slots_and_bookkeeping(harness, queued_ti):
+    ti = queued_ti()
+    executor, all_slots = harness.executor, harness.executor.slots_available
+    harness.queue(ti)
+    assert (executor.slots_available, executor.has_task(ti)) == (all_slots - 1, True)
+    executor.heartbeat()
+    pod = harness.created()
+    assert executor.get_event_buffer() == {ti.key: ("queued", str(executor.job_id))}
+    assert (executor.slots_available, executor.has_task(ti)) == (all_slots - 1, True)
+    harness.observe(pod, m.evicted())
+    assert (executor.slots_available, executor.has_task(ti)) == (all_slots - 1, True)
+    harness.observe(harness.created(), m.evicted())
+    assert (executor.slots_available, executor.has_task(ti)) == (all_slots, False)
+    assert executor.pod_launch_attempts == {}
+
+
+def test_what_has_no_slot_waits(start, queued_ti):
+    harness = start(CORE__PARALLELISM="1")
+    one, other = queued_ti(mapped=2)
+    pod = harness.launch(one)
+    harness.queue(other)
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    harness.set_state(one, "success")
+    harness.observe(pod, m.succeeded())
+    harness.executor.heartbeat()
+    assert harness.created().annotations["map_index"] == "1"
+
+
+def test_a_succeeded_pod_is_deleted_after_its_end_was_reported(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.begin(ti, pod)
+    harness.set_state(ti, "success")
+    harness.observe(pod, m.succeeded())
+    assert harness.runtime.take("clean_up") == []
+    harness.quiet()
+    assert harness.runtime.take("clean_up") == [(pod.ref,)]

@@ -1,0 +1,156 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which values can be configured, and how those that cannot are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.configuration import conf
+from airflow.exceptions import AirflowConfigException
+
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings, read_settings
+
+RETRIES = ("kubernetes_executor", "pod_launch_failure_retries")
+EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reasons")
+PUBLISH = ("kubernetes_executor", "task_publish_max_retries")
+CONCURRENCY = ("kubernetes_resilience", "api_concurrency")
+POLICIES = ("kubernetes_resilience", "retry_policy_file")
+UNSCHEDULABLE = ("kubernetes_resilience", "unschedulable_timeout")
+INACTIVITY = ("kubernetes_resilience", "watch_inactivity_timeout")
+
+
+def read(monkeypatch: pytest.MonkeyPatch, option: tuple[str, str], value: str) -> Settings:
+    section, key = option
+    monkeypatch.setenv(f"AIRFLOW__{section.upper()}__{key.upper()}", value)
+    return read_settings(conf)
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    assert read_settings(conf) == Settings(
+        launch_failure_retries=1,
+        excluded_container_reasons=frozenset({"Error"}),
+        publish_retries=0,
+        api_concurrency=32,
+        watch_inactivity_timeout=150.0,
+        unschedulable_timeout=0.0,
+        retry_policy_file=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "value", "expected"),
+    [
+        (RETRIES, "launch_failure_retries", "0", 0),
+        (RETRIES, "launch_failure_retries", "-1", -1),
+        (RETRIES, "launch_failure_retries", " 12 ", 12),
+        (PUBLISH, "publish_retries", "-1", -1),
+        (PUBLISH, "publish_retries", "5", 5),
+        (CONCURRENCY, "api_concurrency", "1", 1),
+        (INACTIVITY, "watch_inactivity_timeout", "90", 90.0),
+        (INACTIVITY, "watch_inactivity_timeout", "120.5", 120.5),
+        (UNSCHEDULABLE, "unschedulable_timeout", "300", 300.0),
+        (POLICIES, "retry_policy_file", "  ", None),
+        (POLICIES, "retry_policy_file", " /etc/policies.yaml ", Path("/etc/policies.yaml")),
+        (POLICIES, "retry_policy_file", "~/policies.yaml", Path.home() / "policies.yaml"),
+        (EXCLUDED, "excluded_container_reasons", "", frozenset()),
+        (EXCLUDED, "excluded_container_reasons", "Error", frozenset({"Error"})),
+        (EXCLUDED, "excluded_container_reasons", " Error,, OOMKilled ,", frozenset({"Error", "OOMKilled"})),
+    ],
+)
+def test_value_is_read(
+    monkeypatch: pytest.MonkeyPatch, option: tuple[str, str], field: str, value: str, expected: Any
+) -> None:
+    assert getattr(read(monkeypatch, option, value), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "allowed"),
+    [
+        (RETRIES, ["", "many", "1.5", "-2", "inf", "None"], "a whole number: 0 for none, -1 for no limit"),
+        (PUBLISH, ["", "x", "-2"], "a whole number: 0 for none, -1 for no limit"),
+        (CONCURRENCY, ["", "0", "-1", "2.5", "all"], "a whole number, 1 or more"),
+        (
+            INACTIVITY,
+            ["", "0", "89.9", "-150", "nan", "inf", "1e999", "2 minutes"],
+            "a number of seconds, 90 or more",
+        ),
+        (UNSCHEDULABLE, ["", "-1", "nan", "inf", "5m"], "a number of seconds, or 0 for no limit"),
+    ],
+)
+def test_value_that_cannot_be_used_is_named_with_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, option: tuple[str, str], values: list[str], allowed: str
+) -> None:
+    for value in values:
+        with pytest.raises(AirflowConfigException) as raised:
+            read(monkeypatch, option, value)
+        message = str(raised.value)
+        assert f"[{option[0]}] {option[1]} = {value!r}" in message
+        assert allowed in message
+
+
+def test_number_too_large_for_a_float_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(monkeypatch, RETRIES, "1" + "0" * 400).launch_failure_retries == 10**400
+
+
+def test_configuration_of_a_provider_that_lacks_the_options_has_upstream_defaults() -> None:
+    class Older:
+        """Knows nothing of the options that upstream has added in 10.20."""
+
+        def get(self, section: str, key: str, **options: str) -> str:
+            return options["fallback"] if section == "kubernetes_executor" else "100"
+
+    settings = read_settings(Older())
+    assert (settings.launch_failure_retries, settings.excluded_container_reasons) == (1, {"Error"})
+
+
+def test_excluded_reasons_that_are_not_set_at_all_exclude_nothing() -> None:
+    class Unset:
+        """As a configuration answers for an option with an empty default."""
+
+        def get(self, section: str, key: str, **options: str) -> str | None:
+            return None if key == EXCLUDED[1] else "100"
+
+    assert read_settings(Unset()).excluded_container_reasons == frozenset()
+
+
+LIMIT = "a whole number: 0 for none, -1 for no limit, or how many"
+MANY = "a whole number, 1 or more"
+SECONDS = "a number of seconds, 90 or more"
+
+REFUSED_AT_START = [
+    ("kubernetes_executor", "pod_launch_failure_retries", LIMIT, ["-2", "1.5", "often", ""]),
+    ("kubernetes_executor", "task_publish_max_retries", LIMIT, ["-2", "0x1", "never"]),
+    ("kubernetes_resilience", "api_concurrency", MANY, ["0", "-1", "many", "2.0"]),
+    ("kubernetes_resilience", "watch_inactivity_timeout", SECONDS, ["89", "0", "nan", "inf", "soon"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "allowed", "value"),
+    [
+        (section, key, allowed, value)
+        for section, key, allowed, values in REFUSED_AT_START
+        for value in values
+    ],
+)
+def test_a_scheduler_that_is_started_names_section_key_value_and_what_is_allowed(
+    start, section, key, allowed, value
+):
+    with pytest.raises(AirflowConfigException) as refused:
+        start(**{f"{section.upper()}__{key.upper()}": value})
+    for part in (f"[{section}]", key, repr(value), allowed):
+        assert part in str(refused.value)
+
+
+def test_nothing_was_started_if_a_value_cannot_be_used(start, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_RESILIENCE__API_CONCURRENCY", "0")
+    executor = KubernetesExecutor()
+    executor.job_id = 1
+    with pytest.raises(AirflowConfigException):
+        executor.start()
+    assert not executor._is_started
+    executor.end()

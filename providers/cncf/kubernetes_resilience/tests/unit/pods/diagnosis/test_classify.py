@@ -1,0 +1,269 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Which row of the table each way to die leads to, and what is noted about it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    MESSAGE_LIMIT,
+    PodFailure,
+    find_failure,
+    find_obstacle,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
+from airflow_resilience.context import ContextSource, ExecutionContext
+from airflow_resilience.context import StateChangeCategory as Category
+from airflow_resilience.context import StateChangeReason as Reason
+
+from ....support import manifests as m
+from ....support.pod_fixtures import ALL, PodFixture, read_fixture
+
+ROWS = {cause.name: cause for cause in TABLE}
+pods = pytest.mark.parametrize("pod", ALL, ids=lambda pod: pod.name)
+
+
+def row_of(failure: PodFailure | None) -> str:
+    assert failure is not None
+    return classify(failure).cause.name
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+
+@pods
+def test_pod_is_explained_by_the_row_that_its_file_names(pod: PodFixture) -> None:
+    container = pod.failure.container
+    assert row_of(pod.failure) == pod.expects
+    assert (container.name if container else None) == pod.container
+
+
+def test_every_row_is_reached_by_a_pod_and_none_is_hidden_by_an_earlier_one() -> None:
+    assert {row_of(pod.failure) for pod in ALL} == set(ROWS)
+
+
+def test_names_are_unique_and_can_be_tags_of_metrics() -> None:
+    assert len(ROWS) == len(TABLE)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in ROWS)
+
+
+@pytest.mark.parametrize("cause", TABLE, ids=lambda cause: cause.name)
+def test_row_says_why_in_one_sentence_and_where_that_is_documented(cause: object) -> None:
+    row = ROWS[getattr(cause, "name", "")]
+    assert re.fullmatch(r"[A-Z\d][^\n]+\.", row.why)
+    assert ". " not in row.why
+    assert re.match(r"https://(kubernetes|virtual-kubelet)\.io/docs/\S+$", row.url)
+
+
+def test_last_row_is_for_everything_else() -> None:
+    assert TABLE[-1] is UNKNOWN_CAUSE
+    assert UNKNOWN_CAUSE.applies(PodFailure("", PodFacts(PodRef("", "", ""), {}, {})))
+
+
+CLASSES = {
+    "evicted-by-api": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
+    "node-gone": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
+    "evicted-by-node-pressure": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
+    "evicted-over-own-limit": (Category.APPLICATION, Reason.RESOURCE_EXHAUSTION),
+    "refused-out-of-resources": (Category.INFRASTRUCTURE, Reason.ADMISSION_REFUSED),
+    "active-deadline-exceeded": (Category.TIMEOUT, Reason.EXECUTION_TIMEOUT),
+    "deleted": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
+    "vanished": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
+    "unschedulable-volume": (Category.INFRASTRUCTURE, Reason.VOLUME_UNAVAILABLE),
+    "image-name-invalid": (Category.APPLICATION, Reason.IMAGE_UNAVAILABLE),
+    "image-not-on-node": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
+    "registry-unavailable": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
+    "config-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
+    "command-not-runnable": (Category.APPLICATION, Reason.START_ERROR),
+    "worker-out-of-memory": (Category.APPLICATION, Reason.RESOURCE_EXHAUSTION),
+    "init-container-out-of-memory": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
+    "init-container-failed": (Category.INFRASTRUCTURE, Reason.START_ERROR),
+    "worker-terminated": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
+    "worker-failed": (Category.APPLICATION, Reason.UNKNOWN),
+    "unknown": (Category.INFRASTRUCTURE, Reason.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_row_has_the_category_and_reason_on_which_policies_rely(name: str) -> None:
+    pod = next(pod for pod in ALL if pod.expects == name)
+    context = classify(pod.failure).context
+    assert (context.category, context.reason) == CLASSES[name]
+    assert context.source is ContextSource.EXECUTOR
+
+
+# ----------------------------------------------------------------------------------------------- by message
+
+IMAGE = "registry.example.com/data/airflow:3.1.2"
+MESSAGES = [
+    (
+        "ErrImagePull",
+        "pull access denied, repository does not exist or may require 'docker login'",
+        "image-pull-denied",
+    ),
+    (
+        "ErrImagePull",
+        f"reading manifest in {IMAGE}: unauthorized: authentication required",
+        "image-pull-denied",
+    ),
+    ("ErrImagePull", f"unexpected status from HEAD request to {IMAGE}: 403 Forbidden", "image-pull-denied"),
+    ("ErrImagePull", f"{IMAGE}: not found", "image-not-found"),
+    ("ErrImagePull", "manifest unknown", "image-not-found"),
+    (
+        "ErrImagePull",
+        f"unexpected status from HEAD request to {IMAGE}: 503 Service Unavailable",
+        "registry-unavailable",
+    ),
+    ("ErrImagePull", "write layer.tar: no space left on device", "image-pull-failed"),
+    ("ErrImagePull", "toomanyrequests: You have reached your pull rate limit", "registry-unavailable"),
+    ("ErrImagePull", "dial tcp 203.0.113.9:443: connect: connection refused", "registry-unavailable"),
+    ("ErrImagePull", "dial tcp: lookup registry.example.com: no such host", "registry-unavailable"),
+    ("ErrImagePull", "net/http: TLS handshake timeout", "registry-unavailable"),
+    ("ErrImagePull", None, "image-pull-failed"),
+    ("RegistryUnavailable", None, "registry-unavailable"),
+    ("CreateContainerConfigError", 'configmap "airflow-env" not found', "config-missing"),
+    ("CreateContainerConfigError", 'secret "volume-mount" not found', "config-missing"),
+    (
+        "CreateContainerConfigError",
+        "container has runAsNonRoot and image has non-numeric user",
+        "root-user-refused",
+    ),
+    ("CreateContainerConfigError", None, "config-refused"),
+    ("CreateContainerError", "no command specified", "command-not-runnable"),
+    (
+        "CreateContainerError",
+        'failed to apply OCI options: failed to mkdir: volume "dags" is read-only',
+        "volume-unavailable",
+    ),
+    ("CreateContainerError", "context deadline exceeded", "create-container-error"),
+    ("RunContainerError", 'exec: "/entrypoint": permission denied', "command-not-runnable"),
+    ("StartError", "exec /entrypoint: exec format error", "start-error"),
+    ("ContainerCreating", "MountVolume.SetUp failed", "volume-unavailable"),
+    ("ContainerCreating", None, "container-creating"),
+    ("Odd", None, "unknown"),
+]
+
+
+@pytest.mark.parametrize(("reason", "message", "row"), MESSAGES)
+def test_message_of_the_container_tells_more_than_its_reason(
+    reason: str, message: str | None, row: str
+) -> None:
+    assert row_of(find_obstacle(read_pod(m.image_pull_error(reason, message)))) == row
+
+
+SCHEDULER = [
+    ("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "unschedulable-volume"),
+    ("0/3 nodes are available: 3 node(s) had volume node affinity conflict.", "unschedulable-volume"),
+    ("0/3 nodes are available: 3 Too many pods.", "unschedulable-resources"),
+    ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "unschedulable-resources"),
+    ("0/3 nodes are available: 3 node(s) had untolerated taint {a: b}.", "unschedulable"),
+    (None, "unschedulable"),
+]
+
+
+@pytest.mark.parametrize(("message", "row"), SCHEDULER)
+def test_message_of_the_scheduler_says_what_is_missing(message: str | None, row: str) -> None:
+    manifest = m.pod(node=None)
+    manifest["status"]["conditions"] = [m.condition("PodScheduled", "False", "Unschedulable", message)]
+    assert row_of(find_obstacle(read_pod(manifest))) == row
+
+
+EVICTIONS = [
+    (
+        "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
+        None,
+        "evicted-over-own-limit",
+    ),
+    ("Container base was using 20Ki, which exceeds its request of 0. ", None, "evicted-by-node-pressure"),
+    (None, None, "evicted-by-node-pressure"),
+    (
+        'Usage of EmptyDir volume "a" exceeds the limit "2Gi". ',
+        "TerminationByKubelet",
+        "evicted-by-node-pressure",
+    ),
+    ('Usage of EmptyDir volume "a" exceeds the limit "2Gi". ', "EvictionByEvictionAPI", "evicted-by-api"),
+]
+
+
+@pytest.mark.parametrize(("message", "condition", "row"), EVICTIONS)
+def test_pod_over_its_own_limit_was_not_disrupted(
+    message: str | None, condition: str | None, row: str
+) -> None:
+    conditions = (m.disruption(condition),) if condition else ()
+    manifest = m.pod("Failed", conditions=conditions, reason="Evicted", message=message)
+    assert row_of(find_failure(read_pod(manifest))) == row
+
+
+def test_shutdown_of_a_node_on_which_the_worker_ran_is_no_refusal() -> None:
+    assert row_of(find_failure(read_pod(m.node_shutdown()))) == "node-shutdown"
+
+
+# --------------------------------------------------------------------------------------------------- metadata
+
+
+def test_metadata_of_an_eviction_name_pod_condition_and_container() -> None:
+    pod = read_fixture("evicted-by-memory-pressure")
+    assert classify(pod.failure, launch_number=2).context.metadata == {
+        "pod": pod.facts.ref.name,
+        "namespace": pod.facts.ref.namespace,
+        "uid": pod.facts.ref.uid,
+        "node": pod.facts.node,
+        "phase": "Failed",
+        "pod_reason": "Evicted",
+        "pod_message": pod.facts.message,
+        "condition": "DisruptionTarget",
+        "condition_reason": "TerminationByKubelet",
+        "container": "base",
+        "container_type": "worker",
+        "container_reason": "Error",
+        "exit_code": 137,
+        "signal": 9,
+        "message": "The node was low on resource: memory. Threshold quantity: 100Mi, available: 41Mi. ",
+        "launch": 2,
+        "cause": "evicted-by-node-pressure",
+    }
+
+
+def test_metadata_of_a_failed_init_container_have_its_own_message() -> None:
+    metadata = classify(read_fixture("git-sync-dns").failure).context.metadata
+    assert (metadata["container"], metadata["container_type"], metadata["exit_code"]) == (
+        "git-sync",
+        "init",
+        1,
+    )
+    assert "Could not resolve host" in metadata["message"]
+    assert metadata.keys().isdisjoint({"signal", "condition", "pod_reason", "launch"})
+
+
+def test_metadata_of_a_pod_without_a_node_quote_the_scheduler() -> None:
+    metadata = classify(read_fixture("unschedulable-selector").failure).context.metadata
+    assert (metadata["condition"], metadata["condition_reason"]) == ("PodScheduled", "Unschedulable")
+    assert "node affinity/selector" in metadata["message"]
+    assert "node" not in metadata
+
+
+@pods
+def test_context_can_be_written_as_json_and_read_again(pod: PodFixture) -> None:
+    context = classify(pod.failure, launch_number=1).context
+    assert ExecutionContext.from_dict(json.loads(json.dumps(context.to_dict()))) == context
+    assert None not in context.metadata.values()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "key"),
+    [
+        (m.pod("Failed", [m.base(m.terminated(128, "StartError", "x" * 5000))]), "message"),
+        (m.pod("Failed", conditions=(m.disruption("Odd", message="x" * 5000),)), "message"),
+        (m.pod("Failed", reason="Evicted", message="x" * 5000), "pod_message"),
+    ],
+)
+def test_long_messages_are_cut_in_the_metadata(manifest: m.Json, key: str) -> None:
+    failure = find_failure(read_pod(manifest))
+    assert failure is not None
+    assert classify(failure).context.metadata[key] == "x" * MESSAGE_LIMIT + "…"
