@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation, kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -36,6 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies im
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -187,7 +188,7 @@ STEPS = {
     "locks": (task_instances, "lock_rows", "settle"),
     "queued time": (task_instances, "refresh_queued", "settle"),
     "retire": (PodDeletion, "supersede", "act"),
-    "workload": (kubernetes_executor.KubernetesExecutor, "_launch_again", "act"),
+    "workload": (StoredWorkload, "job", "act"),
     "relaunch": (LaunchQueue, "relaunch", "act"),
     "begin anew": (task_instances, "begin_queued_anew", "launch"),
     "wanted": (launch_queue, "awaits_pod", "build"),

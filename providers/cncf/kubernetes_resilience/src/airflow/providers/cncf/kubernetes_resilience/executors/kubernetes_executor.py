@@ -319,7 +319,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 self._report(launch, state, settled.failure)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._log_relaunch(launch, entry, failure)
-                self._launch_again(launch, entry)
+                self._parts.launch_queue.relaunch(launch, entry)
                 _count(entry)
             case Decided(entry, failure):
                 self._report(launch, TaskInstanceState.FAILED, failure, entry.decision.explanation)
@@ -337,15 +337,12 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             entry.decision.explanation,
         )
 
-    def _launch_again(self, launch: Launch, entry: LedgerEntry | None) -> None:
-        self._parts.launch_queue.relaunch(launch, entry)
-
     def _replace(self, launch: Launch) -> None:
         """Replace a launch that has not failed, unless it starts first."""
         if launch.facts is None:
             raise AssertionError("a launch is replaced for what is seen of its pod")
         self._parts.deletion.give_up(launch.key, launch.facts, launch)
-        self._launch_again(launch, None)
+        self._parts.launch_queue.relaunch(launch, None)
 
     def _report(
         self, launch: Launch, state: str | None, failure: PodFailure | None, explanation: str = ""

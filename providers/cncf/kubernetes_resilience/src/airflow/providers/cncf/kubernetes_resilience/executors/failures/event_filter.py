@@ -176,7 +176,7 @@ class StaleEventFilter:
 
     def _is_expected(self, pod: PodFacts) -> bool:
         """Whether the pod may soon become a current launch, by adoption."""
-        return self._registry.is_adopting(task_key(pod.annotations))
+        return self._registry.adopting_of(task_key(pod.annotations)) is not None
 
     def _informed(self, seen: PodObservation) -> None:
         if launch := self._recognise(seen.facts):

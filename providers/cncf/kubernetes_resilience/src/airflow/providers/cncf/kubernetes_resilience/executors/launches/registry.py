@@ -316,13 +316,9 @@ class LaunchRegistry:
         """
         return dict(self._adopting)
 
-    def adopting_of(self, key: TaskInstanceKey) -> Orphan | None:
+    def adopting_of(self, key: TaskInstanceKey | None) -> Orphan | None:
         """Return the task instance with that key, if its adoption is not complete."""
-        return self._adopting.get(key)
-
-    def is_adopting(self, key: TaskInstanceKey | None) -> bool:
-        """Whether the adoption of a task instance is not complete."""
-        return key in self._adopting
+        return None if key is None else self._adopting.get(key)
 
 
 def _state_of_pod(launch: Launch) -> LaunchState:
