@@ -40,6 +40,10 @@ class WorldPod(Pod):
     def __init__(self, body: dict[str, Any], uid: str, now: datetime, triggers: Counter[str]) -> None:
         super().__init__(body, uid)
         self.created(now.isoformat())
+        self.token_made_at = now
+        """When the token was made that its worker shows, at the earliest."""
+        self.was_held = False
+        """Whether the API server has been away while it existed."""
         self.ti_id: str = self.annotations["airflow-resilience/task-instance-id"]
         self.life: Life = (self.ti_id, triggers[self.ti_id])
         self.exists = True

@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership i
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, schedulers
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -155,6 +155,11 @@ def take_a_label_for_ownership(patch):
 def let_go_of_what_is_relabelled(patch):
     """Forget a launch whose pod has got another scheduler's label, whoever has queued its task instance."""
     patch.setattr(Ownership, "_read_owners", lambda self, launches: [(launch, None) for launch in launches])
+
+
+def settle_what_is_adopted(patch):
+    """Settle what another scheduler has had meanwhile before the pods were listed that may replace it."""
+    patch.setattr(StaleEventFilter, "ended", lambda self: self._registry.in_state(LaunchState.ENDED))
 
 
 def reset_what_restarts(patch):

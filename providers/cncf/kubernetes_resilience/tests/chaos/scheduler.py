@@ -56,6 +56,7 @@ class Launcher:
 
     async def create(self, launch_id: str, body: dict[str, Any]) -> None:
         outcome = "lost" if self._world.is_down else self.outcome
+        self._world.first_calls.setdefault(launch_id, self._world.now)
         pod = self._world.pod_launched_as(launch_id)
         if pod is None and outcome in ("ok", "unanswered"):
             pod = self._world.launch(body)

@@ -217,6 +217,30 @@ def test_a_relaunch_waits_in_a_scheduler_that_is_paused_until_two_others_have_fa
     succeeds_in_the_first_try(chaos)
 
 
+@pytest.mark.parametrize("replacement_runs", [True, False])
+def test_a_scheduler_adopts_what_it_had_before_it_was_paused(chaos, world, replacement_runs):
+    paused = world.schedulers[0]
+    heir = world.pause(paused)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    chaos.flush()
+    kill_all(chaos)
+    chaos.flush()
+    chaos.launch_all()
+    if replacement_runs:
+        start(chaos)
+    world.kill_scheduler(heir)
+    world.pass_time(40)
+    world.is_away = True  # so the pods cannot tell it that those it knows were replaced
+    world.resume(paused)
+    world.adopt_orphans(paused)
+    chaos.flush()
+    assert len(world.pods) == 4
+    assert all(pod.is_healthy for pod in world.pods[2:])
+    world.is_away = False
+    succeeds_in_the_first_try(chaos)
+
+
 def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
     first = world.schedulers[0]
     kill_all(chaos)

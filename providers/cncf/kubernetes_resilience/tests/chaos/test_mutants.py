@@ -55,6 +55,9 @@ DIRECTED = {
     mutants.let_go_of_what_is_relabelled: partial(
         histories.test_relabels_are_carried_out_after_another_scheduler_has_adopted, started=False
     ),
+    mutants.settle_what_is_adopted: partial(
+        histories.test_a_scheduler_adopts_what_it_had_before_it_was_paused, replacement_runs=False
+    ),
     mutants.reset_what_restarts: histories.test_what_was_cleared_while_it_ran_loses_its_scheduler,
     mutants.delete_what_has_started: partial(
         histories.test_a_pod_starts_between_the_decision_to_delete_it_and_its_deletion, reported=True

@@ -84,7 +84,8 @@ class World(Cluster):
         """Whether no list can be had, so that adoption is postponed."""
         self.is_down = False
         """Whether the API server cannot be reached: it tells nothing, and nothing can be asked of it."""
-        self._down_since = self.now
+        self.first_calls: dict[str, datetime] = {}
+        """When each launch's creation was asked for first."""
         self.seconds = 1000.0
         self.schedulers: list[Scheduler] = []
         self.paused: list[Scheduler] = []
@@ -386,14 +387,13 @@ class World(Cluster):
         super().remove(pod)
 
     def begin_outage(self) -> None:
-        self.is_down, self._down_since = True, self.now
+        self.is_down = True
+        for pod in self.pods:
+            pod.was_held |= pod.is_alive
 
     def end_outage(self) -> None:
         """Let the API server answer again: those who watch list the pods anew."""
         self.is_down = False
-        if self.now - self._down_since >= timedelta(seconds=conf.getint("scheduler", "task_queued_timeout")):
-            # The tokens of the pods that have waited have expired. To replace those is nobody's failure.
-            self._vanished.update(self.life(ti) for ti in self.tis if ti.state == "queued")
         for scheduler in [*self.schedulers, *self.paused]:
             scheduler.relist()
 
@@ -402,6 +402,8 @@ class World(Cluster):
     def launch(self, body: dict[str, Any]) -> WorldPod:
         """Create a pod: the moment at which it shows whether there are too many."""
         pod = self.create(body)
+        pod.token_made_at = self.first_calls[pod.launch_id]
+        pod.was_held = self.first_calls[pod.launch_id] < self.now
         self._check_cleared(pod)
         if (pod.life, pod.labels["airflow-worker"]) in self._left_over:
             pod.is_forgotten = True
@@ -418,9 +420,18 @@ class World(Cluster):
                 f"I2: {pod.name} was launched while {other.name} could still run"
             )
         launches = len({pod.launch_id for pod in [*earlier, pod]})
-        allowed = self.limit + 1 + self._vanished[pod.life]
+        expired = sum(self._has_expired(other) for other in earlier)
+        allowed = self.limit + 1 + self._vanished[pod.life] + expired
         assert launches <= allowed, f"I4: {launches} launches of {allowed} allowed"
         return pod
+
+    def _has_expired(self, pod: WorldPod) -> bool:
+        """
+        Whether a pod was replaced as an outage, or several, had kept it from starting for as long as its token
+        is valid. That is nobody's failure.
+        """
+        validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
+        return pod.was_held and (pod.asked_at or self.now) - pod.token_made_at >= validity
 
     def _check_cleared(self, pod: WorldPod) -> None:
         ti = next((ti for ti in self.tis if str(ti.id) == pod.ti_id), None)

@@ -363,6 +363,8 @@ class Adopter:
         if pod := found.plan.current.get(key):
             launch = _launch(orphan, pod, decided.get(pod.ref.uid))
             launch.has_siblings, launch.was_held = key in found.plan.shared, found.is_late
+            if (before := self._registry.get(key)) and before.ref == pod.ref:
+                self._registry.settled(before)  # with the one that takes its place
             self._registry.hold(launch)
             self._to_follow.append(launch)
             if not found.is_labelled(key, pod):

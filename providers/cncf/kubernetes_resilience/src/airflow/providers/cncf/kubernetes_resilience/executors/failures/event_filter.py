@@ -159,8 +159,17 @@ class StaleEventFilter:
         self._ask_for_unseen()
 
     def ended(self) -> list[Launch]:
-        """Return the current launches that have ended and are not settled yet."""
-        return [launch for launch in self._registry.in_state(LaunchState.ENDED) if not launch.calls]
+        """
+        Return the current launches that have ended and can be settled now.
+
+        One whose task instance is being adopted is from before another scheduler had it: the list of the pods
+        tells whether it was replaced meanwhile.
+        """
+        return [
+            launch
+            for launch in self._registry.in_state(LaunchState.ENDED)
+            if not launch.calls and not self._registry.adopting_of(launch.key)
+        ]
 
     def settled(self, launch: Launch) -> None:
         """Note that a launch that had ended is settled."""

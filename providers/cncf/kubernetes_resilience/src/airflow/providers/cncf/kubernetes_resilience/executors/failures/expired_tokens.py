@@ -47,7 +47,12 @@ class ExpiredTokens:
             return []
         self._next_look = self._clock() + CHECK_INTERVAL
         pending = self._registry.in_state(LaunchState.PENDING)
-        return [launch for launch in pending if launch.facts and self.has_expired(launch)]
+        return [
+            launch
+            for launch in pending
+            # What is being adopted may have been replaced by another scheduler.
+            if launch.facts and self.has_expired(launch) and not self._registry.adopting_of(launch.key)
+        ]
 
     def has_expired(self, launch: Launch) -> bool:
         """
