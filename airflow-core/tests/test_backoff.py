@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_resilience.backoff import Backoff
+from airflow_resilience.backoff import Backoff, constant_backoff
 
 
 def least() -> float:
@@ -62,3 +62,9 @@ def test_delay_is_within_its_bounds(attempt: int, chance: float, jitter: float) 
 def test_impossible_numbers_are_refused(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=field):
         Backoff(**{"initial": 1.0, "maximum": 60.0, field: value})
+
+
+@pytest.mark.parametrize("delay", [0.0, 10.0])
+def test_constant_backoff_neither_grows_nor_varies(delay: float) -> None:
+    backoff = constant_backoff(delay)
+    assert {backoff.delay(attempt, lambda: 0.7) for attempt in (1, 2, 2000)} == {delay}

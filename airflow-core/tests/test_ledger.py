@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
+from uuid import uuid4
 
 import pytest
 from airflow.models.log import Log
+from sqlalchemy import event
 
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -17,7 +20,15 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, AvoidNode, Decision
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry, read_histories, record
+from airflow_resilience.ledger import (
+    EXECUTION_FAILURE_EVENT,
+    LAUNCH_FAILURE_EVENT,
+    LedgerEntry,
+    read_histories,
+    read_infrastructure_histories,
+    record,
+)
+from airflow_resilience.retry_policy.evidence import Phase
 
 CONTEXT = ExecutionContext(
     StateChangeCategory.INFRASTRUCTURE,
@@ -126,6 +137,8 @@ def test_the_row_explains_itself(queued_ti, session):
         "worker_name": "pod-a",
         "worker_uid": "a",
         "ti_id": str(ti.id),
+        "phase": "launch",
+        "next_ti_id": None,
     }
     assert (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number) == (
         ti.dag_id,
@@ -175,7 +188,9 @@ def test_database_that_compares_without_regard_to_case_does_not_mix_tasks(queued
         (tuple(key), LAUNCH_FAILURE_EVENT, entry(ti, uid).to_json())
         for key, uid in ((ours, "a"), (other, "b"))
     ]
-    monkeypatch.setattr(ledger, "_rows", lambda keys, session: [*rows, (tuple(other), "running", None)])
+    monkeypatch.setattr(
+        ledger, "_rows", lambda keys, events, session: [*rows, (tuple(other), "running", None)]
+    )
     assert [item.worker_uid for item in history(ti, session).entries] == ["a"]
 
 
@@ -229,3 +244,100 @@ def test_a_later_entry_about_a_worker_takes_the_place_of_an_earlier_one(queued_t
     assert found.relaunches == 2
     found.forget(found.entries[0])
     assert [item.reason for item in found.entries] == ["OOMKilled"]
+
+
+# ------------------------------------------------------------------------------ tasks that were running
+
+
+def new_id():
+    return str(uuid4())
+
+
+def test_a_loss_is_counted_in_an_event_of_its_own(queued_ti, session):
+    ti = queued_ti()
+    lost = replace(entry(ti, "a"), phase=Phase.EXECUTION, next_ti_id=new_id())
+    record(ti.key, lost, session=session)
+    session.flush()
+    assert session.query(Log).filter_by(event=EXECUTION_FAILURE_EVENT).count() == 1
+    assert history(ti, session).entries == []
+    found = read_infrastructure_histories({ti.key: lost.next_ti_id}, session=session)[ti.key]
+    assert found.entries == [lost]
+
+
+def test_losses_are_counted_through_each_new_uuid_and_each_start(queued_ti, session):
+    ti = queued_ti()
+    ids = [str(ti.id), new_id(), new_id(), new_id()]
+    lost = []
+    for number, (old, new) in enumerate(pairwise(ids)):
+        lost.append(replace(entry(ti, f"pod-{number}"), ti_id=old, phase=Phase.EXECUTION, next_ti_id=new))
+        record(ti.key, lost[-1], session=session)
+        session.add(Log(event="running", task_instance=ti.key))
+        session.flush()
+    for present, expected in zip(ids, (0, 1, 2, 3), strict=True):
+        found = read_infrastructure_histories({ti.key: present}, session=session)[ti.key]
+        assert found.entries == lost[:expected]
+        assert found.relaunches == expected
+
+
+def test_a_loss_that_was_reported_counts_for_the_uuid_that_had_it(queued_ti, session):
+    ti = queued_ti()
+    second = new_id()
+    first_loss = replace(entry(ti, "a"), phase=Phase.EXECUTION, next_ti_id=second)
+    reported = replace(entry(ti, "b", Action.COUNT), ti_id=second, phase=Phase.EXECUTION, due=None)
+    of_others = replace(entry(ti, "c", Action.COUNT), ti_id=new_id(), phase=Phase.EXECUTION, due=None)
+    for item in (first_loss, reported, of_others):
+        record(ti.key, item, session=session)
+        session.flush()
+    found = read_infrastructure_histories({ti.key: second}, session=session)[ti.key]
+    assert found.entries == [first_loss, reported]
+    assert found.of_worker("b") == reported
+
+
+@pytest.mark.parametrize("afterwards", ["cleared", "next try"])
+def test_a_cleared_task_instance_and_the_next_try_begin_a_new_count(queued_ti, session, afterwards):
+    ti = queued_ti()
+    second = new_id()
+    record(ti.key, replace(entry(ti, "a"), phase=Phase.EXECUTION, next_ti_id=second), session=session)
+    session.flush()
+    key, present = (ti.key, new_id()) if afterwards == "cleared" else (ti.key._replace(try_number=2), second)
+    assert read_infrastructure_histories({key: present}, session=session)[key].entries == []
+
+
+def test_rows_that_lead_in_a_circle_end(queued_ti, session):
+    ti = queued_ti()
+    first, second = str(ti.id), new_id()
+    for uid, old, new in (("a", first, second), ("b", second, first)):
+        record(
+            ti.key, replace(entry(ti, uid), ti_id=old, phase=Phase.EXECUTION, next_ti_id=new), session=session
+        )
+        session.flush()
+    assert read_infrastructure_histories({ti.key: first}, session=session)[ti.key].relaunches == 2
+
+
+def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, session):
+    tis = queued_ti(mapped=3)
+    for ti in tis[:2]:
+        lost = replace(entry(ti, f"pod-{ti.map_index}"), phase=Phase.EXECUTION, next_ti_id=new_id())
+        record(ti.key, lost, session=session)
+        ti_ids = {ti.key: str(ti.id) for ti in tis} | {ti.key: lost.next_ti_id}
+    session.flush()
+    queries = []
+    event.listen(session.bind, "before_cursor_execute", lambda *args: queries.append(args[2]))
+    found = read_infrastructure_histories(ti_ids, session=session)
+    assert len(queries) == 1
+    assert [found[ti.key].relaunches for ti in tis] == [0, 1, 0]
+    assert read_infrastructure_histories({}, session=session) == {}
+    assert len(queries) == 1
+
+
+def test_a_row_that_is_older_than_infrastructure_retries_is_about_a_launch(queued_ti):
+    fields = json.loads(entry(queued_ti(), "a").to_json())
+    del fields["phase"], fields["next_ti_id"]
+    read = LedgerEntry.from_json(json.dumps(fields))
+    assert (read.phase, read.next_ti_id, read.worker_uid) == (Phase.LAUNCH, None, "a")
+
+
+@pytest.mark.parametrize("phase", ["afterwards", None, []])
+def test_a_row_with_a_phase_that_nobody_knows_is_no_entry(queued_ti, phase):
+    fields = json.loads(entry(queued_ti(), "a").to_json())
+    assert LedgerEntry.from_json(json.dumps(fields | {"phase": phase})) is None

@@ -53,3 +53,12 @@ class Backoff:
         except OverflowError:  # the 1,025th failure in a row, reached within a day of outage
             full = self.maximum
         return full * (1 - self.jitter * random())
+
+
+def constant_backoff(delay: float) -> Backoff:
+    """
+    Return a backoff that waits as long each time.
+
+    :param delay: seconds
+    """
+    return Backoff(initial=delay, multiplier=1.0, maximum=delay, jitter=0.0)

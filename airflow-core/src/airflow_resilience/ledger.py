@@ -1,11 +1,15 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The durable count of failed launches: one row of Airflow's own audit log for each of them.
+The durable count of failed workers: one row of Airflow's own audit log for each of them.
 
 A row is written before anything is done about the failure, and has the identity of the worker that failed.
 The same failure may be seen again: an event is replayed, a scheduler restarts, a second one takes over. It
 then finds its row, and is neither counted nor decided twice. The task's *Audit Log* tab shows the rows.
+
+A worker that failed before its task ran, and one that was lost while it ran, are counted apart: each kind
+has an event of its own. A task instance that runs again gets another UUID, and the row has both: the count
+follows them through the try.
 
 Airflow's scheduler counts its "stuck in queued reschedule" events in the same way.
 """
@@ -13,7 +17,7 @@ Airflow's scheduler counts its "stuck in queued reschedule" events in the same w
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,14 +30,19 @@ from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.retry_policy.evidence import Phase
 
 LAUNCH_FAILURE_EVENT = "pod launch failed"
-"""``Log.event`` of a ledger row."""
+"""``Log.event`` of a ledger row about a launch."""
+EXECUTION_FAILURE_EVENT = "pod execution failed"
+"""``Log.event`` of a ledger row about a task that was running."""
+
+_EVENTS = {Phase.LAUNCH: LAUNCH_FAILURE_EVENT, Phase.EXECUTION: EXECUTION_FAILURE_EVENT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One failed launch, why it failed, and what was decided about it."""
+    """One failed worker, why it failed, and what was decided about it."""
 
     ti_id: str
     """The task instance's UUID. A cleared task instance has a new one, so its count begins anew."""
@@ -48,6 +57,10 @@ class LedgerEntry:
     decision: Decision
     due: datetime | None = None
     """When the next launch may be made, with a time zone; None if there is none to come."""
+    phase: Phase = Phase.LAUNCH
+    """How far the task had come. It says which event the row has."""
+    next_ti_id: str | None = None
+    """The task instance's UUID from now on, if it was running and runs again; else None."""
 
     def to_json(self) -> str:
         """Return the text that is stored in ``Log.extra``."""
@@ -61,6 +74,8 @@ class LedgerEntry:
                 "worker_name": self.worker_name,
                 "worker_uid": self.worker_uid,
                 "ti_id": self.ti_id,
+                "phase": self.phase.value,
+                **({"next_ti_id": self.next_ti_id} if self.next_ti_id else {}),
             }
         )
 
@@ -78,13 +93,21 @@ class LedgerEntry:
                 context=ExecutionContext.from_dict(fields["context"]),
                 decision=Decision.from_dict(fields),
                 due=_read_time(fields["due"]),
+                # Rows of version 0.1.0 have neither.
+                phase=Phase(fields.get("phase", Phase.LAUNCH)),
+                next_ti_id=_read_id(fields.get("next_ti_id")),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             return None
 
 
 class LaunchHistory:
-    """The ledger entries of one try since its task process last started, oldest first."""
+    """
+    Ledger entries of one try, oldest first.
+
+    They are about its failed launches since its task process last started, or about the losses of its worker
+    while the task was running.
+    """
 
     def __init__(self) -> None:
         self.entries: list[LedgerEntry] = []
@@ -127,16 +150,13 @@ def read_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, LaunchHistory]:
     """
-    Read what the ledger says about each task instance, with one query.
+    Read what the ledger says about the launches of each task instance, with one query.
 
     :param ti_ids: the tries to look up, each with its task instance's UUID
     :param session: session to read with
     """
     histories = {key: LaunchHistory() for key in ti_ids}
-    by_columns = {tuple(key): key for key in ti_ids}
-    for columns, event, extra in _rows(by_columns, session):
-        if (key := by_columns.get(columns)) is None:
-            continue  # the database ignores case, and this is another task's row
+    for key, event, extra in _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session):
         if event == TaskInstanceState.RUNNING:
             histories[key].entries.clear()
         elif (entry := LedgerEntry.from_json(extra)) and entry.ti_id == ti_ids[key]:
@@ -144,13 +164,52 @@ def read_histories(
     return histories
 
 
+def read_infrastructure_histories(
+    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+) -> dict[TaskInstanceKey, LaunchHistory]:
+    """
+    Read what the ledger says about losses of each task instance's worker while it ran, with one query.
+
+    The whole try counts, however often its task process has started: each loss has replaced the task
+    instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
+    cleared has a UUID to which none of them leads, so its count begins anew.
+
+    :param ti_ids: the tries to look up, each with its task instance's present UUID
+    :param session: session to read with
+    """
+    entries: dict[TaskInstanceKey, list[LedgerEntry]] = {key: [] for key in ti_ids}
+    for key, _, extra in _read(ti_ids, (EXECUTION_FAILURE_EVENT,), session):
+        if entry := LedgerEntry.from_json(extra):
+            entries[key].append(entry)
+    return {key: _leading_to(ti_id, entries[key]) for key, ti_id in ti_ids.items()}
+
+
+def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:
+    """Return the entries of the task instance that has the UUID now."""
+    before: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.next_ti_id:
+            before.setdefault(entry.next_ti_id, []).append(entry.ti_id)
+    chain: set[str] = set()
+    found = [ti_id]
+    while found:
+        if (newer := found.pop()) not in chain:
+            chain.add(newer)
+            found.extend(before.get(newer, ()))
+    history = LaunchHistory()
+    for entry in entries:
+        if (entry.next_ti_id or entry.ti_id) in chain:
+            history.add(entry)
+    return history
+
+
 def record(key: TaskInstanceKey, entry: LedgerEntry, *, session: Session) -> None:
     """
-    Add a failed launch to the ledger. It counts once the caller has committed.
+    Add a failed worker to the ledger. It counts once the caller has committed.
 
     The caller holds the row lock of the task instance. Otherwise two schedulers could record one failure.
     """
-    session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=key, extra=entry.to_json()))
+    session.add(Log(event=_EVENTS[entry.phase], task_instance=key, extra=entry.to_json()))
 
 
 def _read_time(text: str | None) -> datetime | None:
@@ -161,20 +220,31 @@ def _read_time(text: str | None) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+def _read_id(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _read(
+    keys: Iterable[TaskInstanceKey], events: Collection[str], session: Session
+) -> Iterator[tuple[TaskInstanceKey, str, str | None]]:
+    by_columns = {tuple(key): key for key in keys}
+    for columns, event, extra in _rows(by_columns, events, session):
+        # A database that ignores case finds rows of other tasks too.
+        if key := by_columns.get(columns):
+            yield key, event, extra
+
+
 def _rows(
-    keys: Collection[tuple[Any, ...]], session: Session
+    keys: Collection[tuple[Any, ...]], events: Collection[str], session: Session
 ) -> list[tuple[tuple[Any, ...], str, str | None]]:
     if not keys:
         return []
     columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
     rows = session.execute(
-        # By id, not by time. Both kinds of row are written under the task instance's row lock, so their ids
+        # By id, not by time. All of these rows are written under the task instance's row lock, so their ids
         # are in the order of events. The clocks of several machines are not.
         select(*columns, Log.event, Log.extra)
-        .where(
-            tuple_(*columns).in_(keys),
-            Log.event.in_((LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value)),
-        )
+        .where(tuple_(*columns).in_(keys), Log.event.in_(events))
         .order_by(Log.id)
     )
     return [(tuple(row[:5]), row.event, row.extra) for row in rows]

@@ -17,10 +17,12 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, ShownReasons, built_in
-from airflow_resilience.retry_policy.engine import decide
+from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.selection import TaskProfile, select
 
+TASK = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p")
 ERRORS = tuple(ContainerEvidence(name=name, reason="Error", exit_code=1) for name in ("base", "git-sync"))
 
 
@@ -204,4 +206,59 @@ def test_limit_is_of_all_rules_together() -> None:
 @pytest.mark.parametrize("reason", StateChangeReason)
 def test_failures_of_running_tasks_count(reason: StateChangeReason) -> None:
     decision = ask(failure(reason, phase=Phase.EXECUTION), retries=UNLIMITED)
-    assert (decision.action, decision.rule) == (Action.COUNT, "defaultAction")
+    assert (decision.action, decision.rule) == (Action.COUNT, "infrastructure_retry_budget")
+
+
+@pytest.mark.parametrize("category", StateChangeCategory)
+@pytest.mark.parametrize("reason", StateChangeReason)
+def test_running_task_is_launched_again_after_these_losses_to_the_infrastructure(
+    category: StateChangeCategory, reason: StateChangeReason
+) -> None:
+    policy_set = built_in(0, (), InfrastructureBudget(budget=1))
+    evidence = Evidence(
+        phase=Phase.EXECUTION, context=ExecutionContext(category, reason, ContextSource.EXECUTOR)
+    )
+    decision = decide(evidence, select(policy_set, TASK), policy_set, [], lambda: 0.5)
+    if category is StateChangeCategory.INFRASTRUCTURE and reason in {
+        StateChangeReason.WORKER_TERMINATION,
+        StateChangeReason.WORKER_LOST,
+        StateChangeReason.RESOURCE_EXHAUSTION,
+        StateChangeReason.DB_CONNECTION_ERROR,
+    }:
+        assert decision == Decision(
+            action=Action.RELAUNCH,
+            policy="infrastructure",
+            rule="infrastructure",
+            explanation="infrastructure retry 1 of 1; policy infrastructure, rule infrastructure",
+            delay=10.0,
+            avoid_node=AvoidNode.PREFER,
+        )
+    else:
+        assert (decision.action, decision.rule) == (Action.COUNT, "defaultAction")
+
+
+def test_configured_reasons_and_delay_of_running_tasks() -> None:
+    reasons = frozenset({StateChangeReason.START_ERROR})
+    policy_set = built_in(0, (), InfrastructureBudget(budget=UNLIMITED, delay=3.0, reasons=reasons))
+    decisions = [
+        decide(failure(reason, phase=Phase.EXECUTION), select(policy_set, TASK), policy_set, [], lambda: 0.0)
+        for reason in (StateChangeReason.START_ERROR, StateChangeReason.WORKER_LOST)
+    ]
+    assert [(decision.action, decision.delay) for decision in decisions] == [
+        (Action.RELAUNCH, 3.0),
+        (Action.COUNT, 0.0),
+    ]
+    assert decisions[0].explanation.startswith("infrastructure retry 1 of unlimited; ")
+
+
+def test_without_reasons_only_rules_launch_a_running_task_again() -> None:
+    policy_set = built_in(0, (), InfrastructureBudget(budget=1, reasons=frozenset()))
+    found = trace(
+        failure(StateChangeReason.WORKER_LOST, phase=Phase.EXECUTION),
+        select(policy_set, TASK),
+        policy_set,
+        [],
+        lambda: 0.0,
+    )
+    assert found.decision.action is Action.COUNT
+    assert "infrastructure" not in {step.rule for step in found.steps}

@@ -317,8 +317,8 @@ def test_file_is_read_from_its_path(tmp_path: Path) -> None:
             "policies[0].rules[1]",
             (
                 "has no condition; allowed: one or more of phases, onExitCodes, onPodConditions,"
-                " onReasons, onCategories, onTerminationMessage, containerName (for all failures there is"
-                " defaultAction)"
+                " onReasons, onCategories, onTerminationMessage, containerName (for all failed launches"
+                " there is defaultAction)"
             ),
         ),
         (

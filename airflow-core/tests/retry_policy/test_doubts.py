@@ -164,7 +164,7 @@ def test_many_rules_are_compared_with_those_right_before_them() -> None:
             ["rules[0].retryLimit: got 11, which is never reached: globalMaxRetries is 10"],
         ),
         (
-            "retryLimit: 9, rules: [{action: Retry, phases: [Launch], retryLimit: -1}], defaultAction: Retry",
+            "retryLimit: 9, rules: [{action: Retry, containerName: a, retryLimit: -1}], defaultAction: Retry",
             [],
         ),
         (
@@ -208,16 +208,62 @@ selection:
 - {policy: all, %s}
 - {policy: last, queues: [gpu]}
 """
-NEVER_ASKED = "is never asked: selection[1] gives every task all, which decides about every failure"
 
 
 @pytest.mark.parametrize(
-    "decides", ["defaultAction: Fail", "rules: [{action: Fail, phases: [Launch, Execution]}]"]
+    ("decides", "about"),
+    [
+        ("rules: [{action: Fail, phases: [Launch, Execution]}]", "every failure"),
+        ("defaultAction: Fail, rules: [{action: Fail, phases: [Execution]}]", "every failure"),
+        ("defaultAction: Fail", "every failed launch"),
+        ("rules: [{action: Fail, phases: [Launch]}]", "every failed launch"),
+    ],
 )
-def test_policy_behind_one_that_decides_about_everything(decides: str) -> None:
+def test_policy_behind_one_that_decides_about_everything(decides: str, about: str) -> None:
+    why = f"is never asked: selection[1] gives every task all, which decides about {about}"
     assert warnings(SELECTED % (decides, 'dagIds: ["etl_*", "*"]')) == [
-        f"5 policies[2]: {NEVER_ASKED}",
-        f"9 selection[2]: {NEVER_ASKED}",
+        f"5 policies[2]: {why}",
+        f"9 selection[2]: {why}",
+    ]
+
+
+def test_policy_behind_two_that_decide_about_one_phase_each() -> None:
+    content = """\
+policies:
+- {name: starts, defaultAction: Fail}
+- {name: runs, rules: [{action: Fail, phases: [Execution]}]}
+- {name: both, rules: [{action: Count, containerName: a}]}
+selection:
+- {policy: starts, dagIds: ["*"]}
+- {policy: built-in, pools: [gpu]}
+- {policy: runs, dagIds: ["*"]}
+- {policy: both, queues: [gpu]}
+"""
+    starts = "selection[0] gives every task starts, which decides about every failed launch"
+    runs = "selection[2] gives every task runs, which decides about every loss of a running task"
+    assert warnings(content) == [
+        f"4 policies[2]: is never asked: {starts}, and {runs}",
+        f"7 selection[1]: is never asked: {starts}",
+        f"9 selection[3]: is never asked: {starts}, and {runs}",
+    ]
+
+
+def test_rule_about_running_tasks_is_reached_behind_a_default_action() -> None:
+    content = """\
+policies:
+- {name: starts, defaultAction: Fail}
+- {name: runs, rules: [{action: Retry, phases: [Execution]}]}
+selection:
+- {policy: starts, dagIds: ["*"]}
+- {policy: runs, dagIds: ["*"]}
+"""
+    assert warnings(content) == []
+
+
+def test_default_action_behind_a_rule_for_all_launches_is_never_reached() -> None:
+    content = "policies: [{name: p, rules: [{action: Fail, phases: [Launch]}], defaultAction: Count}]"
+    assert warnings(content) == [
+        "1 policies[0].defaultAction: is never reached: policies[0].rules[0] matches all that is left for it"
     ]
 
 
@@ -226,7 +272,7 @@ def test_policy_behind_one_that_decides_about_everything(decides: str) -> None:
     [
         ("defaultAction: Fail", 'dagIds: ["etl_*"]'),
         ("defaultAction: Fail", 'dagIds: ["*"], pools: [a]'),
-        ("rules: [{action: Fail, phases: [Launch]}]", 'dagIds: ["*"]'),
+        ("rules: [{action: Fail, phases: [Execution]}]", 'dagIds: ["*"]'),
     ],
 )
 def test_policy_that_may_be_asked(decides: str, selects: str) -> None:

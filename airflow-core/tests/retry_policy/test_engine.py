@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from airflow_resilience.backoff import Backoff
+from airflow_resilience.backoff import Backoff, constant_backoff
 from airflow_resilience.context import (
     ContextSource,
     ExecutionContext,
@@ -18,6 +19,7 @@ from airflow_resilience.context import (
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.retry_policy.engine import Step, decide, trace
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import OnCategories, OnPhases, OnReasons
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
 from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection
@@ -36,11 +38,12 @@ def failure(*reasons: str, phase: Phase = Phase.LAUNCH) -> Evidence:
     return Evidence(phase=phase, context=context, reasons=reasons)
 
 
-def policies(*chain: Policy, global_max_retries: int = 10) -> PolicySet:
+def policies(*chain: Policy, global_max_retries: int = 10, budget: int = 0) -> PolicySet:
     return PolicySet(
         policies={policy.name: policy for policy in chain},
         default=chain[-1].name,
         global_max_retries=global_max_retries,
+        infrastructure=InfrastructureBudget(budget=budget),
         origin="policies.yaml",
     )
 
@@ -81,7 +84,7 @@ def test_all_conditions_of_a_rule_must_hold() -> None:
     strict = Rule(name="strict", action=Action.FAIL, matchers=(EVICTED, OnPhases(frozenset({Phase.LAUNCH}))))
     policy_set = policies(Policy(name="standard", rules=(strict,)))
     assert ask(policy_set, failure("Evicted")).action is Action.FAIL
-    assert ask(policy_set, failure("Evicted", phase=Phase.EXECUTION)).action is Action.COUNT
+    assert ask(policy_set, failure("Ready")).action is Action.COUNT
     assert ask(policy_set, failure()).action is Action.COUNT
 
 
@@ -128,10 +131,9 @@ def test_policy_without_default_action_leaves_the_rest_to_the_next_one() -> None
     assert ask(policy_set, failure()).policy == "standard"
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_what_no_rule_is_about_counts(phase: Phase) -> None:
+def test_what_no_rule_is_about_counts() -> None:
     policy_set = policies(Policy(name="gpu", rules=(SPOT,)), Policy(name="standard", rules=(SPOT,)))
-    assert ask(policy_set, failure(phase=phase)) == Decision(
+    assert ask(policy_set, failure()) == Decision(
         action=Action.COUNT,
         policy="standard",
         rule="defaultAction",
@@ -492,3 +494,178 @@ def test_limit_of_all_rules_of_a_policy_together() -> None:
 def test_limits_may_be_larger_than_any_fraction() -> None:
     policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=10**400), global_max_retries=10**400)
     assert ask(policy_set, failure("Evicted")).explanation.startswith("launch 1 of 1000")
+
+
+# ------------------------------------------------------------------------------ tasks that were running
+
+LOST = failure("Evicted", phase=Phase.EXECUTION)
+OF_THE_TASK = "the task's infrastructure_retry_limit"
+BUDGET_RULE = ("infrastructure", "infrastructure")
+
+
+def lose(
+    policy_set: PolicySet,
+    history: Sequence[Decision] = (),
+    *,
+    evidence: Evidence = LOST,
+    retries: int | None = None,
+    budget: int | None = None,
+    chance: float = 0.0,
+) -> Decision:
+    selection = replace(every(policy_set, retries), infrastructure_retries=budget)
+    return decide(evidence, selection, policy_set, history, lambda: chance)
+
+
+@pytest.mark.parametrize("action", Action)
+def test_without_a_budget_no_rule_is_asked_about_a_running_task(action: Action) -> None:
+    rule = Rule(name="any", action=action, matchers=(OnPhases(frozenset(Phase)),))
+    policy_set = policies(Policy(name="standard", rules=(rule,), default_action=action))
+    found = trace(LOST, every(policy_set), policy_set, [], lambda: 0.0)
+    why = "infrastructure retries are off: infrastructure_retry_budget is 0"
+    assert found.decision == Decision(
+        action=Action.COUNT, policy="infrastructure", rule="infrastructure_retry_budget", explanation=why
+    )
+    assert found.steps == (Step("infrastructure", "infrastructure_retry_budget", True, why),)
+
+
+def test_a_task_may_switch_it_off() -> None:
+    decision = lose(policies(Policy(name="standard", rules=(SPOT,)), budget=5), budget=0)
+    assert (decision.action, decision.explanation) == (
+        Action.COUNT,
+        "infrastructure retries are off: the budget that the task's executor_config states is 0",
+    )
+
+
+def test_rules_come_before_the_infrastructure_budget() -> None:
+    policy_set = policies(Policy(name="standard", rules=(replace(SPOT, action=Action.COUNT),)), budget=4)
+    assert lose(policy_set, relaunched(*BUDGET_RULE, 2)) == Decision(
+        action=Action.COUNT,
+        policy="standard",
+        rule="spot",
+        explanation="infrastructure retries used: 2 of 4; policy standard, rule spot",
+    )
+    other = lose(policy_set, relaunched(*BUDGET_RULE), evidence=failure("Deleted", phase=Phase.EXECUTION))
+    assert other == Decision(
+        action=Action.RELAUNCH,
+        policy="infrastructure",
+        rule="infrastructure",
+        explanation="infrastructure retry 2 of 4; policy infrastructure, rule infrastructure",
+        delay=10.0,
+        avoid_node=AvoidNode.PREFER,
+    )
+
+
+@pytest.mark.parametrize("action", Action)
+def test_default_action_says_nothing_about_a_running_task(action: Action) -> None:
+    policy_set = policies(
+        Policy(name="first", rules=(), default_action=action), Policy(name="last", rules=(SPOT,)), budget=1
+    )
+    assert lose(policy_set).policy == "last"
+
+
+def test_running_task_that_nothing_is_about_counts() -> None:
+    own = Evidence(
+        phase=Phase.EXECUTION,
+        context=ExecutionContext(
+            StateChangeCategory.APPLICATION, StateChangeReason.RESOURCE_EXHAUSTION, ContextSource.EXECUTOR
+        ),
+        reasons=["OOMKilled"],
+    )
+    policy_set = policies(Policy(name="standard", rules=(SPOT,), default_action=Action.FAIL), budget=3)
+    assert lose(policy_set, evidence=own) == Decision(
+        action=Action.COUNT,
+        policy="infrastructure",
+        rule="defaultAction",
+        explanation=(
+            "infrastructure retries used: 0 of 3; no rule is about it;"
+            " policy infrastructure, rule defaultAction"
+        ),
+    )
+    memory = Rule(
+        name="memory", action=Action.RELAUNCH, matchers=(OnReasons(reasons=frozenset({"OOMKilled"})),)
+    )
+    assert lose(policies(Policy(name="m", rules=(memory,)), budget=3), evidence=own).rule == "memory"
+
+
+@pytest.mark.parametrize(
+    ("rule_limit", "policy_limit", "budget", "task_budget", "global_limit", "history", "reached"),
+    [
+        (None, None, 2, None, 10, relaunched(*BUDGET_RULE, 2), "infrastructure_retry_budget: retried 2 of 2"),
+        (None, None, 2, None, 10, relaunched("gone", "x", 2), "infrastructure_retry_budget: retried 2 of 2"),
+        (
+            None,
+            None,
+            9,
+            1,
+            10,
+            relaunched("p", "spot"),
+            f"{OF_THE_TASK}: retried 1 of 1",
+        ),
+        (
+            None,
+            None,
+            0,
+            1,
+            10,
+            relaunched("p", "spot"),
+            f"{OF_THE_TASK}: retried 1 of 1",
+        ),
+        (None, None, UNLIMITED, None, 2, relaunched("q", "x", 2), "globalMaxRetries: retried 2 of 2"),
+        (None, None, 5, UNLIMITED, 2, relaunched("q", "x", 2), "globalMaxRetries: retried 2 of 2"),
+        (1, None, 5, None, 10, relaunched("p", "spot"), "policy p, rule spot: retried 1 of 1"),
+        (None, 1, 5, None, 10, relaunched("p", "spot"), "policy p, rule spot: retried 1 of 1"),
+    ],
+)
+def test_limits_of_a_running_task(
+    rule_limit: int | None,
+    policy_limit: int | None,
+    budget: int,
+    task_budget: int | None,
+    global_limit: int,
+    history: list[Decision],
+    reached: str,
+) -> None:
+    policy_set = policies(
+        Policy(name="p", rules=(replace(SPOT, retry_limit=rule_limit),), retry_limit=policy_limit),
+        global_max_retries=global_limit,
+        budget=budget,
+    )
+    last = lose(policy_set, history, budget=task_budget)
+    used = len(history)
+    assert (last.action, last.policy, last.rule, last.delay) == (Action.COUNT, "p", "spot", 0)
+    told = f"infrastructure retries used: {used} of {used}; no infrastructure retry is left; {reached} times"
+    assert last.explanation.startswith(told)
+    before = lose(policy_set, history[:-1], budget=task_budget)
+    assert before.action is Action.RELAUNCH
+    assert before.explanation == f"infrastructure retry {used} of {used}; policy p, rule spot"
+
+
+def test_limits_of_launches_say_nothing_about_a_running_task() -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,), shared_limit=0), budget=1)
+    assert lose(policy_set, retries=0).action is Action.RELAUNCH
+
+
+def test_policys_limit_holds_beside_what_the_task_allows_its_launches() -> None:
+    policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=0), budget=1)
+    assert lose(policy_set, retries=9).action is Action.COUNT
+
+
+@pytest.mark.parametrize(
+    ("own", "policys", "delay"),
+    [(None, None, 10.0), (None, 7.0, 7.0), (3.0, 7.0, 3.0), (0.0, None, 0.0), (None, 0.0, 0.0)],
+)
+def test_delay_of_a_running_task(own: float | None, policys: float | None, delay: float) -> None:
+    rule = replace(SPOT, backoff=None if own is None else constant_backoff(own))
+    policy = Policy(name="p", rules=(rule,), backoff=None if policys is None else constant_backoff(policys))
+    assert lose(policies(policy, budget=1), chance=0.9).delay == delay
+
+
+def test_each_limit_of_a_running_task_is_a_step() -> None:
+    policy_set = policies(Policy(name="gpu", rules=(), default_action=Action.FAIL), budget=2)
+    found = trace(LOST, every(policy_set), policy_set, relaunched(*BUDGET_RULE), lambda: 0.0)
+    assert [(step.policy, step.rule, step.matched) for step in found.steps] == [
+        ("infrastructure", "infrastructure", True),
+        ("infrastructure", "infrastructure_retry_budget", False),
+        ("infrastructure", "globalMaxRetries", False),
+    ]
+    assert found.steps[1].why == "infrastructure_retry_budget: retried 1 of 2 times"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -20,6 +21,7 @@ from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
 from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import (
     ConditionPattern,
     ContainerScope,
@@ -35,7 +37,7 @@ from airflow_resilience.retry_policy.matchers import (
 from airflow_resilience.retry_policy.minimum_backoff import minimum_delay
 from airflow_resilience.retry_policy.patterns import Pattern
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
-from airflow_resilience.retry_policy.selection import Selection, TaskProfile, select
+from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection, TaskProfile, select
 
 # Few words, so that what is asked for is often there.
 names = st.sampled_from(["base", "git-sync", "vault"])
@@ -83,6 +85,8 @@ evidences = st.builds(
     ).map(tuple),
     exited_by_itself=st.booleans(),
 )
+launches = evidences.map(lambda evidence: replace(evidence, phase=Phase.LAUNCH))
+losses = evidences.map(lambda evidence: replace(evidence, phase=Phase.EXECUTION))
 
 scopes = st.builds(ContainerScope, name=st.none() | names, include_init=st.booleans())
 patterns = st.builds(
@@ -113,6 +117,13 @@ backoffs = st.none() | st.builds(
     st.floats(min_value=0, max_value=1e6),
     st.floats(min_value=1, max_value=1e6),
     st.floats(min_value=0, max_value=1),
+)
+
+infrastructures = st.builds(
+    InfrastructureBudget,
+    budget=st.integers(min_value=UNLIMITED, max_value=5),
+    delay=st.floats(min_value=0, max_value=1e6),
+    reasons=st.frozensets(st.sampled_from(StateChangeReason)),
 )
 
 
@@ -149,6 +160,7 @@ def policy_sets(draw: st.DrawFn) -> PolicySet:
         policies={policy.name: policy for policy in known},
         default=draw(st.sampled_from(known)).name,
         global_max_retries=draw(st.integers(min_value=UNLIMITED, max_value=6)),
+        infrastructure=draw(infrastructures),
         selectors=tuple(
             Selector(policy=policy.name, queues=draw(st.frozensets(st.sampled_from(["gpu", "cpu"]))))
             for policy in draw(st.lists(st.sampled_from(known), max_size=2))
@@ -167,6 +179,8 @@ def questions(draw: st.DrawFn) -> tuple[PolicySet, Selection]:
         pool="pool",
         policies=tuple(draw(st.lists(st.sampled_from(["a", "b", "c", "gone"]), max_size=2))),
         retries=draw(limits),
+        infrastructure_retries=draw(limits),
+        wants_infrastructure_retries=draw(st.booleans()),
     )
     return policy_set, select(policy_set, profile)
 
@@ -198,7 +212,8 @@ def test_every_failure_gets_the_same_decision_each_time(
     assert trace(evidence, selection, policy_set, tuple(history), lambda: chance) == first
     assert decide(evidence, selection, policy_set, history, lambda: chance) == first.decision
     relaunches = sum(earlier.action is Action.RELAUNCH for earlier in history)
-    assert first.decision.explanation.startswith(f"launch {relaunches + 1} of ")
+    counted = f"launch {relaunches + 1} of " if evidence.phase is Phase.LAUNCH else "infrastructure retr"
+    assert first.decision.explanation.startswith(counted)
     assert Decision.from_dict(first.decision.to_dict()) == first.decision
 
 
@@ -211,13 +226,15 @@ def test_delay_is_for_relaunches_between_the_minimum_and_the_longest_backoff(
     relaunches = sum(earlier.action is Action.RELAUNCH for earlier in history)
     shortest = minimum_delay(relaunches, lambda: chance)
     longest = max((shortest, *(backoff.maximum for backoff in all_backoffs(policy_set))))
+    if evidence.phase is Phase.EXECUTION:
+        longest = max(longest, policy_set.infrastructure.delay)
     if decision.action is Action.RELAUNCH:
         assert shortest <= decision.delay <= longest
     else:
         assert decision.delay == 0
 
 
-@given(question=questions(), evidence=evidences, history=histories)
+@given(question=questions(), evidence=launches, history=histories)
 def test_first_match_wins(
     question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
 ) -> None:
@@ -237,7 +254,85 @@ def test_first_match_wins(
     assert (found.steps[matched[0]].policy, found.steps[matched[0]].rule) == expected
 
 
-@given(question=questions(), failures=st.lists(evidences, min_size=1, max_size=3), chance=chances)
+@given(question=questions(), evidence=losses, history=histories)
+def test_first_rule_that_matches_a_running_task_wins_then_the_infrastructure(
+    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+) -> None:
+    policy_set, selection = question
+    decision = decide(evidence, selection, policy_set, history, lambda: 0.0)
+    fitting = [
+        (policy.name, rule.name)
+        for policy, _ in selection.policies
+        for rule in policy.rules
+        if all(matcher.check(evidence).holds for matcher in rule.matchers)
+    ]
+    ours = (
+        evidence.context.category is StateChangeCategory.INFRASTRUCTURE
+        and evidence.context.reason in policy_set.infrastructure.reasons
+    )
+    if not budget_of(policy_set, selection):
+        expected = ("infrastructure", "infrastructure_retry_budget")
+    else:
+        expected = next(iter(fitting), ("infrastructure", "infrastructure" if ours else "defaultAction"))
+    assert (decision.policy, decision.rule) == expected
+
+
+@given(question=questions(), failures=st.lists(losses, min_size=1, max_size=3), chance=chances)
+def test_infrastructure_retries_never_exceed_the_budget(
+    question: tuple[PolicySet, Selection], failures: list[Evidence], chance: float
+) -> None:
+    policy_set, selection = question
+    history: list[Decision] = []
+    for number in range(30):
+        evidence = failures[number % len(failures)]
+        history.append(decide(evidence, selection, policy_set, history, lambda: chance))
+    relaunches = [decision for decision in history if decision.action is Action.RELAUNCH]
+    assert within(len(relaunches), budget_of(policy_set, selection))
+    assert within(len(relaunches), policy_set.global_max_retries)
+    for policy in policy_set.policies.values():
+        for rule in policy.rules:
+            limit = policy.retry_limit if rule.retry_limit is None else rule.retry_limit
+            by_rule = [made for made in relaunches if (made.policy, made.rule) == (policy.name, rule.name)]
+            assert within(len(by_rule), limit)
+
+
+@given(question=questions(), evidence=losses, history=histories)
+def test_without_a_budget_whatever_the_file_says_a_running_task_is_not_launched_again(
+    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+) -> None:
+    policy_set, selection = question
+    policy_set = replace(policy_set, infrastructure=replace(policy_set.infrastructure, budget=0))
+    selection = replace(selection, infrastructure_retries=None)
+    assert decide(evidence, selection, policy_set, history, lambda: 0.0).action is Action.COUNT
+
+
+@given(question=questions(), evidence=losses)
+def test_one_loss_again_and_again_uses_the_budget_up(
+    question: tuple[PolicySet, Selection], evidence: Evidence
+) -> None:
+    policy_set, selection = question
+    unlimited = {
+        name: replace(
+            policy,
+            retry_limit=None,
+            rules=tuple(replace(rule, retry_limit=None) for rule in policy.rules),
+        )
+        for name, policy in policy_set.policies.items()
+    }
+    policy_set = replace(policy_set, policies=unlimited, global_max_retries=UNLIMITED)
+    selection = replace(
+        selection,
+        policies=tuple(SelectedPolicy(unlimited[policy.name], why) for policy, why in selection.policies),
+    )
+    history: list[Decision] = []
+    for _ in range(30):
+        history.append(decide(evidence, selection, policy_set, history, lambda: 0.0))
+    relaunches = sum(decision.action is Action.RELAUNCH for decision in history)
+    budget = budget_of(policy_set, selection)
+    assert relaunches in (0, 30 if budget == UNLIMITED else budget)
+
+
+@given(question=questions(), failures=st.lists(launches, min_size=1, max_size=3), chance=chances)
 def test_relaunches_never_exceed_a_limit(
     question: tuple[PolicySet, Selection], failures: list[Evidence], chance: float
 ) -> None:
@@ -256,7 +351,7 @@ def test_relaunches_never_exceed_a_limit(
             assert within(sum(decision.rule == name for decision in by_policy), limit)
 
 
-@given(question=questions(), evidence=evidences)
+@given(question=questions(), evidence=launches)
 def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
     question: tuple[PolicySet, Selection], evidence: Evidence
 ) -> None:
@@ -279,7 +374,7 @@ def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
     assert Action.RELAUNCH not in {decision.action for decision in history[expected:]}
 
 
-@given(question=questions(), failures=st.lists(evidences, min_size=1, max_size=3))
+@given(question=questions(), failures=st.lists(launches, min_size=1, max_size=3))
 def test_failure_counts_only_if_a_limit_of_its_rule_or_of_all_is_reached(
     question: tuple[PolicySet, Selection], failures: list[Evidence]
 ) -> None:
@@ -307,6 +402,11 @@ def effective_limits(policy: Policy, selection: Selection) -> dict[str, int | No
     inherited = policy.retry_limit if selection.retries is None else None
     own = {rule.name: rule.retry_limit for rule in policy.rules} | {"defaultAction": None}
     return {name: inherited if limit is None else limit for name, limit in own.items()}
+
+
+def budget_of(policy_set: PolicySet, selection: Selection) -> int:
+    own = selection.infrastructure_retries
+    return policy_set.infrastructure.budget if own is None else own
 
 
 def within(count: int, limit: int | None) -> bool:

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_resilience.decision import UNLIMITED
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
 from airflow_resilience.retry_policy.selection import TaskProfile, Wishes, select, wishes
 
@@ -129,6 +131,18 @@ def test_names_without_a_policy_are_refused(fields: dict[str, Any], names: str) 
         ({"retry_policies": ("gpu",), "pod_launch_failure_retries": 4}, Wishes(("gpu",), 4)),
         ({"pod_launch_failure_retries": 0}, Wishes((), 0)),
         ({"pod_launch_failure_retries": -1}, Wishes((), UNLIMITED)),
+        ({"infrastructure_retry_enabled": None, "infrastructure_retry_limit": None}, Wishes()),
+        ({"infrastructure_retry_enabled": True}, Wishes(wants_infrastructure_retries=True)),
+        ({"infrastructure_retry_enabled": False}, Wishes(infrastructure_retries=0)),
+        (
+            {"infrastructure_retry_enabled": False, "infrastructure_retry_limit": 7},
+            Wishes(infrastructure_retries=0),
+        ),
+        (
+            {"infrastructure_retry_enabled": True, "infrastructure_retry_limit": 7, "pod_override": object()},
+            Wishes(infrastructure_retries=7, wants_infrastructure_retries=True),
+        ),
+        ({"infrastructure_retry_limit": -1}, Wishes(infrastructure_retries=UNLIMITED)),
     ],
 )
 def test_wishes(config: object, wished: Wishes) -> None:
@@ -161,11 +175,46 @@ def test_wishes_that_cannot_be_used_become_problems(config: object, wished: Wish
     assert wishes(config) == wished
 
 
+@pytest.mark.parametrize("key", ["pod_launch_failure_retries", "infrastructure_retry_limit"])
 @pytest.mark.parametrize("value", [-2, True, False, 1.0, "1", [1], 1_000_001])
-def test_limit_that_is_no_number_of_relaunches_becomes_a_problem(value: object) -> None:
+def test_limit_that_is_no_number_of_relaunches_becomes_a_problem(key: str, value: object) -> None:
     allowed = "a whole number from -1 (no limit) to 1000000"
-    problem = f"pod_launch_failure_retries: got {value!r}; allowed: {allowed}"
-    assert wishes({"pod_launch_failure_retries": value}) == Wishes(problems=(problem,))
+    assert wishes({key: value}) == Wishes(problems=(f"{key}: got {value!r}; allowed: {allowed}",))
+
+
+@pytest.mark.parametrize("value", [0, 1, "True", [], {}])
+def test_switch_that_is_no_switch_becomes_a_problem_and_leaves_the_rest(value: object) -> None:
+    wished = wishes({"infrastructure_retry_enabled": value, "infrastructure_retry_limit": 2})
+    problem = f"infrastructure_retry_enabled: got {value!r}; allowed: True, False"
+    assert wished == Wishes(infrastructure_retries=2, problems=(problem,))
+
+
+@pytest.mark.parametrize(
+    ("config", "budget", "expected"),
+    [
+        ({}, 0, None),
+        ({}, 5, None),
+        ({"infrastructure_retry_enabled": False}, 5, 0),
+        ({"infrastructure_retry_enabled": True}, 0, 3),
+        ({"infrastructure_retry_enabled": True}, 5, None),
+        ({"infrastructure_retry_enabled": True}, UNLIMITED, None),
+        ({"infrastructure_retry_enabled": True, "infrastructure_retry_limit": 7}, 0, 7),
+        ({"infrastructure_retry_limit": 7}, 5, 7),
+        ({"infrastructure_retry_limit": 0}, 5, 0),
+    ],
+)
+def test_infrastructure_budget_of_a_task(config: object, budget: int, expected: int | None) -> None:
+    policy_set = built_in(1, (), InfrastructureBudget(budget=budget))
+    wished = wishes(config)
+    profile = TaskProfile(
+        dag_id="etl",
+        task_id="load",
+        queue="default",
+        pool="p",
+        infrastructure_retries=wished.infrastructure_retries,
+        wants_infrastructure_retries=wished.wants_infrastructure_retries,
+    )
+    assert select(policy_set, profile).infrastructure_retries == expected
 
 
 def test_limit_of_more_digits_than_python_shows_becomes_a_problem() -> None:

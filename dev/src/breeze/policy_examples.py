@@ -23,7 +23,11 @@ PODS = ROOT / "docs" / "policy-examples"
 
 #: Columns of the terminal that the output is for.
 _WIDTH = 120
-_POLICY = re.compile(r"^```yaml policy (?P<name>[\w-]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+#: What follows the name of an example is the phase of its pod's task.
+_POLICY = re.compile(
+    r"^```yaml policy (?P<name>[\w-]+)(?: (?P<phase>execution))?\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 _OUTPUT = re.compile(r"^```text explain (?P<name>[\w-]+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,7 +37,10 @@ def explain_examples(page: str) -> dict[str, Explanation]:
     :param page: the page, in Markdown.
     :returns: the explanations by the names of their examples.
     """
-    return {match["name"]: _explain(match["name"], match["text"]) for match in _POLICY.finditer(page)}
+    return {
+        match["name"]: _explain(match["name"], match["text"], match["phase"])
+        for match in _POLICY.finditer(page)
+    }
 
 
 def with_current_output(page: str) -> str:
@@ -48,7 +55,7 @@ def with_current_output(page: str) -> str:
     )
 
 
-def _explain(name: str, policy: str) -> Explanation:
+def _explain(name: str, policy: str, phase: str | None) -> Explanation:
     from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
     from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import from_pod
@@ -56,13 +63,16 @@ def _explain(name: str, policy: str) -> Explanation:
     from airflow.providers.cncf.kubernetes_resilience.cli.pods import from_file
     from airflow_resilience.retry_policy.built_in import built_in
     from airflow_resilience.retry_policy.document import parse_policies
+    from airflow_resilience.retry_policy.evidence import Phase
+    from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 
+    fallback = built_in(1, {"Error"}, InfrastructureBudget(budget=4))
     (facts,) = from_file(str(PODS / f"{name}.yaml"))
     return explain(
         facts,
-        phase=None,
+        phase=Phase(phase) if phase else None,
         given_up_reasons=KubeConfig().worker_pod_pending_fatal_container_state_reasons,
-        policies=parse_policies(policy, "policy.yaml", built_in(1, {"Error"})),
+        policies=parse_policies(policy, "policy.yaml", fallback),
         circumstances=from_pod(facts),
     )
 

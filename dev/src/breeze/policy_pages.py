@@ -61,7 +61,8 @@ def render_causes(table: Iterable[Cause]) -> str:
 
 
 def _render_cause(cause: Cause) -> str:
-    why = f"{_cell(cause.why)} [more]({cause.url})"
+    when = "Of launches only. " if cause.launch_only else ""
+    why = f"{when}{_cell(cause.why)} [more]({cause.url})"
     return f"| `{cause.name}` | `{cause.category}` | `{cause.reason}` | {why} |\n"
 
 

@@ -63,6 +63,7 @@ SUITES = {
         CORE / "tests",
         _modules(CORE / "src" / "airflow_resilience", "context", "decision", "ledger", "retry_policy"),
         options=_IN_PARALLEL,
+        has_long_tests=True,
     ),
     "providers-tests": Suite(
         PROVIDER / "tests",

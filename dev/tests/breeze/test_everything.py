@@ -46,7 +46,7 @@ def test_every_step_is_in_exactly_one_of_the_two(monkeypatch):
     assert len(alone) == 8
     assert counts.keys() == alone | {
         *("static-checks", "build-docs", "demo"),
-        *("testing providers-tests, long", "testing system-tests, long"),
+        *("testing core-tests, long", "testing providers-tests, long", "testing system-tests, long"),
     }
 
 

@@ -41,11 +41,16 @@ class FakeGroup:
 
 def test_causes_keep_their_order_and_stay_in_their_cells():
     row = SimpleNamespace(
-        name="second", category="A", reason="B", why="In|out,\n  by ``word``.", url="https://example.com/x"
+        name="second",
+        category="A",
+        reason="B",
+        why="In|out,\n  by ``word``.",
+        url="https://example.com/x",
+        launch_only=False,
     )
-    first = SimpleNamespace(**{**vars(row), "name": "first"})
+    first = SimpleNamespace(**{**vars(row), "name": "first", "launch_only": True})
     *_, one, two = render_causes([first, row]).splitlines()
-    assert one.startswith("| `first` |")
+    assert one.startswith("| `first` | `A` | `B` | Of launches only. In")
     assert two == "| `second` | `A` | `B` | In\\|out, by `word`. [more](https://example.com/x) |"
 
 

@@ -33,7 +33,7 @@ def test_a_change_that_was_not_generated_is_found(provider_yaml):
 
 
 def test_what_airflow_would_not_accept_is_found(provider_yaml):
-    provider_yaml.write_text(provider_yaml.read_text().replace("type: integer", "type: whole"))
+    provider_yaml.write_text(provider_yaml.read_text().replace("type: integer", "type: whole", 1))
     provider_info.write_provider_info()
     (problem,) = provider_info.check_provider_info()
     assert "'whole' is not one of" in problem

@@ -1,6 +1,11 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The policy that is in force without a file. It does what upstream's two options promise."""
+"""
+The policies that are in force without a file.
+
+``built-in`` is about launches, and does what upstream's two options promise. ``infrastructure`` is about
+running tasks, and does what the infrastructure budget's options say.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,26 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_resilience.backoff import Backoff
-from airflow_resilience.context import StateChangeReason
+from airflow_resilience.backoff import Backoff, constant_backoff
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
-from airflow_resilience.retry_policy.matchers import Finding, OnPhases, OnReasons, comparison, shown_reasons
+from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE, OFF, InfrastructureBudget
+from airflow_resilience.retry_policy.matchers import (
+    Finding,
+    OnCategories,
+    OnPhases,
+    OnReasons,
+    comparison,
+    shown_reasons,
+)
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
 
 BUILT_IN: Final = "built-in"
 """Name of the policy and origin of the set. No policy of a file can have this name."""
 
 _LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
+_EXECUTION: Final = OnPhases(frozenset({Phase.EXECUTION}))
 _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
 """For failures that somebody has to fix first. An immediate relaunch would fail again."""
 
@@ -70,7 +84,9 @@ class ShownReasons:
         return Finding(bool(matching), comparison(matching or shown, bool(matching), self.reasons))
 
 
-def built_in(retries: int, excluded_container_reasons: Collection[str]) -> PolicySet:
+def built_in(
+    retries: int, excluded_container_reasons: Collection[str], infrastructure: InfrastructureBudget = OFF
+) -> PolicySet:
     """
     Return the set of policies that is in force without a file.
 
@@ -79,6 +95,7 @@ def built_in(retries: int, excluded_container_reasons: Collection[str]) -> Polic
     :param excluded_container_reasons: ``[kubernetes_executor]
         pod_launch_failure_excluded_container_reasons``: no relaunch if the worker shows one of them anywhere;
         ``Error`` only if the main container exited on its own
+    :param infrastructure: the budget of running tasks
     """
     policy = Policy(
         name=BUILT_IN,
@@ -101,7 +118,30 @@ def built_in(retries: int, excluded_container_reasons: Collection[str]) -> Polic
         avoid_node=AvoidNode.PREFER,
     )
     return PolicySet(
-        policies={BUILT_IN: policy}, default=BUILT_IN, global_max_retries=UNLIMITED, origin=BUILT_IN
+        policies={BUILT_IN: policy},
+        default=BUILT_IN,
+        global_max_retries=UNLIMITED,
+        infrastructure=infrastructure,
+        origin=BUILT_IN,
+    )
+
+
+def infrastructure_policy(infrastructure: InfrastructureBudget) -> Policy:
+    """Return the policy that is asked about a running task after all others."""
+    rule = Rule(
+        name=INFRASTRUCTURE,
+        action=Action.RELAUNCH,
+        matchers=(
+            _EXECUTION,
+            OnCategories(frozenset({StateChangeCategory.INFRASTRUCTURE})),
+            OnReasons(reasons=frozenset(infrastructure.reasons)),
+        ),
+    )
+    return Policy(
+        name=INFRASTRUCTURE,
+        rules=(rule,) if infrastructure.reasons else (),
+        backoff=constant_backoff(infrastructure.delay),
+        avoid_node=AvoidNode.PREFER,
     )
 
 

@@ -9,7 +9,7 @@ not known here, and a limit may be meant for later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic.alias_generators import to_camel
@@ -34,6 +34,7 @@ from airflow_resilience.retry_policy.vocabulary import Vocabulary, nearest
 _Finding = tuple[Location, str]
 _RETRY: Final = "Retry"
 _OF_RELAUNCHES: Final = ("retry_limit", "backoff", "avoid_node")
+_IN_PHASE: Final = {phase: (OnPhases(frozenset({phase})),) for phase in Phase}
 _COMPARED_RULES: Final = 100
 """Number of earlier rules that a rule is compared with. It keeps the time for a file linear in its length."""
 
@@ -122,9 +123,9 @@ def _never_reached(
 ) -> Iterator[_Finding]:
     compiled = [rule.compile(index).matchers for index, rule in enumerate(policy.rules or ())]
     places: list[Location] = [(*location, "rules", index) for index in range(len(compiled))]
-    # The default action is like a last rule without conditions.
+    # The default action is like a last rule for all launches.
     if policy.default_action is not None:
-        compiled.append(())
+        compiled.append(_IN_PHASE[Phase.LAUNCH])
         places.append((*location, "defaultAction"))
     for index, matchers in enumerate(compiled):
         first = max(0, index - _COMPARED_RULES)
@@ -171,31 +172,67 @@ def _narrower(matcher: Matcher, other: Matcher) -> bool:
 
 
 def _never_asked(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
-    """Find what comes after a policy that every task has and that decides about every failure."""
-    deciding = {policy.name for policy in file.policies if _decides_always(policy, vocabulary)}
-    selectors = list(file.selection or ())
-    last = next(
-        (
-            index
-            for index, selector in enumerate(selectors)
-            if selector.policy in deciding and _selects_every_task(selector)
-        ),
-        None,
-    )
-    if last is None:
-        return
-    why = f"selection[{last}] gives every task {selectors[last].policy}, which decides about every failure"
-    asked = {selector.policy for selector in selectors[: last + 1]}
-    for index in range(last + 1, len(selectors)):
-        yield ("selection", index), f"is never asked: {why}"
+    """Find what comes after policies that every task has and that decide about all that it is about."""
+    policies = {policy.name: policy for policy in file.policies}
+    deciders: dict[Phase, str] = {}
+    asked = set()
+    for index, selector in enumerate(file.selection or ()):
+        policy = policies.get(selector.policy)
+        # The policy of another name is the built-in one, which is about launches.
+        phases = _phases(policy) if policy else {Phase.LAUNCH}
+        if why := _all_decided(phases, deciders):
+            yield ("selection", index), why
+            continue
+        asked.add(selector.policy)
+        if policy and _selects_every_task(selector):
+            for phase in phases:
+                if _decides_always(policy, phase, vocabulary):
+                    deciders.setdefault(phase, f"selection[{index}] gives every task {policy.name}")
     for index, policy in enumerate(file.policies):
-        if policy.name not in asked:
-            yield ("policies", index), f"is never asked: {why}"
+        if policy.name not in asked and (why := _all_decided(_phases(policy), deciders)):
+            yield ("policies", index), why
 
 
-def _decides_always(policy: PolicyFields, vocabulary: Vocabulary | None) -> bool:
-    return policy.default_action is not None or any(
-        _covers(rule.compile(index).matchers, (), vocabulary) for index, rule in enumerate(policy.rules or ())
+def _all_decided(phases: Collection[Phase], deciders: Mapping[Phase, str]) -> str | None:
+    """Say why nothing is asked about these phases any more; None if something is."""
+    if not deciders.keys() >= set(phases):
+        return None
+    by_decider = {
+        decider: [phase for phase in Phase if deciders.get(phase) == decider]
+        for decider in dict.fromkeys(deciders[phase] for phase in Phase if phase in phases)
+    }
+    whys = (f"{decider}, which decides about {_failures(all_)}" for decider, all_ in by_decider.items())
+    return f"is never asked: {', and '.join(whys)}"
+
+
+def _failures(phases: Sequence[Phase]) -> str:
+    match phases:
+        case [Phase.LAUNCH]:
+            return "every failed launch"
+        case [Phase.EXECUTION]:
+            return "every loss of a running task"
+        case _:
+            return "every failure"
+
+
+def _phases(policy: PolicyFields) -> set[Phase]:
+    """Return the phases that a policy says something about."""
+    phases = {
+        phase
+        for rule in policy.rules or ()
+        for phase in Phase
+        if not rule.phases or phase.capitalize() in rule.phases
+    }
+    return phases if policy.default_action is None else phases | {Phase.LAUNCH}
+
+
+def _decides_always(policy: PolicyFields, phase: Phase, vocabulary: Vocabulary | None) -> bool:
+    """Say whether a policy decides about every failure in a phase."""
+    if policy.default_action is not None and phase is Phase.LAUNCH:
+        return True
+    return any(
+        _covers(rule.compile(index).matchers, _IN_PHASE[phase], vocabulary)
+        for index, rule in enumerate(policy.rules or ())
     )
 
 

@@ -4,6 +4,9 @@
 From a failure to a decision, and the way there.
 
 Pure and total: every failure gets a decision from every set of policies.
+
+A failed launch and the loss of a running task differ in three respects: who is asked last, which limits hold,
+and what the retries are called.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from airflow_resilience.backoff import Backoff, constant_backoff
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, Decision
-from airflow_resilience.retry_policy.evidence import Evidence
+from airflow_resilience.retry_policy.built_in import infrastructure_policy
+from airflow_resilience.retry_policy.evidence import Evidence, Phase
+from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, INFRASTRUCTURE
 from airflow_resilience.retry_policy.matchers import Finding
 from airflow_resilience.retry_policy.minimum_backoff import describe_minimum, minimum_delay
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
-from airflow_resilience.retry_policy.selection import RETRIES_KEY, Selection
+from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_LIMIT_KEY, RETRIES_KEY, Selection
 
 DEFAULT_ACTION: Final = "defaultAction"
 """The rule's name where no rule has matched."""
@@ -82,7 +88,7 @@ def decide(
     :param evidence: the failure
     :param selection: the policies of the task that failed
     :param policy_set: everything that is in force
-    :param history: earlier decisions about this try, oldest first
+    :param history: earlier decisions about this try and about failures in the same phase, oldest first
     :param random: returns a number from 0 up to 1, for the jitter
     """
     return trace(evidence, selection, policy_set, history, random).decision
@@ -96,14 +102,20 @@ def trace(
     random: Callable[[], float],
 ) -> Trace:
     """Decide as :func:`decide` does, and return each step too."""
+    if evidence.phase is Phase.EXECUTION and (why := _why_off(selection, policy_set)):
+        decision = Decision(action=Action.COUNT, policy=INFRASTRUCTURE, rule=BUDGET_OPTION, explanation=why)
+        return Trace(decision, (Step(INFRASTRUCTURE, BUDGET_OPTION, True, why),))
     relaunches = [
         earlier for earlier in history if earlier.action is Action.RELAUNCH and earlier.policy != NO_POLICY
     ]
     policy, rule, steps = _match(evidence, selection, policy_set)
-    limits = tuple(_limits(policy, rule, selection, policy_set, relaunches))
+    limits = tuple(_limits(evidence.phase, policy, rule, selection, policy_set, relaunches))
     if rule.action is Action.RELAUNCH:
         steps.extend(Step(policy.name, limit.field, limit.left == 0, str(limit)) for limit in limits)
-    decision = _conclude(policy, rule, limits, relaunches, random)
+    backoff = rule.backoff or policy.backoff
+    if backoff is None and evidence.phase is Phase.EXECUTION:
+        backoff = constant_backoff(policy_set.infrastructure.delay)
+    decision = _conclude(evidence.phase, policy, rule, limits, backoff, relaunches, random)
     if decision.action is Action.RELAUNCH:
         made = sum(earlier.action is Action.RELAUNCH for earlier in history)
         if minimum := minimum_delay(made, random):
@@ -117,23 +129,38 @@ def _match(
 ) -> tuple[Policy, Rule, list[Step]]:
     """Return the first rule that applies, its policy, and a step for each rule up to it."""
     steps: list[Step] = []
-    for policy, rule in _candidates(selection):
+    last = policy_set.default_policy
+    if evidence.phase is Phase.EXECUTION:
+        last = infrastructure_policy(policy_set.infrastructure)
+    for policy, rule in _candidates(evidence.phase, selection, last):
         finding = _check(rule, evidence)
         steps.append(Step(policy.name, rule.name, *finding))
         if finding.holds:
             return policy, rule, steps
-    policy = policy_set.default_policy
     rule = Rule(name=DEFAULT_ACTION, action=Action.COUNT, matchers=(), note="no rule is about it")
-    steps.append(Step(policy.name, rule.name, True, rule.note))
-    return policy, rule, steps
+    steps.append(Step(last.name, rule.name, True, rule.note))
+    return last, rule, steps
 
 
-def _candidates(selection: Selection) -> Iterator[tuple[Policy, Rule]]:
+def _candidates(phase: Phase, selection: Selection, last: Policy) -> Iterator[tuple[Policy, Rule]]:
     for policy, _ in selection.policies:
         for rule in policy.rules:
             yield policy, rule
-        if policy.default_action is not None:
+        # A default action is for whatever fails to start. Only a rule, or the budget, runs code again.
+        if policy.default_action is not None and phase is Phase.LAUNCH:
             yield policy, Rule(name=DEFAULT_ACTION, action=policy.default_action, matchers=())
+    if phase is Phase.EXECUTION:
+        for rule in last.rules:
+            yield last, rule
+
+
+def _why_off(selection: Selection, policy_set: PolicySet) -> str | None:
+    """Say why a running task is never launched again; None if it may be."""
+    if selection.infrastructure_retries is None:
+        budget, owner = policy_set.infrastructure.budget, BUDGET_OPTION
+    else:
+        budget, owner = selection.infrastructure_retries, "the budget that the task's executor_config states"
+    return None if budget else f"infrastructure retries are off: {owner} is 0"
 
 
 def _check(rule: Rule, evidence: Evidence) -> Finding:
@@ -148,26 +175,42 @@ def _check(rule: Rule, evidence: Evidence) -> Finding:
 
 
 def _limits(
-    policy: Policy, rule: Rule, selection: Selection, policy_set: PolicySet, relaunches: Sequence[Decision]
+    phase: Phase,
+    policy: Policy,
+    rule: Rule,
+    selection: Selection,
+    policy_set: PolicySet,
+    relaunches: Sequence[Decision],
 ) -> Iterator[_Limit]:
     """
     Yield what bounds the relaunches by a rule.
 
-    The rule's own limit, or else its policy's, counts the relaunches by this rule. The task's limit replaces
-    the policy's. Like the global limit, it counts every relaunch of the try.
+    The rule's own limit, or else its policy's, counts the relaunches by this rule. For launches, the task's
+    limit replaces the policy's; for running tasks the infrastructure budget holds beside it. Like the global
+    limit, both count every relaunch of the try, in the phase in question.
     """
+    replaced = phase is Phase.LAUNCH and selection.retries is not None
     by_rule = partial(
         _Limit, "retryLimit", f"policy {policy.name}, rule {rule.name}", _count(relaunches, policy, rule)
     )
     if rule.retry_limit is not None:
         yield by_rule(rule.retry_limit, "the rule's own limit")
-    elif selection.retries is None and policy.retry_limit is not None:
+    elif policy.retry_limit is not None and not replaced:
         yield by_rule(policy.retry_limit, "the policy's limit for each rule")
-    if selection.retries is not None:
+    if phase is Phase.EXECUTION:
+        yield _budget(selection, policy_set, len(relaunches))
+    elif selection.retries is not None:
         yield _Limit(RETRIES_KEY, f"the task's {RETRIES_KEY}", len(relaunches), selection.retries)
     elif policy.shared_limit is not None:
         yield _Limit(RETRIES_KEY, f"policy {policy.name}", _count(relaunches, policy), policy.shared_limit)
     yield _Limit("globalMaxRetries", "globalMaxRetries", len(relaunches), policy_set.global_max_retries)
+
+
+def _budget(selection: Selection, policy_set: PolicySet, used: int) -> _Limit:
+    if selection.infrastructure_retries is None:
+        return _Limit(BUDGET_OPTION, BUDGET_OPTION, used, policy_set.infrastructure.budget)
+    key = INFRASTRUCTURE_LIMIT_KEY
+    return _Limit(key, f"the task's {key}", used, selection.infrastructure_retries)
 
 
 def _count(relaunches: Sequence[Decision], policy: Policy, rule: Rule | None = None) -> int:
@@ -178,22 +221,27 @@ def _count(relaunches: Sequence[Decision], policy: Policy, rule: Rule | None = N
 
 
 def _conclude(
+    phase: Phase,
     policy: Policy,
     rule: Rule,
     limits: Sequence[_Limit],
+    backoff: Backoff | None,
     relaunches: Sequence[Decision],
     random: Callable[[], float],
 ) -> Decision:
     """Turn the rule that applies into a decision, within the limits."""
     decision = partial(Decision, policy=policy.name, rule=rule.name)
-    launches = _launches(len(relaunches) + 1, limits)
-    if rule.action is Action.RELAUNCH and (reached := [limit for limit in limits if limit.left == 0]):
-        return decision(action=Action.COUNT, explanation=f"{launches}; no relaunch is left; {reached[0]}")
-    clauses = (launches, rule.note, f"policy {policy.name}, rule {rule.name}")
+    reached = [limit for limit in limits if limit.left == 0]
+    relaunch = rule.action is Action.RELAUNCH and not reached
+    count = _launches if phase is Phase.LAUNCH else partial(_infrastructure_retries, relaunch)
+    standing = count(len(relaunches), min(limit.left for limit in limits))
+    if rule.action is Action.RELAUNCH and reached:
+        none_left = "no relaunch" if phase is Phase.LAUNCH else "no infrastructure retry"
+        return decision(action=Action.COUNT, explanation=f"{standing}; {none_left} is left; {reached[0]}")
+    clauses = (standing, rule.note, f"policy {policy.name}, rule {rule.name}")
     explanation = "; ".join(filter(None, clauses))
-    if rule.action is not Action.RELAUNCH:
+    if not relaunch:
         return decision(action=rule.action, explanation=explanation)
-    backoff = rule.backoff or policy.backoff
     attempt = _count(relaunches, policy, rule) + 1
     return decision(
         action=Action.RELAUNCH,
@@ -203,8 +251,18 @@ def _conclude(
     )
 
 
-def _launches(launch: int, limits: Sequence[_Limit]) -> str:
+def _launches(used: int, left: float) -> str:
     """Say which launch has failed, and how many there can be if the same failure repeats."""
-    left = min(limit.left for limit in limits)
+    return f"launch {used + 1} of {_total(used + 1, left)}"
+
+
+def _infrastructure_retries(relaunch: bool, used: int, left: float) -> str:
+    """Say which infrastructure retry this is, or how many there were before this failure."""
+    if relaunch:
+        return f"infrastructure retry {used + 1} of {_total(used, left)}"
+    return f"infrastructure retries used: {used} of {_total(used, left)}"
+
+
+def _total(used: int, left: float) -> str:
     # Not math.isinf(), which raises for whole numbers beyond the range of a float.
-    return f"launch {launch} of {'unlimited' if left == math.inf else launch + int(left)}"
+    return "unlimited" if left == math.inf else str(used + int(left))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.retry_policy.infrastructure import OFF, InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import Matcher
 
 
@@ -38,7 +39,8 @@ class Policy:
     name: str
     rules: tuple[Rule, ...]
     default_action: Action | None = None
-    """For failures that none of its rules matches; None leaves those to the next policy."""
+    """For failed launches that none of its rules matches; None leaves those to the next policy. It says
+    nothing about running tasks: only a rule, or the infrastructure budget, launches one of them again."""
     retry_limit: int | None = None
     """Relaunches for one try by a rule without a limit of its own. Each rule is counted by itself.
     ``UNLIMITED`` or None: no limit but the set's."""
@@ -71,7 +73,10 @@ class PolicySet:
     default: str
     """Name of the policy that every task has, after all others."""
     global_max_retries: int
-    """Relaunches for one try, whatever the policies say; ``UNLIMITED`` for no limit."""
+    """Relaunches for one try, whatever the policies say; ``UNLIMITED`` for no limit. Failed launches and
+    losses of the running task are counted apart."""
+    infrastructure: InfrastructureBudget = OFF
+    """Of running tasks. It is configured, and no file can change it."""
     selectors: tuple[Selector, ...] = ()
     origin: str
     """Where it comes from, for people: a file's path, or ``built-in``."""

@@ -142,14 +142,15 @@ class RuleFields(FileMapping):
     """
     What to do about some failures. A rule matches if each condition that it states does: `phases`,
     `onExitCodes`, `onPodConditions`, `onReasons`, `onCategories`, `onTerminationMessage`, `containerName`. At
-    least one is needed; `defaultAction` of the policy is for everything else.
+    least one is needed; `defaultAction` of the policy is for every other failed launch.
     """
 
     name: Name | None = None
     """Unique in its policy; logs and the count of relaunches know the rule by it. Default: its place, as
     `rules[0]`, which changes if a rule is put before it."""
     phases: SomeOf[Literal["Launch", "Execution"]] | None = None
-    """`Launch`: none of the task's code has run. `Execution`: the task was running. Default: both."""
+    """`Launch`: none of the task's code has run. `Execution`: the task was running; rules are asked about
+    that only where the task's infrastructure budget is not 0. Default: both."""
     on_exit_codes: ExitCodeFields | None = None
     """Exit codes of containers."""
     on_pod_conditions: SomeOf[PodConditionFields] | None = None
@@ -167,13 +168,15 @@ class RuleFields(FileMapping):
     include_init_containers: bool = True
     """Whether the other conditions look at init containers and native sidecars too."""
     action: ActionWord
-    """`Retry`: another worker, and the task's own retries are not touched. `Count`: the failure is one of the
+    """`Retry`: another worker for the same try, and the task's own retries are not touched; what was running
+    begins anew. `Count`: the failure is one of the
     task's own, which Airflow retries or not. `Fail`: the task fails, whatever retries it has left."""
     retry_limit: Limit | None = None
-    """Relaunches by this rule for one try of a task; after them, `Count`. Default: the policy's, else
-    `globalMaxRetries`."""
+    """Relaunches by this rule for one try of a task; after them, `Count`. Failed launches and losses of the
+    running task are counted apart. Default: the policy's, else `globalMaxRetries`."""
     backoff: BackoffFields | None = None
-    """Default: the policy's, else `defaultBackoff`."""
+    """Default: the policy's, else `defaultBackoff`; for a running task, else
+    `[kubernetes_resilience] infrastructure_retry_delay`."""
     avoid_node: NodeAvoidance | None = None
     """Default: the policy's."""
 
@@ -182,7 +185,8 @@ class RuleFields(FileMapping):
         if not any(self._matchers()):
             raise refusal(
                 "has no condition; allowed: one or more of phases, onExitCodes, onPodConditions, onReasons,"
-                " onCategories, onTerminationMessage, containerName (for all failures there is defaultAction)"
+                " onCategories, onTerminationMessage, containerName (for all failed launches there is"
+                " defaultAction)"
             )
         return self
 
@@ -226,15 +230,16 @@ class PolicyFields(FileMapping):
     """Unique in the file. `built-in` is taken: it is the policy that is in force without a file."""
     retry_limit: Limit | None = None
     """For rules without one, and for `defaultAction`: relaunches for one try of a task, counted for each rule
-    by itself; after them, `Count`. A task may ask for another limit. Default: `globalMaxRetries`."""
+    by itself; after them, `Count`. For launches, a task may ask for another limit. Default:
+    `globalMaxRetries`."""
     backoff: BackoffFields | None = None
     """For rules without one. Default: `defaultBackoff`."""
     avoid_node: NodeAvoidance = AvoidNode.NONE
     """For rules without one: whether the next worker stays away from the node of the one that failed.
     `prefer`: it goes there only if there is no other node for it. `require`: it waits rather than go."""
     default_action: ActionWord | None = None
-    """For failures that no rule matches. Default: the next policy of the task is asked; after the last one,
-    `Count`."""
+    """For failed launches that no rule matches. Default: the next policy of the task is asked; after the last
+    one, `Count`. A running task that no rule matches is left to the infrastructure budget."""
     rules: SomeOf[RuleFields] | None = None
     """May be left out if there is a `defaultAction`."""
 
@@ -303,9 +308,10 @@ class PolicyFile(FileMapping):
     """Name of the policy that every task has, after all others. Default: `built-in`."""
     global_max_retries: GlobalLimit = 10
     """Relaunches for one try of a task, of all rules together, whatever policies and tasks say: the emergency
-    brake."""
+    brake. It holds for failed launches, and for losses of the running task, each by itself."""
     default_backoff: BackoffFields | None = None
-    """For policies of this file without a backoff, and their rules without one. Default: relaunch at once."""
+    """For policies of this file without a backoff, and their rules without one. Default: relaunch at once; a
+    running task after `[kubernetes_resilience] infrastructure_retry_delay`."""
     policies: SomeOf[PolicyFields]
     """The policies."""
     selection: SomeOf[SelectorFields] | None = None
@@ -324,6 +330,7 @@ class PolicyFile(FileMapping):
             policies={**fallback.policies, **{policy.name: policy for policy in policies}},
             default=self.default_policy or fallback.default,
             global_max_retries=self.global_max_retries,
+            infrastructure=fallback.infrastructure,
             selectors=tuple(selector.compile() for selector in self.selection or ()),
             origin=origin,
         )

@@ -8,15 +8,21 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from reprlib import repr as short_repr
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from airflow_resilience.decision import UNLIMITED
+from airflow_resilience.retry_policy.infrastructure import DEFAULT_TASK_BUDGET, InfrastructureBudget
 from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
 
 POLICIES_KEY: Final = "retry_policies"
 """Key of ``executor_config``: names of policies that the task's author asks for."""
 RETRIES_KEY: Final = "pod_launch_failure_retries"
 """Key of ``executor_config``: relaunches for one try by all rules, instead of the policy's limit."""
+INFRASTRUCTURE_ENABLED_KEY: Final = "infrastructure_retry_enabled"
+"""Key of ``executor_config``: whether the task runs again if the infrastructure takes its worker."""
+INFRASTRUCTURE_LIMIT_KEY: Final = "infrastructure_retry_limit"
+"""Key of ``executor_config``: infrastructure retries for each try, instead of the configured budget."""
+INFRASTRUCTURE_KEYS: Final = frozenset({INFRASTRUCTURE_ENABLED_KEY, INFRASTRUCTURE_LIMIT_KEY})
 LARGEST_WISH: Final = 1_000_000
 """More than any try can have. Python refuses to print whole numbers of some thousand digits."""
 
@@ -34,6 +40,11 @@ class TaskProfile:
     """Names that the task's author has asked for."""
     retries: int | None = None
     """The author's limit of all relaunches of a try; ``UNLIMITED`` for no limit, None for the policy's."""
+    infrastructure_retries: int | None = None
+    """The author's infrastructure budget for each try; 0 for none, ``UNLIMITED`` for no limit, None for the
+    configured one."""
+    wants_infrastructure_retries: bool = False
+    """Whether the author asks for them without saying how many."""
 
 
 class SelectedPolicy(NamedTuple):
@@ -50,6 +61,8 @@ class Selection:
     policies: tuple[SelectedPolicy, ...]
     retries: int | None = None
     """The task's limit of all relaunches, which replaces that of a policy; None if it has none."""
+    infrastructure_retries: int | None = None
+    """The task's infrastructure budget, which replaces the configured one; None if it has none."""
     unknown: tuple[str, ...] = ()
     """Names that the task's author has asked for, but no policy has."""
 
@@ -61,6 +74,8 @@ class Wishes(NamedTuple):
     retries: int | None = None
     problems: tuple[str, ...] = ()
     """What is wrong with the values that were left out, a sentence each."""
+    infrastructure_retries: int | None = None
+    wants_infrastructure_retries: bool = False
 
 
 def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
@@ -81,8 +96,27 @@ def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
     return Selection(
         policies=tuple(SelectedPolicy(known[name], why) for name, why in chosen.items()),
         retries=profile.retries,
+        infrastructure_retries=_infrastructure_retries(policy_set.infrastructure, profile),
         unknown=tuple(name for name in dict.fromkeys(profile.policies) if name not in known),
     )
+
+
+def infrastructure_budget(selection: Selection, policy_set: PolicySet) -> int:
+    """Return how often, for each try, a task may run again after a loss; ``UNLIMITED`` for no limit."""
+    own = selection.infrastructure_retries
+    return policy_set.infrastructure.budget if own is None else own
+
+
+def has_infrastructure_budget(executor_config: object, configured: InfrastructureBudget) -> bool:
+    """Whether a task may run again after a loss, by what its author asks for."""
+    own = _infrastructure_retries(configured, wishes(executor_config))
+    return bool(configured.budget if own is None else own)
+
+
+def _infrastructure_retries(configured: InfrastructureBudget, profile: TaskProfile | Wishes) -> int | None:
+    if profile.infrastructure_retries is None and profile.wants_infrastructure_retries:
+        return None if configured.budget else DEFAULT_TASK_BUDGET
+    return profile.infrastructure_retries
 
 
 def _why_selected(selector: Selector, profile: TaskProfile) -> str | None:
@@ -111,8 +145,16 @@ def wishes(executor_config: object) -> Wishes:
     if not isinstance(executor_config, dict):
         return Wishes(problems=(_problem("executor_config", executor_config, "a dictionary"),))
     policies, bad_policies = _read_policies(executor_config.get(POLICIES_KEY))
-    retries, bad_retries = _read_retries(executor_config.get(RETRIES_KEY))
-    return Wishes(policies, retries, (*bad_policies, *bad_retries))
+    retries, bad_retries = _read_limit(executor_config, RETRIES_KEY)
+    enabled, bad_switch = _read_switch(executor_config, INFRASTRUCTURE_ENABLED_KEY)
+    limit, bad_limit = _read_limit(executor_config, INFRASTRUCTURE_LIMIT_KEY)
+    return Wishes(
+        policies=policies,
+        retries=retries,
+        infrastructure_retries=0 if enabled is False else limit,
+        wants_infrastructure_retries=enabled is True,
+        problems=(*bad_policies, *bad_retries, *bad_switch, *bad_limit),
+    )
 
 
 def _read_policies(value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -126,13 +168,21 @@ def _read_policies(value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def _read_retries(value: object) -> tuple[int | None, tuple[str, ...]]:
+def _read_switch(config: dict[Any, Any], key: str) -> tuple[bool | None, tuple[str, ...]]:
+    value = config.get(key)
+    if value is None or isinstance(value, bool):
+        return value, ()
+    return None, (_problem(key, value, "True, False"),)
+
+
+def _read_limit(config: dict[Any, Any], key: str) -> tuple[int | None, tuple[str, ...]]:
+    value = config.get(key)
     # In Python, True is an int. Its author did not mean a number.
     if value is None:
         return None, ()
     if isinstance(value, int) and not isinstance(value, bool) and UNLIMITED <= value <= LARGEST_WISH:
         return value, ()
-    return None, (_problem(RETRIES_KEY, value, f"a whole number from -1 (no limit) to {LARGEST_WISH}"),)
+    return None, (_problem(key, value, f"a whole number from -1 (no limit) to {LARGEST_WISH}"),)
 
 
 def _problem(key: str, value: object, allowed: str) -> str:

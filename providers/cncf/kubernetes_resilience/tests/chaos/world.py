@@ -427,8 +427,9 @@ class World(Cluster):
 
     def _has_expired(self, pod: WorldPod) -> bool:
         """
-        Whether a pod was replaced as an outage, or several, had kept it from starting for as long as its token
-        is valid. That is nobody's failure.
+        Whether a pod was replaced since an outage, or several, had kept it from starting for too long.
+
+        Its token had expired by then, which is nobody's failure.
         """
         validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
         return pod.was_held and (pod.asked_at or self.now) - pod.token_made_at >= validity

@@ -64,6 +64,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.retry_policy.infrastructure import OFF
 
 TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, 2)
@@ -282,7 +283,14 @@ def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodBuilder:
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE", "workers")
     executor = KubernetesExecutor()
-    return PodBuilder(executor.kube_config, "7", "KubernetesExecutor", executor.jwt_generator)
+    return PodBuilder(
+        executor.kube_config,
+        "7",
+        "KubernetesExecutor",
+        executor.jwt_generator,
+        worker_log_as_termination_message=True,
+        infrastructure=OFF,
+    )
 
 
 def waiting(override: k8s.V1Pod | None = None) -> Launch:
@@ -366,6 +374,7 @@ def test_pod_is_the_official_executors_pod(
     for name in ours:
         del body["metadata"]["annotations"][name]
     assert body["metadata"]["labels"].pop("airflow-resilience/executor") == "KubernetesExecutor"
+    assert body["spec"]["containers"][0].pop("terminationMessagePolicy") == "FallbackToLogsOnError"
     assert body == expected
     assert len(ours) == 3
     assert len(hooked) == 2, "the hook has seen both pods"

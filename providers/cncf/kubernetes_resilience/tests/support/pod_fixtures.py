@@ -27,6 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 
 FOLDER = Path(__file__).parent / "fixtures" / "pods"
+WORKER_LOGS = Path(__file__).parent / "fixtures" / "worker_logs"
 
 GIVEN_UP = (
     "CreateContainerConfigError",
@@ -77,6 +78,11 @@ def read_fixture(name: str) -> PodFixture:
     head = dict(re.findall(r"^# (expects|container|seen): (\S+)$", text, re.MULTILINE))
     container = None if head["container"] == "-" else head["container"]
     return PodFixture(name, read_pod(yaml.safe_load(text)), head["expects"], container, head["seen"])
+
+
+def read_worker_log(name: str) -> str:
+    """Return what the kubelet keeps of the log of a real worker: its last 80 lines, or 2048 bytes."""
+    return (WORKER_LOGS / f"{name}.txt").read_text()
 
 
 ALL = [read_fixture(path.stem) for path in sorted(FOLDER.glob("*.yaml"))]

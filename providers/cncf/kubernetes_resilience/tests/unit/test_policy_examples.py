@@ -44,6 +44,8 @@ DECISIONS = {
     "git-sync-dns": (RELAUNCH, "git-sync", "dns", NONE, 12, 15),
     "sidecar": (RELAUNCH, "sidecars", "database-proxy", PREFER, 8, 10),
     "out-of-memory": (FAIL, "memory", "limit-too-low", NONE, 0, 0),
+    "running-drain": (RELAUNCH, "idempotent", "lost", PREFER, 10, 10),
+    "running-out-of-memory": (RELAUNCH, "memory", "killed", PREFER, 48, 60),
     "bad-node": (RELAUNCH, "gpu", "broken-device", REQUIRE, 0, 0),
 }
 """For each example of the page: action, policy, rule, node, shortest and longest delay in seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support import manifests as m
 
@@ -145,24 +147,56 @@ defaultPolicy: eager
 """
 
 
+@pytest.fixture
+def budget(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET", "2")
+
+
 @pytest.mark.parametrize(
-    ("manifest", "action"), [(m.evicted(), "relaunch"), (m.worker_error(), "fail")], ids=["retry", "fail"]
+    ("manifest", "code", "action"),
+    [(m.evicted(), 0, "relaunch"), (m.worker_error(), 1, "fail")],
+    ids=["retry", "fail"],
 )
-def test_what_is_decided_about_a_running_task_is_not_acted_upon(answer, explain, tmp_path, manifest, action):
+def test_rules_are_asked_about_a_running_task_within_its_budget(
+    answer, explain, tmp_path, budget, manifest, code, action
+):
     file = tmp_path / "eager.yaml"
     file.write_text(RELAUNCHES_ALL)
     words = ["--phase", "execution", "--policy", file]
-    code, told = answer(manifest, *words)
-    assert (code, told["phase"], told["decision"]["action"]) == (1, "execution", action)
-    assert told["decision"]["acted_upon"] is False
-    out = " ".join(explain(manifest, words=words).out.split())
-    assert f"count: the policies say {action}, which is not acted upon yet" in out
-    for promise in ("relaunch: another pod", "fail: the task fails", "delay", "node-1 avoided"):
-        assert promise not in out
+    found, told = answer(manifest, *words)
+    assert (found, told["phase"], told["decision"]["action"]) == (code, "execution", action)
+    assert explain(manifest, words=words).code == code
 
 
-def test_what_is_decided_about_a_launch_is_acted_upon(answer):
-    assert answer(m.evicted(), "--phase", "launch")[1]["decision"]["acted_upon"] is True
+def test_budget_of_running_tasks_is_told(answer, explain, budget):
+    code, told = answer(m.disrupted("EvictionByEvictionAPI"), "--phase", "execution")
+    assert (code, told["decision"]["policy"], told["decision"]["delay"]) == (0, "infrastructure", 10.0)
+    assert told["decision"]["explanation"].startswith("infrastructure retry 1 of 2")
+    (step,) = [step for step in told["steps"] if step["rule"] == "infrastructure_retry_budget"]
+    assert (step["matched"], step["why"]) == (False, "infrastructure_retry_budget: retried 0 of 2 times")
+    code, told = answer(launched(3, m.disrupted("EvictionByEvictionAPI")), "--phase", "execution")
+    assert (code, told["decision"]["action"]) == (1, "count")
+    assert "no infrastructure retry is left" in told["decision"]["explanation"]
+
+
+def test_budget_that_is_off_is_told(answer, explain):
+    code, told = answer(m.evicted(), "--phase", "execution")
+    assert (code, told["decision"]["action"]) == (1, "count")
+    assert told["decision"]["explanation"] == (
+        "infrastructure retries are off: infrastructure_retry_budget is 0"
+    )
+    assert "infrastructure retries are off" in explain(m.evicted(), words=["--phase", "execution"]).out
+
+
+def test_container_out_of_memory_is_the_running_tasks_own_failure(answer, budget):
+    manifest = m.pod("Failed", [m.base(m.terminated(137, "OOMKilled"))])
+    code, told = answer(manifest, "--phase", "execution")
+    assert (code, told["context"]["category"], told["context"]["reason"]) == (
+        1,
+        "APPLICATION",
+        "RESOURCE_EXHAUSTION",
+    )
+    assert (told["decision"]["action"], told["decision"]["rule"]) == ("count", "defaultAction")
 
 
 # --------------------------------------------------------------------------------- pods that have not failed
@@ -296,7 +330,7 @@ def lost_pod(queued_ti, session, monkeypatch):
     return ti, manifest
 
 
-def decided(session, ti, uid, rule):
+def decided(session, ti, uid, rule, **fields):
     context = ExecutionContext(
         StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_LOST, ContextSource.EXECUTOR
     )
@@ -309,6 +343,7 @@ def decided(session, ti, uid, rule):
         reason="Evicted",
         context=context,
         decision=decision,
+        **fields,
     )
     ledger.record(ti.key, entry, session=session)
     session.commit()
@@ -350,3 +385,43 @@ def test_pod_of_another_executor(run, lost_pod):
     del lost_pod[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
     (told,) = run("explain", "lost", "-o", "json").data
     assert "does not say which task instance it is of" in told["circumstances"]
+
+
+@pytest.mark.parametrize("words", [[], ["--phase", "execution"]])
+def test_pod_of_a_running_task_is_explained_with_its_infrastructure_retries(
+    run, lost_pod, session, budget, words
+):
+    ti, _ = lost_pod
+    ti.state = "running"
+    decided(session, ti, "queued then", "registry")
+    earlier = {"phase": Phase.EXECUTION, "next_ti_id": str(ti.id)}
+    decided(session, SimpleNamespace(id="earlier", key=ti.key), "first", "infrastructure", **earlier)
+    code, out, _ = run("explain", "lost", *words, "-o", "json")
+    (told,) = json.loads(out)
+    assert (code, told["phase"]) == (0, "execution")
+    assert told["decision"]["explanation"].startswith("infrastructure retry 2 of 2")
+
+
+def test_pod_whose_task_runs_again_is_explained_as_it_was_decided(run, lost_pod, session, budget):
+    ti, manifest = lost_pod
+    uid = manifest["metadata"]["uid"]
+    lost = {"phase": Phase.EXECUTION, "next_ti_id": str(ti.id)}
+    decided(session, SimpleNamespace(id="earlier", key=ti.key), uid, "infrastructure", **lost)
+    annotated(manifest, **{"airflow-resilience/task-instance-id": "earlier"})
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert told["phase"] == "execution"
+    assert told["decision"]["explanation"].startswith("infrastructure retry 1 of 2")
+    assert "built-in" in [link["policy"] for link in told["chain"]], "what its task asks for is known"
+    assert "from the metadata database" in told["circumstances"]
+
+
+def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):
+    lost_pod[0].state = "running"
+    session.commit()
+    assert run("explain", "lost", "--phase", "launch", "-o", "json").data[0]["phase"] == "launch"
+
+
+def test_pod_of_a_task_that_was_cleared_since_is_not_one_of_its_own(run, lost_pod, session, budget):
+    annotated(lost_pod[1], **{"airflow-resilience/task-instance-id": "before the clear"})
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert "not in the metadata database any more" in told["circumstances"]

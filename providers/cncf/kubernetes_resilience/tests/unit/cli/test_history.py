@@ -17,6 +17,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, AvoidNode, Decision
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.retry_policy.evidence import Phase
 
 DUE = datetime(2026, 3, 1, 8, 2, tzinfo=UTC)
 
@@ -25,7 +26,7 @@ DUE = datetime(2026, 3, 1, 8, 2, tzinfo=UTC)
 def fail(session):
     """Give a function that writes a failed launch of a task instance into the ledger."""
 
-    def write(ti, launch=1, action=Action.RELAUNCH, **metadata):
+    def write(ti, launch=1, action=Action.RELAUNCH, phase=Phase.LAUNCH, next_ti_id=None, **metadata):
         entry = LedgerEntry(
             ti_id=str(ti.id),
             worker_uid=f"uid-{launch}",
@@ -47,6 +48,8 @@ def fail(session):
                 avoid_node=AvoidNode.PREFER,
             ),
             due=DUE if action is Action.RELAUNCH else None,
+            phase=phase,
+            next_ti_id=next_ti_id,
         )
         ledger.record(ti.key, entry, session=session)
         session.commit()
@@ -64,10 +67,12 @@ def test_everything_that_the_ledger_says(run, fail, queued_ti):
     assert first == {
         "try_number": 1,
         "map_index": -1,
+        "phase": "launch",
         "launch": 1,
         "pod": "sales-load-1",
         "uid": "uid-1",
         "task_instance_id": str(ti.id),
+        "next_task_instance_id": None,
         "reason": "Evicted",
         "context": entry.context.to_dict(),
         "decision": entry.decision.to_dict(),
@@ -85,6 +90,19 @@ def test_table_for_people(run, fail, queued_ti):
     assert "map index" not in header
     words = ["sales-load-1", "node-1", "Evicted", "INFRASTRUCTURE", "relaunch", "1m30s", "1 of 2 [spot]"]
     assert [word for word in words if word not in row] == []
+
+
+def test_losses_of_the_running_task_stand_beside_its_launches(run, fail, queued_ti):
+    ti = queued_ti()
+    fail(ti)
+    fail(ti, 2, phase=Phase.EXECUTION, next_ti_id="the new one")
+    words = ("history", ti.dag_id, ti.run_id, ti.task_id)
+    first, second = run(*words, "-o", "json").data
+    assert (first["phase"], first["next_task_instance_id"]) == ("launch", None)
+    assert (second["phase"], second["next_task_instance_id"]) == ("execution", "the new one")
+    _, _, first, second, *_ = run(*words).out.splitlines()
+    assert "execution" not in first
+    assert "execution" in second
 
 
 def test_one_mapped_task_instance_or_each(run, fail, queued_ti):

@@ -122,6 +122,39 @@ def test_wishes_of_a_task_and_what_is_wrong_with_them(run, configured, define):
     assert "5, in place of the limit of a policy" in out
 
 
+def test_infrastructure_budget_is_shown(run, monkeypatch):
+    assert "0 (off)" in run("policy", "show").out
+    section = "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY"
+    for key, value in {"BUDGET": "-1", "DELAY": "90", "REASONS": "WORKER_LOST,START_ERROR"}.items():
+        monkeypatch.setenv(f"{section}_{key}", value)
+    assert run("policy", "show", "-o", "json").data["infrastructure"] == {
+        "infrastructure_retry_budget": -1,
+        "infrastructure_retry_delay": 90.0,
+        "infrastructure_retry_reasons": ["START_ERROR", "WORKER_LOST"],
+        "infrastructure_retry_limit": None,
+    }
+    out = run("policy", "show").out
+    for shown in ("unlimited", "1m30s", "START_ERROR, WORKER_LOST"):
+        assert shown in out
+    monkeypatch.setenv(f"{section}_REASONS", "")
+    assert "none but those of rules" in run("policy", "show").out
+
+
+@pytest.mark.parametrize(
+    ("wishes", "budget", "shown"),
+    [
+        ({"infrastructure_retry_enabled": True}, 3, "3, in place of infrastructure_retry_budget"),
+        ({"infrastructure_retry_limit": 7}, 7, "7, in place of infrastructure_retry_budget"),
+        ({"infrastructure_retry_enabled": False}, 0, "0 (off), in place of infrastructure_retry_budget"),
+    ],
+)
+def test_infrastructure_budget_of_a_task_is_shown(run, define, wishes, budget, shown):
+    define(executor_config={"__type": "dict", "__var": wishes})
+    words = ("policy", "show", "--dag", "dag", "--task", "task")
+    assert run(*words, "-o", "json").data["infrastructure"]["infrastructure_retry_limit"] == budget
+    assert shown in run(*words).out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

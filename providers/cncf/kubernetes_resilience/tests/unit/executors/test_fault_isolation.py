@@ -30,7 +30,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     CREATION_TIMEOUT,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures import event_filter, settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import (
+    event_filter,
+    policies,
+    settlement,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
@@ -182,7 +186,7 @@ OTHERS = set(range(TASKS)) - {BAD}
 STEPS = {
     "assess": (Settlement, "_assess", "settle"),
     "classify": (settlement, "classify", "settle"),
-    "decide": (Settlement, "_ask_policies", "settle"),
+    "decide": (RetryPolicies, "decide", "settle"),
     "ledger": (ledger, "record", "settle"),
     "profiles": (settlement, "read_profiles", "settle"),
     "locks": (task_instances, "lock_rows", "settle"),
@@ -535,9 +539,9 @@ def test_a_delay_of_eleven_thousand_years(start, queued_ti, tmp_path, monkeypatc
     harness = start()
     ti = queued_ti()
     pod = harness.launch(ti)
-    decide = settlement.decide
+    decide = policies.decide
     monkeypatch.setattr(
-        settlement, "decide", lambda *args: dataclasses.replace(decide(*args), delay=99_999_999 * 3600.0)
+        policies, "decide", lambda *args: dataclasses.replace(decide(*args), delay=99_999_999 * 3600.0)
     )
     harness.observe(pod, m.evicted())
     (entry,) = harness.ledger(ti)

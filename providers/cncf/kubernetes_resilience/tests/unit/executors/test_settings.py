@@ -13,6 +13,7 @@ from airflow.exceptions import AirflowConfigException
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings, read_settings
+from airflow_resilience.context import StateChangeReason
 
 RETRIES = ("kubernetes_executor", "pod_launch_failure_retries")
 EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reasons")
@@ -20,6 +21,10 @@ PUBLISH = ("kubernetes_executor", "task_publish_max_retries")
 CONCURRENCY = ("kubernetes_resilience", "api_concurrency")
 POLICIES = ("kubernetes_resilience", "retry_policy_file")
 UNSCHEDULABLE = ("kubernetes_resilience", "unschedulable_timeout")
+BUDGET = ("kubernetes_resilience", "infrastructure_retry_budget")
+DELAY = ("kubernetes_resilience", "infrastructure_retry_delay")
+REASONS = ("kubernetes_resilience", "infrastructure_retry_reasons")
+WORKER_LOG = ("kubernetes_resilience", "worker_log_as_termination_message")
 INACTIVITY = ("kubernetes_resilience", "watch_inactivity_timeout")
 
 
@@ -38,6 +43,17 @@ def test_defaults_are_the_documented_ones() -> None:
         watch_inactivity_timeout=150.0,
         unschedulable_timeout=0.0,
         retry_policy_file=None,
+        infrastructure_retry_budget=0,
+        infrastructure_retry_delay=10.0,
+        infrastructure_retry_reasons=frozenset(
+            {
+                StateChangeReason.WORKER_TERMINATION,
+                StateChangeReason.WORKER_LOST,
+                StateChangeReason.RESOURCE_EXHAUSTION,
+                StateChangeReason.DB_CONNECTION_ERROR,
+            }
+        ),
+        worker_log_as_termination_message=True,
     )
 
 
@@ -53,9 +69,22 @@ def test_defaults_are_the_documented_ones() -> None:
         (INACTIVITY, "watch_inactivity_timeout", "90", 90.0),
         (INACTIVITY, "watch_inactivity_timeout", "120.5", 120.5),
         (UNSCHEDULABLE, "unschedulable_timeout", "300", 300.0),
+        (BUDGET, "infrastructure_retry_budget", "4", 4),
+        (BUDGET, "infrastructure_retry_budget", "-1", -1),
+        (DELAY, "infrastructure_retry_delay", "0", 0.0),
+        (DELAY, "infrastructure_retry_delay", "2.5", 2.5),
+        (REASONS, "infrastructure_retry_reasons", "", frozenset()),
+        (
+            REASONS,
+            "infrastructure_retry_reasons",
+            " WORKER_LOST,, START_ERROR ",
+            frozenset({StateChangeReason.WORKER_LOST, StateChangeReason.START_ERROR}),
+        ),
         (POLICIES, "retry_policy_file", "  ", None),
         (POLICIES, "retry_policy_file", " /etc/policies.yaml ", Path("/etc/policies.yaml")),
         (POLICIES, "retry_policy_file", "~/policies.yaml", Path.home() / "policies.yaml"),
+        (WORKER_LOG, "worker_log_as_termination_message", "False", False),
+        (WORKER_LOG, "worker_log_as_termination_message", " true ", True),
         (EXCLUDED, "excluded_container_reasons", "", frozenset()),
         (EXCLUDED, "excluded_container_reasons", "Error", frozenset({"Error"})),
         (EXCLUDED, "excluded_container_reasons", " Error,, OOMKilled ,", frozenset({"Error", "OOMKilled"})),
@@ -79,6 +108,14 @@ def test_value_is_read(
             "a number of seconds, 90 or more",
         ),
         (UNSCHEDULABLE, ["", "-1", "nan", "inf", "5m"], "a number of seconds, or 0 for no limit"),
+        (BUDGET, ["", "three", "1.5", "-2"], "a whole number: 0 for none, -1 for no limit"),
+        (DELAY, ["", "-1", "nan", "inf", "10s"], "a number of seconds, 0 or more"),
+        (
+            REASONS,
+            ["worker_lost", "WORKER_LOST;START_ERROR", "WORKER_LOST, OOMKilled", "*"],
+            "of WORKER_TERMINATION, WORKER_LOST, RESOURCE_EXHAUSTION, DB_CONNECTION_ERROR, ",
+        ),
+        (WORKER_LOG, ["", "always", "2", "FallbackToLogsOnError"], "True or False"),
     ],
 )
 def test_value_that_cannot_be_used_is_named_with_what_is_allowed(
@@ -101,7 +138,9 @@ def test_configuration_of_a_provider_that_lacks_the_options_has_upstream_default
         """Knows nothing of the options that upstream has added in 10.20."""
 
         def get(self, section: str, key: str, **options: str) -> str:
-            return options["fallback"] if section == "kubernetes_executor" else "100"
+            if section == "kubernetes_executor":
+                return options["fallback"]
+            return {REASONS[1]: "", WORKER_LOG[1]: "True"}.get(key, "100")
 
     settings = read_settings(Older())
     assert (settings.launch_failure_retries, settings.excluded_container_reasons) == (1, {"Error"})
@@ -112,7 +151,7 @@ def test_excluded_reasons_that_are_not_set_at_all_exclude_nothing() -> None:
         """As a configuration answers for an option with an empty default."""
 
         def get(self, section: str, key: str, **options: str) -> str | None:
-            return None if key == EXCLUDED[1] else "100"
+            return {EXCLUDED[1]: None, REASONS[1]: None, WORKER_LOG[1]: "True"}.get(key, "100")
 
     assert read_settings(Unset()).excluded_container_reasons == frozenset()
 
@@ -125,6 +164,8 @@ REFUSED_AT_START = [
     ("kubernetes_executor", "pod_launch_failure_retries", LIMIT, ["-2", "1.5", "often", ""]),
     ("kubernetes_executor", "task_publish_max_retries", LIMIT, ["-2", "0x1", "never"]),
     ("kubernetes_resilience", "api_concurrency", MANY, ["0", "-1", "many", "2.0"]),
+    ("kubernetes_resilience", "infrastructure_retry_budget", LIMIT, ["-2", "1.5", "often", ""]),
+    ("kubernetes_resilience", "infrastructure_retry_reasons", "WORKER_LOST", ["lost", "OOMKilled"]),
     ("kubernetes_resilience", "watch_inactivity_timeout", SECONDS, ["89", "0", "nan", "inf", "soon"]),
 ]
 

@@ -574,6 +574,7 @@ def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing
     pod = harness.cluster.add(Pod(call[1]))
     harness.send(PodCreated(call[0], pod.ref))
     harness.observe(pod, m.alive())
+    harness.set_state(ti, "success")
     harness.observe(pod, m.succeeded())
     assert not harness.occupied(ti)
 

@@ -96,6 +96,7 @@ def test_a_pinned_name_that_the_pod_of_an_earlier_phase_still_has(harness, make)
     second = harness.created()
     assert second.name != first.name
     harness.begin(ti, second)
+    harness.set_state(ti, "success")
     harness.observe(second, m.succeeded())
     assert not harness.occupied(ti)
 
@@ -202,3 +203,67 @@ def test_the_namespace_of_an_override(harness, make):
     assert pod.ref.namespace == "other"
     harness.observe(pod, m.start_error())
     assert harness.created().ref.namespace == "other"
+
+
+POLICY = "terminationMessagePolicy"
+
+
+def test_last_lines_of_a_worker_that_fails_are_kept_by_the_kubelet(harness, make):
+    ti = make(pod_override=override())
+    pod = harness.launch(ti)
+    assert pod.base[POLICY] == "FallbackToLogsOnError"
+    harness.observe(pod, m.start_error())
+    assert harness.created().base[POLICY] == "FallbackToLogsOnError"
+
+
+def test_containers_beside_the_worker_are_left_as_they_are(harness, make, tmp_path):
+    path = tmp_path / "sidecar.yaml"
+    containers = [*TEMPLATE["spec"]["containers"], {"name": "statsd", "image": "statsd"}]
+    init = [{"name": "git-sync", "image": "git-sync"}]
+    spec = {**TEMPLATE["spec"], "containers": containers, "initContainers": init}
+    path.write_text(yaml.safe_dump({**TEMPLATE, "spec": spec}))
+    spec = harness.launch(make(pod_template_file=str(path))).manifest["spec"]
+    stated = {item["name"]: item.get(POLICY) for item in spec["containers"] + spec["initContainers"]}
+    assert stated == {"base": "FallbackToLogsOnError", "statsd": None, "git-sync": None}
+
+
+@pytest.mark.parametrize("value", ["File", "FallbackToLogsOnError"])
+def test_policy_of_a_template_is_kept(harness, make, tmp_path, value):
+    path = tmp_path / "template.yaml"
+    worker, *others = TEMPLATE["spec"]["containers"]
+    spec = {**TEMPLATE["spec"], "containers": [{**worker, POLICY: value}, *others]}
+    path.write_text(yaml.safe_dump({**TEMPLATE, "spec": spec}))
+    assert harness.launch(make(pod_template_file=str(path))).base[POLICY] == value
+
+
+def test_policy_of_an_override_is_kept(harness, make):
+    pod = override()
+    pod.spec.containers[0].termination_message_policy = "File"
+    assert harness.launch(make(pod_override=pod)).base[POLICY] == "File"
+
+
+@pytest.mark.parametrize("value", ["File", None])
+def test_pod_mutation_hook_has_the_last_word_about_the_policy(harness, queued_ti, monkeypatch, value):
+    def hook(pod):
+        (worker,) = (item for item in pod.spec.containers if item.name == "base")
+        worker.termination_message_policy = value
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    assert harness.launch(queued_ti()).base.get(POLICY) == value
+
+
+def test_a_hook_changes_the_policy_of_one_pod_and_not_of_the_next(harness, queued_ti, monkeypatch):
+    first, second = queued_ti(mapped=2)
+
+    def hook(pod):
+        pod.spec.containers[0].termination_message_policy = "File"
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow.settings.pod_mutation_hook", hook)
+        assert harness.launch(first).base[POLICY] == "File"
+    assert harness.launch(second).base[POLICY] == "FallbackToLogsOnError"
+
+
+def test_nothing_is_stated_where_that_is_switched_off(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__WORKER_LOG_AS_TERMINATION_MESSAGE="False")
+    assert POLICY not in harness.launch(queued_ti()).base

@@ -10,6 +10,7 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Assessment,
+    ExecutionFailed,
     Keep,
     LaunchFailed,
     Postpone,
@@ -63,7 +64,7 @@ def assessed(
 
 # -------------------------------------------------------------------------------------------------- the table
 
-LAUNCH_FAILURE, KEEP = LaunchFailed(), Keep()
+LAUNCH_FAILURE, EXECUTION_FAILURE, KEEP = LaunchFailed(), ExecutionFailed(), Keep()
 
 
 def report(state: str | None) -> Assessment:
@@ -73,7 +74,7 @@ def report(state: str | None) -> Assessment:
 TABLE: dict[str | None, tuple[Assessment, Assessment, Assessment]] = {
     # state: the pod succeeded; failed; was given up on
     "queued": (LAUNCH_FAILURE, LAUNCH_FAILURE, LAUNCH_FAILURE),
-    "running": (report("running"), report("failed"), KEEP),
+    "running": (EXECUTION_FAILURE, EXECUTION_FAILURE, KEEP),
     "restarting": (report("restarting"), report("failed"), KEEP),
     # The worker has reported, or somebody has decided otherwise: the pod has no say in it any more.
     "success": (report("success"),) * 3,

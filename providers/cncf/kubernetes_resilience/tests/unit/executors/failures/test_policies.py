@@ -8,10 +8,17 @@ import logging
 from textwrap import dedent
 
 import pytest
+from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import policies
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import (
+    CHECK_INTERVAL,
+    RetryPolicies,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow_resilience.context import StateChangeReason
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 
 from ....support import manifests as m
 
@@ -370,3 +377,22 @@ def test_error_alone_excludes_no_other_container(start, queued_ti, ended):
     harness, ti = start(), queued_ti()
     harness.observe(harness.launch(ti), ended())
     assert rules(harness, ti) == [("built-in", "launch-failure", "relaunch")]
+
+
+def test_infrastructure_budget_is_in_force_with_every_content_of_the_file(file, monkeypatch):
+    section = "AIRFLOW__KUBERNETES_RESILIENCE"
+    monkeypatch.setenv(f"{section}__INFRASTRUCTURE_RETRY_BUDGET", "4")
+    monkeypatch.setenv(f"{section}__INFRASTRUCTURE_RETRY_DELAY", "3")
+    monkeypatch.setenv(f"{section}__INFRASTRUCTURE_RETRY_REASONS", "START_ERROR")
+    budget = InfrastructureBudget(budget=4, delay=3.0, reasons=frozenset({StateChangeReason.START_ERROR}))
+    now = [0.0]
+    assert RetryPolicies(read_settings(conf), lambda: now[0]).current.infrastructure == budget
+    monkeypatch.setenv(f"{section}__RETRY_POLICY_FILE", str(file))
+    file.write_text("policies: [{name: first, defaultAction: Count}]")
+    in_force = RetryPolicies(read_settings(conf), lambda: now[0])
+    assert in_force.current.infrastructure == budget
+    file.write_text("policies: [{name: second, defaultAction: Count}]")
+    now[0] = CHECK_INTERVAL
+    in_force.tick()
+    assert "second" in in_force.current.policies
+    assert in_force.current.infrastructure == budget

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -95,11 +96,25 @@ def test_a_pod_that_ends_after_its_task_was_reset(harness, running, like):
     assert not harness.occupied(ti)
 
 
-def test_a_worker_that_ends_well_without_saying_so_is_left_to_its_heartbeat(harness, running):
+def test_a_worker_that_ends_well_without_saying_so_has_failed(harness, running):
+    """As when the process of its task was killed alone. A report that is under way comes first."""
     ti, pod = running
     harness.observe(pod, m.succeeded())
-    assert [state for state, _ in harness.events().values()] == ["running"]
+    harness.wait(REPORT_GRACE - 0.1)
+    assert (harness.occupied(ti), harness.events()) == (True, {})
+    harness.wait(0.2)
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "EndedWithoutReport" in info
     assert (harness.occupied(ti), harness.ledger(ti)) == (False, [])
+
+
+def test_a_report_that_comes_just_after_the_end_of_the_pod_counts(harness, running):
+    ti, pod = running
+    harness.observe(pod, m.succeeded())
+    harness.set_state(ti, "success")
+    harness.executor.sync()
+    assert [state for state, _ in harness.events().values()] == ["success"]
 
 
 @pytest.mark.parametrize(("like", "reported"), [(m.worker_error(143), "failed"), (m.succeeded(), "success")])

@@ -71,7 +71,7 @@ def test_recipe_is_the_job_without_its_token() -> None:
     )
     override = V1Pod()
     job = KubernetesJob(KEY, [workload], override, "template.yaml", "airflow:7")
-    restored = StoredWorkload.of(job).job(KEY)
+    restored = StoredWorkload.of(job).job(KEY, str(job.command[0].ti.id))
     assert restored.command[0].model_copy(update={"token": workload.token}) == workload
     assert restored._replace(command=None) == job._replace(command=None)
     assert workload.token == "made when the task was queued", "the job is left as it was"
@@ -243,7 +243,7 @@ def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRe
     assert registry.starting() == [creating, created]
     registry.see(created, replace(pod("uid-2"), phase="Running"))
     assert registry.starting() == [creating]
-    registry.end(creating, None)
+    registry.end(creating, None, 0.0)
     assert registry.starting() == [creating], "it has not started, and may go on"
 
 
@@ -267,7 +267,7 @@ def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchReg
     assert states() == [item.state] == [LaunchState.PENDING]
     registry.see(item, replace(pod("uid-1"), phase="Running"))
     assert states() == [item.state] == [LaunchState.STARTED]
-    registry.end(item, None)
+    registry.end(item, None, 0.0)
     assert states() == [item.state] == [LaunchState.ENDED]
     registry.leave(KEY, "uid-1", 40.0, launch=item)
     assert states() == [LaunchState.ENDED], "it is the current launch until it is released"
@@ -290,7 +290,7 @@ def test_what_departs_ends_with_its_deadline(registry: LaunchRegistry) -> None:
 def test_what_has_ended_may_go_on(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
     registry.hold(item)
-    registry.end(item, None)
+    registry.end(item, None, 0.0)
     registry.settled(item)
     assert item.state is LaunchState.PENDING
 
@@ -299,7 +299,7 @@ def test_what_was_released_before_its_end_was_settled_is_told_once(registry: Lau
     first, second = launch(ref=REF), launch(OTHER, ref=PodRef("airflow", "load", "uid-2"))
     for item in (first, second):
         registry.hold(item)
-        registry.end(item, None)
+        registry.end(item, None, 0.0)
         registry.release(item.key)
     registry.settled(second)
     assert list(registry.take_unsettled()) == [first]
@@ -338,7 +338,7 @@ def test_a_transition_that_is_not_allowed_is_an_error(registry: LaunchRegistry) 
     item = Launch(KEY, "ti", waiting=Waiting(job=None))
     registry.hold(item)
     with pytest.raises(IllegalTransitionError, match="from waiting to ended"):
-        registry.end(item, None)
+        registry.end(item, None, 0.0)
     assert item.state is LaunchState.WAITING
 
 
@@ -348,7 +348,7 @@ def test_what_was_released_does_not_come_back_by_itself(registry: LaunchRegistry
     registry.release(KEY)
     for step in (
         lambda: registry.see(item, pod("uid-1")),
-        lambda: registry.end(item, None),
+        lambda: registry.end(item, None, 0.0),
         lambda: registry.bind(item, REF),
         lambda: registry.resume(item),
         lambda: registry.create(item, Creation({}, "token")),

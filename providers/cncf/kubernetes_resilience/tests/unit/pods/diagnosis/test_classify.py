@@ -12,18 +12,19 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    MESSAGE_LIMIT,
     PodFailure,
     find_failure,
     find_obstacle,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import LOG_LIMIT, MESSAGE_LIMIT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
 from airflow_resilience.context import ContextSource, ExecutionContext
 from airflow_resilience.context import StateChangeCategory as Category
 from airflow_resilience.context import StateChangeReason as Reason
+from airflow_resilience.retry_policy.evidence import Phase
 
 from ....support import manifests as m
-from ....support.pod_fixtures import ALL, PodFixture, read_fixture
+from ....support.pod_fixtures import ALL, PodFixture, read_fixture, read_worker_log
 
 ROWS = {cause.name: cause for cause in TABLE}
 pods = pytest.mark.parametrize("pod", ALL, ids=lambda pod: pod.name)
@@ -85,6 +86,8 @@ CLASSES = {
     "init-container-out-of-memory": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
     "init-container-failed": (Category.INFRASTRUCTURE, Reason.START_ERROR),
     "worker-terminated": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
+    "airflow-api-unreachable": (Category.INFRASTRUCTURE, Reason.DB_CONNECTION_ERROR),
+    "worker-import-failed": (Category.APPLICATION, Reason.START_ERROR),
     "worker-failed": (Category.APPLICATION, Reason.UNKNOWN),
     "unknown": (Category.INFRASTRUCTURE, Reason.UNKNOWN),
 }
@@ -204,6 +207,89 @@ def test_shutdown_of_a_node_on_which_the_worker_ran_is_no_refusal() -> None:
     assert row_of(find_failure(read_pod(m.node_shutdown()))) == "node-shutdown"
 
 
+# -------------------------------------------------------------------------------------- by the worker's log
+
+WORKER_LOGS = [
+    ("airflow-3.1-name-unknown", "airflow-api-unreachable"),
+    ("airflow-3.1-refused", "airflow-api-unreachable"),
+    ("airflow-3.1-no-answer", "airflow-api-unreachable"),
+    ("airflow-3.1-answer-503-html", "airflow-api-unreachable"),
+    ("airflow-3.1-answer-500-json", "worker-failed"),
+    ("airflow-3.1-answer-401", "worker-failed"),
+    ("airflow-3.1-secrets-backend-missing", "worker-import-failed"),
+    ("airflow-3.2-refused", "airflow-api-unreachable"),
+    ("airflow-3.2-answer-500-json", "airflow-api-unreachable"),
+    ("airflow-3.2-answer-401", "worker-failed"),
+    ("airflow-3.2-secrets-backend-missing", "worker-import-failed"),
+    ("airflow-3.3-name-unknown", "airflow-api-unreachable"),
+    ("airflow-3.3-refused", "airflow-api-unreachable"),
+    ("airflow-3.3-no-answer", "airflow-api-unreachable"),
+    ("airflow-3.3-certificate-refused", "airflow-api-unreachable"),
+    ("airflow-3.3-answer-500-json", "airflow-api-unreachable"),
+    ("airflow-3.3-answer-503-html", "airflow-api-unreachable"),
+    ("airflow-3.3-answer-401", "worker-failed"),
+    ("airflow-3.3-secrets-backend-missing", "worker-import-failed"),
+    ("airflow-3.3-settings-import-missing", "worker-import-failed"),
+]
+
+
+def worker_that_said(
+    message: str, exit_code: int = 1, reason: str = "Error", phase: str = "Failed"
+) -> PodFailure:
+    failure = find_failure(read_pod(m.pod(phase, [m.base(m.terminated(exit_code, reason, message))])))
+    assert failure is not None
+    return failure
+
+
+@pytest.mark.parametrize(("log", "row"), WORKER_LOGS)
+def test_end_of_the_log_of_a_real_worker_says_why_it_did_not_begin(log: str, row: str) -> None:
+    assert row_of(worker_that_said(read_worker_log(log))) == row
+
+
+@pytest.mark.parametrize("log", [log for log, row in WORKER_LOGS if row != "worker-failed"])
+def test_log_of_a_worker_whose_task_had_begun_says_nothing_of_its_beginning(log: str) -> None:
+    failure = worker_that_said(read_worker_log(log))
+    assert classify(failure, phase=Phase.EXECUTION).cause.name == "worker-failed"
+
+
+OF_OTHERS = [
+    "psycopg2.OperationalError: connection to server at 10.0.0.9 failed: Connection refused",
+    """Traceback (most recent call last):
+  File "/usr/lib/python3/site-packages/httpx/_transports/default.py", line 118, in map_httpcore_exceptions
+    raise mapped_exc(message) from exc
+httpx.ConnectError: [Errno 111] Connection refused
+""",
+    "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://example.com",
+    """{"level":"error","event":"Task failed with exception","error_detail":[{
+"exc_type":"ConnectionRefusedError","exc_value":"[Errno 111] Connection refused",
+"frames":[{"filename":"dags/a.py","lineno":7,"name":"t"}],"is_group":false,"exceptions":[]}]}
+""",
+    """ImportError: a
+Traceback (most recent call last):
+ValueError: b
+""",
+    "",
+]
+
+
+@pytest.mark.parametrize("message", OF_OTHERS)
+def test_trouble_of_anything_but_airflow_itself_is_not_taken_for_airflows(message: str) -> None:
+    assert row_of(worker_that_said(message)) == "worker-failed"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason", "row"),
+    [
+        (137, "OOMKilled", "worker-out-of-memory"),
+        (137, "Error", "worker-killed"),
+        (143, "Error", "worker-terminated"),
+        (1, "DeadlineExceeded", "container-deadline-exceeded"),
+    ],
+)
+def test_log_counts_only_if_the_worker_ended_by_itself(exit_code: int, reason: str, row: str) -> None:
+    assert row_of(worker_that_said(read_worker_log("airflow-3.3-refused"), exit_code, reason)) == row
+
+
 # --------------------------------------------------------------------------------------------------- metadata
 
 
@@ -267,3 +353,11 @@ def test_long_messages_are_cut_in_the_metadata(manifest: m.Json, key: str) -> No
     failure = find_failure(read_pod(manifest))
     assert failure is not None
     assert classify(failure).context.metadata[key] == "x" * MESSAGE_LIMIT + "…"
+
+
+def test_of_a_workers_log_the_end_is_kept() -> None:
+    log = read_worker_log("airflow-3.3-refused")
+    assert classify(worker_that_said(log)).context.metadata["message"] == log
+    kept = classify(worker_that_said("x" * 5000 + "the end")).context.metadata["message"]
+    assert kept.endswith("x" + "the end")
+    assert len(kept.encode()) == LOG_LIMIT

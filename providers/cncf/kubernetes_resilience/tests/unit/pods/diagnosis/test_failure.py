@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    MESSAGE_LIMIT,
     PodFailure,
-    cut,
     find_failure,
     find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
     find_unschedulable,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import MESSAGE_LIMIT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from ....support import manifests as m
@@ -470,8 +469,3 @@ def test_long_messages_are_cut(manifest: m.Json) -> None:
     line = str(failure_of(manifest))
     assert "x" * MESSAGE_LIMIT + "…" in line
     assert line.count("x") < MESSAGE_LIMIT + 100
-
-
-def test_message_that_fits_is_not_cut() -> None:
-    message = "x" * MESSAGE_LIMIT
-    assert cut(message) == message

@@ -32,6 +32,27 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "32",
                     },
+                    "infrastructure_retry_budget": {
+                        "description": 'How often a task that was running is launched again in the same try, if the infrastructure has taken\nits worker pod: a drained, preempted or lost node, an eviction, a deleted pod. That costs none of\nthe task\'s own retries, and nobody is told of a failure. The task begins anew, as with a retry of\nits own, so it has to be idempotent. It is counted for each try. 0 switches it off, and a\nrunning task whose pod is lost is reported as failed; -1 is no limit. A task may ask for another\nbudget: ``executor_config={"infrastructure_retry_enabled": True}``, which is 3 times where this\noption is 0, or ``{"infrastructure_retry_limit": 7}``.\n',
+                        "version_added": "0.1.0",
+                        "type": "integer",
+                        "example": "3",
+                        "default": "0",
+                    },
+                    "infrastructure_retry_delay": {
+                        "description": "Seconds between the loss of a running task's worker pod and its next launch, where no retry policy has\na backoff for that. From the fourth launch of a try on it may be longer.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "10",
+                    },
+                    "infrastructure_retry_reasons": {
+                        "description": "After which losses a running task is launched again without a rule of a retry policy: reasons, with\ncommas between them, of failures that are classified as ``INFRASTRUCTURE``. A container that exceeds\nits own memory limit is classified as ``APPLICATION``, so it is not meant by\n``RESOURCE_EXHAUSTION``. Empty leaves all of it to the rules.\n",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "WORKER_TERMINATION,WORKER_LOST",
+                        "default": "WORKER_TERMINATION,WORKER_LOST,RESOURCE_EXHAUSTION,DB_CONNECTION_ERROR",
+                    },
                     "retry_policy_file": {
                         "description": "Path of a file with retry policies: rules that say, for each way in which a worker pod can fail,\nwhether it is launched again, how often, how soon and on which nodes. It may be a mounted ConfigMap:\nit is read again when it changes, and an invalid change is refused and leaves the policies that were\nin force. At start an invalid file stops the scheduler. Empty for the policy that is built in, which\ndoes what ``[kubernetes_executor] pod_launch_failure_retries`` and\n``pod_launch_failure_excluded_container_reasons`` say.\n",
                         "version_added": "0.1.0",
@@ -52,6 +73,13 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "float",
                         "example": None,
                         "default": "150",
+                    },
+                    "worker_log_as_termination_message": {
+                        "description": "Whether worker pods are built with ``terminationMessagePolicy: FallbackToLogsOnError`` in the worker\ncontainer, so that the last lines of a worker that fails (80 lines or 2048 bytes, whichever is less) are\nknown when it is decided what to do: to the rules of policies (``onTerminationMessage``), the ledger, the\ncommands and the log. A policy that the pod template, a ``pod_override`` or the pod mutation hook\nstates, ``File`` among them, is kept.\n",
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
                     },
                 },
             }

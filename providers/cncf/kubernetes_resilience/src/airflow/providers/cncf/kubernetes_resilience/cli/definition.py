@@ -27,8 +27,7 @@ _COMMANDS = "airflow.providers.cncf.kubernetes_resilience.cli.commands"
 _EXIT_CODES_OF_EXPLAIN = """\
 exit codes:
   0  every pod is launched again ("relaunch")
-  1  the failure of a pod counts against the task ("count"), or fails it for good ("fail");
-     or its task was running (--phase execution): whatever is decided, it counts for now
+  1  the failure of a pod counts against the task ("count"), or fails it for good ("fail")
   2  no answer: an option, a file or a manifest cannot be used, or something does not answer
   3  a pod has not failed
 of several that apply: 2 before 1, 1 before 3
@@ -42,8 +41,9 @@ exit codes:
 
 _PHASES = """\
 how far the task had come: its instance was still queued (launch) or running (execution).
-Default: launch; but then a pod that has succeeded has not failed, while with --phase launch it
-ended without its worker having reported"""
+Default: what the metadata database says about a pod of the cluster, else launch; but then a pod
+that has succeeded has not failed, while with --phase launch it ended without its worker having
+reported"""
 
 
 def _argument(*flags: str, **options: Any) -> Arg:
@@ -107,8 +107,11 @@ _COMMANDS_OF_GROUP = (
     ),
     ActionCommand(
         name="history",
-        help="List the failed launches of a task: pods, nodes, reasons, decisions",
-        description="List the failed launches of a task as the ledger in Airflow's audit log has them.",
+        help="List the failed launches and infrastructure retries of a task: pods, nodes, reasons, decisions",
+        description=(
+            "List the worker pods that a task has lost, before it started (phase launch) or while it ran\n"
+            "(phase execution), as the ledger in Airflow's audit log has them."
+        ),
         func=lazy_load_command(f"{_COMMANDS}.history"),
         args=(
             ARG_DAG_ID,

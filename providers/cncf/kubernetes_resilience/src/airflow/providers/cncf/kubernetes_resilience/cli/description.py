@@ -11,6 +11,12 @@ from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import UNLIMITED, Action
 from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
 from airflow_resilience.retry_policy.durations import format_duration
+from airflow_resilience.retry_policy.infrastructure import (
+    BUDGET_OPTION,
+    DELAY_OPTION,
+    REASONS_OPTION,
+    InfrastructureBudget,
+)
 from airflow_resilience.retry_policy.matchers import (
     ContainerScope,
     Matcher,
@@ -62,6 +68,15 @@ def describe_selector(selector: Selector) -> dict[str, Any]:
         "dagTags": sorted(selector.dag_tags),
     }
     return {"policy": selector.policy} | {field: values for field, values in stated.items() if values}
+
+
+def describe_infrastructure(infrastructure: InfrastructureBudget) -> dict[str, Any]:
+    """Return the infrastructure budget as JSON has it, by the names of its options."""
+    return {
+        BUDGET_OPTION: infrastructure.budget,
+        DELAY_OPTION: infrastructure.delay,
+        REASONS_OPTION: sorted(infrastructure.reasons),
+    }
 
 
 def describe_limit(limit: int | None) -> str | None:

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.cli.description import (
+    describe_infrastructure,
     describe_policy,
     describe_selector,
 )
 from airflow_resilience.retry_policy.built_in import BUILT_IN
 from airflow_resilience.retry_policy.rule import Policy, PolicySet
-from airflow_resilience.retry_policy.selection import POLICIES_KEY, RETRIES_KEY, TaskProfile, select
+from airflow_resilience.retry_policy.selection import (
+    INFRASTRUCTURE_LIMIT_KEY,
+    POLICIES_KEY,
+    RETRIES_KEY,
+    TaskProfile,
+    select,
+)
 
 
 class DefinedTask(NamedTuple):
@@ -72,6 +79,11 @@ class EffectivePolicies:
         """Names that the task asks for, but no policy has."""
         return select(self.policies, self.task.profile).unknown if self.task else ()
 
+    @property
+    def task_budget(self) -> int | None:
+        """The task's infrastructure budget in place of the configured one; None if it asks for no other."""
+        return select(self.policies, self.task.profile).infrastructure_retries if self.task else None
+
     def _chosen(self) -> Iterator[tuple[Policy, str]]:
         if self.task:
             yield from select(self.policies, self.task.profile).policies
@@ -92,6 +104,10 @@ class EffectivePolicies:
             "origin": policies.origin,
             "defaultPolicy": policies.default,
             "globalMaxRetries": policies.global_max_retries,
+            "infrastructure": {
+                **describe_infrastructure(policies.infrastructure),
+                INFRASTRUCTURE_LIMIT_KEY: self.task_budget,
+            },
             "selection": [describe_selector(selector) for selector in policies.selectors],
             "task": self.task and self.task.to_dict(),
             "unknownPolicies": list(self.unknown),

@@ -26,11 +26,12 @@ def explain(args: Namespace) -> int:
     """Explain each pod that was asked about."""
     policies = read_configured_policies(args.policy)
     kube_config = KubeConfig()
-    found = _find_pods(args, kube_config)
+    phase = Phase(args.phase) if args.phase else None
+    found = _find_pods(args, phase, kube_config)
     explanations = [
         explain_pod(
             facts,
-            phase=Phase(args.phase) if args.phase else None,
+            phase=phase,
             given_up_reasons=kube_config.worker_pod_pending_fatal_container_state_reasons,
             policies=policies,
             circumstances=about,
@@ -41,7 +42,9 @@ def explain(args: Namespace) -> int:
     return _exit_code({explanation.exit_code for explanation in explanations})
 
 
-def _find_pods(args: Namespace, kube_config: KubeConfig) -> list[tuple[PodFacts, Circumstances]]:
+def _find_pods(
+    args: Namespace, phase: Phase | None, kube_config: KubeConfig
+) -> list[tuple[PodFacts, Circumstances]]:
     if (args.name is None) == (args.file is None):
         raise CommandError("name either a pod of the cluster or, with --file, a file")
     if args.file or args.name == pods.STANDARD_INPUT:
@@ -50,7 +53,7 @@ def _find_pods(args: Namespace, kube_config: KubeConfig) -> list[tuple[PodFacts,
         found = pods.from_file(args.file or pods.STANDARD_INPUT)
         return [(facts, circumstances.from_pod(facts)) for facts in found]
     facts = pods.from_cluster(args.name, args.namespace, kube_config)
-    return [(facts, circumstances.from_database(facts))]
+    return [(facts, circumstances.from_database(facts, phase))]
 
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:

@@ -47,16 +47,11 @@ class Explanation:
     """None if the pod has not failed, and nothing keeps it from starting."""
 
     @property
-    def acted_upon(self) -> bool:
-        """Whether the executor does what is decided; if not, the failure counts."""
-        return self.phase is Phase.LAUNCH
-
-    @property
     def exit_code(self) -> int:
         """0 for a relaunch, 1 if anything else becomes of the task, 3 for a pod that has not failed."""
         if self.standing.state is not State.FAILED or self.answer is None:
             return 3
-        return 0 if self.acted_upon and self.answer.trace.decision.action is Action.RELAUNCH else 1
+        return 0 if self.answer.trace.decision.action is Action.RELAUNCH else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
@@ -66,7 +61,7 @@ class Explanation:
             "state": self.standing.state,
             "policies": self.policies.origin,
             "circumstances": self.circumstances.source,
-            **(_answer(self.answer, acted_upon=self.acted_upon) if self.answer else {}),
+            **(_answer(self.answer) if self.answer else {}),
         }
 
 
@@ -81,9 +76,11 @@ def explain(
     """
     Explain a pod.
 
-    :param phase: how far the task had come; None if it is not known, which counts as the launch
+    :param phase: how far the task had come; None for what the circumstances say, and if they do not say
+        it, it counts as the launch
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     """
+    phase = phase or circumstances.phase
     standing = examine(facts, given_up_reasons=given_up_reasons, still_queued=phase is Phase.LAUNCH)
     phase = phase or Phase.LAUNCH
     answer = _ask(standing.failure, phase, policies, circumstances) if standing.failure else None
@@ -99,7 +96,7 @@ def explain(
 
 def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: Circumstances) -> Answer:
     number = launch_number(failure.facts)
-    classified = classify(failure, launch_number=number)
+    classified = classify(failure, launch_number=number, phase=phase)
     evidence = make_evidence(failure, classified, phase)
     selection = select(policies, circumstances.profile)
 
@@ -139,7 +136,7 @@ def _facts(facts: PodFacts) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer, *, acted_upon: bool) -> dict[str, Any]:
+def _answer(answer: Answer) -> dict[str, Any]:
     cause, selection = answer.classified.cause, answer.selection
     return {
         "cause": {"row": cause.name, "why": cause.why, "url": cause.url},
@@ -147,6 +144,5 @@ def _answer(answer: Answer, *, acted_upon: bool) -> dict[str, Any]:
         "chain": [{"policy": policy.name, "why": why} for policy, why in selection.policies],
         "unknown_policies": list(selection.unknown),
         "steps": [asdict(step) for step in answer.trace.steps],
-        "decision": answer.trace.decision.to_dict()
-        | {"shortest_delay": answer.shortest_delay, "acted_upon": acted_upon},
+        "decision": answer.trace.decision.to_dict() | {"shortest_delay": answer.shortest_delay},
     }

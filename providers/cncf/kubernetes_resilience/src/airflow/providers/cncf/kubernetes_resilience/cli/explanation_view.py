@@ -12,6 +12,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Answer,
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import State
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import summarise
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, AvoidNode
 from airflow_resilience.retry_policy.durations import format_duration
@@ -24,10 +25,6 @@ _ACTIONS = {
     Action.COUNT: "count: the failure uses one of the task's own retries, or fails it if there is none",
     Action.FAIL: "fail: the task fails, whatever retries it has left",
 }
-_NOT_ACTED_UPON = (
-    "count: the policies say {action}, which is not acted upon yet where the task was running; its failure is"
-    " reported, and Airflow retries or fails it as its author asked"
-)
 _NODES = {
     AvoidNode.NONE: "may be used again",
     AvoidNode.PREFER: "avoided, if there is another one",
@@ -69,7 +66,7 @@ def _show_containers(console: AirflowConsole, facts: PodFacts) -> None:
             "reason": item.reason,
             "exit code": item.exit_code,
             "signal": item.signal,
-            "message": item.message,
+            "message": summarise(item),  # whole in the JSON
         }
         for item in facts.containers
     ]
@@ -104,12 +101,9 @@ def _decision(explanation: Explanation, answer: Answer) -> Named:
     decision = answer.trace.decision
     if not _has_failed(explanation):
         yield "state", explanation.standing.text
-    if explanation.acted_upon or decision.action is Action.COUNT:
-        yield "action", _ACTIONS[decision.action]
-    else:
-        yield "action", _NOT_ACTED_UPON.format(action=decision.action)
+    yield "action", _ACTIONS[decision.action]
     yield "explanation", decision.explanation
-    if explanation.acted_upon and decision.action is Action.RELAUNCH:
+    if decision.action is Action.RELAUNCH:
         yield "delay", _delay(answer)
         yield "node", _NODES[decision.avoid_node] if explanation.facts.node else None
     yield "task phase", explanation.phase

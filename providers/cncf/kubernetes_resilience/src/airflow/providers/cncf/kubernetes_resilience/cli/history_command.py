@@ -18,12 +18,12 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
 from airflow_resilience.retry_policy.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)
-class FailedLaunch:
+class LostWorker:
     """One row of the ledger, and what it says."""
 
     row: Log
@@ -36,10 +36,12 @@ class FailedLaunch:
             "when": self.row.dttm,
             "try_number": self.row.try_number,
             "map_index": self.row.map_index,
+            "phase": entry.phase,
             "launch": entry.launch,
             "pod": entry.worker_name,
             "uid": entry.worker_uid,
             "task_instance_id": entry.ti_id,
+            "next_task_instance_id": entry.next_ti_id,
             "reason": entry.reason,
             "context": entry.context.to_dict(),
             "decision": entry.decision.to_dict(),
@@ -53,6 +55,7 @@ class FailedLaunch:
             "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),
             "map index": None if row.map_index == -1 else row.map_index,
             "try": row.try_number,
+            "phase": entry.phase.value,
             "launch": entry.launch,
             "pod": entry.worker_name,
             "node": entry.context.metadata.get("node"),
@@ -65,7 +68,7 @@ class FailedLaunch:
 
 
 def history(args: Namespace) -> int:
-    """List the failed launches of a task, oldest first."""
+    """List the worker pods that a task has lost, before it started and while it ran, oldest first."""
     with create_session() as session:
         rows = list(_read(args, session=session))
         if not rows and not _exists(args, session=session):
@@ -77,9 +80,9 @@ def history(args: Namespace) -> int:
     return 0
 
 
-def _read(args: Namespace, *, session: Session) -> Iterator[FailedLaunch | None]:
+def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | None]:
     query = select(Log).where(
-        Log.event == LAUNCH_FAILURE_EVENT,
+        Log.event.in_((LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)),
         Log.dag_id == args.dag_id,
         Log.task_id == args.task_id,
         Log.run_id == args.run_id,
@@ -90,7 +93,7 @@ def _read(args: Namespace, *, session: Session) -> Iterator[FailedLaunch | None]
         query = query.where(Log.try_number == args.try_number)
     for row in session.scalars(query.order_by(Log.id)):
         entry = LedgerEntry.from_json(row.extra)
-        yield FailedLaunch(row, entry) if entry else None
+        yield LostWorker(row, entry) if entry else None
 
 
 def _exists(args: Namespace, *, session: Session) -> bool:

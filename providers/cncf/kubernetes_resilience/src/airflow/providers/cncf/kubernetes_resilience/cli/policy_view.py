@@ -20,7 +20,14 @@ from airflow.providers.cncf.kubernetes_resilience.cli.effective import (
     PolicyInForce,
 )
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
-from airflow_resilience.retry_policy.selection import POLICIES_KEY, RETRIES_KEY
+from airflow_resilience.retry_policy.durations import format_duration
+from airflow_resilience.retry_policy.infrastructure import (
+    BUDGET_OPTION,
+    DELAY_OPTION,
+    REASONS_OPTION,
+    InfrastructureBudget,
+)
+from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_LIMIT_KEY, POLICIES_KEY, RETRIES_KEY
 
 _OF_THE_POLICY = ("retryLimit", RETRIES_KEY, "backoff", "avoidNode", "defaultAction")
 
@@ -30,18 +37,29 @@ def show_policies(console: AirflowConsole, effective: EffectivePolicies) -> None
     policies, task = effective.policies, effective.task
     if task:
         print_heading(console, f"Policies of task {task.profile.task_id} of Dag {task.profile.dag_id}")
-        print_names(console, _task(task, effective.unknown))
+        print_names(console, _task(task, effective))
     else:
         print_heading(console, "Policies in force")
     limit = describe_limit(policies.global_max_retries)
     print_names(console, [("from", policies.origin), ("globalMaxRetries", limit)])
+    print_names(console, _infrastructure(policies.infrastructure))
     if not task:
         print_table(console, [_selector(describe_selector(selector)) for selector in policies.selectors])
     for item in effective.chain:
         _show_policy(console, item)
 
 
-def _task(task: DefinedTask, unknown: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+def _infrastructure(infrastructure: InfrastructureBudget) -> Iterator[tuple[str, object]]:
+    yield BUDGET_OPTION, _budget(infrastructure.budget)
+    yield DELAY_OPTION, format_duration(infrastructure.delay)
+    yield REASONS_OPTION, ", ".join(sorted(infrastructure.reasons)) or "none but those of rules"
+
+
+def _budget(budget: int) -> str:
+    return f"{describe_limit(budget)}{'' if budget else ' (off)'}"
+
+
+def _task(task: DefinedTask, effective: EffectivePolicies) -> Iterator[tuple[str, object]]:
     profile = task.profile
     yield "queue", profile.queue
     yield "pool", profile.pool
@@ -49,7 +67,9 @@ def _task(task: DefinedTask, unknown: tuple[str, ...]) -> Iterator[tuple[str, ob
     yield POLICIES_KEY, ", ".join(profile.policies) or None
     if profile.retries is not None:
         yield RETRIES_KEY, f"{describe_limit(profile.retries)}, in place of the limit of a policy"
-    for name in unknown:
+    if effective.task_budget is not None:
+        yield INFRASTRUCTURE_LIMIT_KEY, f"{_budget(effective.task_budget)}, in place of {BUDGET_OPTION}"
+    for name in effective.unknown:
         yield "ignored", f"{POLICIES_KEY}: there is no policy {name}"
     for problem in task.problems:
         yield "ignored", problem

@@ -38,5 +38,7 @@ def read_task(dag_id: str, task_id: str, *, session: Session) -> DefinedTask:
         dag_tags=frozenset(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id))),
         policies=wished.policies,
         retries=wished.retries,
+        infrastructure_retries=wished.infrastructure_retries,
+        wants_infrastructure_retries=wished.wants_infrastructure_retries,
     )
     return DefinedTask(profile, wished.problems)

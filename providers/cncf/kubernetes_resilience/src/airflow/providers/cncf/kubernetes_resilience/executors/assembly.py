@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_l
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.garbage_collection import OrphanCollector
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
@@ -80,6 +81,7 @@ class Parts:
     ownership: Ownership
     expired_tokens: ExpiredTokens
     settlement: Settlement
+    executions: Executions
     adopter: Adopter
     queued_timeout: QueuedTimeout
 
@@ -109,8 +111,15 @@ def assemble(
     runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
     commands = PodCommands(runtime, who.labels)
     token_validity = conf.getfloat("scheduler", "task_queued_timeout")
-    builder = PodBuilder(kube_config, str(who.job_id), who.executor_label, jwt_generator)
     policies = RetryPolicies(settings, clock)
+    builder = PodBuilder(
+        kube_config,
+        str(who.job_id),
+        who.executor_label,
+        jwt_generator,
+        worker_log_as_termination_message=settings.worker_log_as_termination_message,
+        infrastructure=policies.current.infrastructure,
+    )
     deletion = PodDeletion(commands=commands, registry=registry, kube_config=kube_config, clock=clock)
     create_retries = CreateRetries(
         registry=registry,
@@ -122,6 +131,7 @@ def assemble(
         retries=settings.publish_retries,
         clock=clock,
     )
+    executions = Executions(policies=policies, job_id=who.job_id, clock=clock)
     expired_tokens = ExpiredTokens(registry=registry, commands=commands, validity=token_validity, clock=clock)
     ownership = Ownership(
         registry=registry, commands=commands, slots=slots, job_id=who.job_id, isolation=isolation
@@ -171,8 +181,13 @@ def assemble(
             create_retries=create_retries,
             clock=clock,
         ),
+        executions=executions,
         settlement=Settlement(
-            policies=policies, slots=slots, expired_tokens=expired_tokens, job_id=who.job_id
+            policies=policies,
+            slots=slots,
+            executions=executions,
+            expired_tokens=expired_tokens,
+            job_id=who.job_id,
         ),
         adopter=Adopter(
             runtime=runtime,

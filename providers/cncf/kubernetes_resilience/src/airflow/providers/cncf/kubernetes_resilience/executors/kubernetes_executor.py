@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from queue import Empty, Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any, assert_never
 
+from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -35,7 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience im
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, assemble
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
@@ -53,8 +54,10 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.retry_policy.evidence import Phase
 
 if TYPE_CHECKING:
+    from airflow.callbacks.callback_requests import CallbackRequest
     from airflow.cli.cli_config import GroupCommand
     from airflow.models.taskinstance import TaskInstance
 
@@ -236,6 +239,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             self._parts.adopter.continue_()
         finally:
             self._follow_adopted()
+            self._keep_lost()
 
     def _replace_expired(self) -> None:
         for launch in self._parts.expired_tokens.find():
@@ -307,7 +311,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         released last.
         """
         launch, outcome = settled.launch, settled.outcome
-        if not isinstance(outcome, Keep):
+        if not settled.leaves_pod:
             self._parts.deletion.supersede(launch, settled.failure)
         match outcome:
             case Keep():
@@ -318,7 +322,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             case Report(state):
                 self._report(launch, state, settled.failure)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
-                self._log_relaunch(launch, entry, failure)
+                self._log_relaunch(launch.key, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)
                 _count(entry)
             case Decided(entry, failure):
@@ -328,11 +332,14 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 assert_never(outcome)
         self._parts.event_filter.settled(launch)
 
-    def _log_relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
+    def _log_relaunch(self, key: TaskInstanceKey, entry: LedgerEntry, failure: PodFailure) -> None:
+        was_running = entry.phase is Phase.EXECUTION
         self.log.warning(
-            "Relaunching %s%s without touching its retries: its process never started; %s; %s",
-            launch.key,
+            "%s %s%s without touching its retries: %s; %s; %s",
+            "Running again" if was_running else "Relaunching",
+            key,
             f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
+            "its worker was lost" if was_running else "its process never started",
             failure,
             entry.decision.explanation,
         )
@@ -431,7 +438,53 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                     seen = PodObservation(launch.facts)
                     self._isolation.run("adopt", self._parts.event_filter.misread, seen)
 
+    def _keep_lost(self) -> set[TaskInstanceKey]:
+        """Hold what was adopted without a pod, if it has an infrastructure budget; return its keys."""
+        lost = {orphan.ti_id: orphan for orphan in self._parts.adopter.take_lost()}
+        lost = {ti_id: orphan for ti_id, orphan in lost.items() if orphan.state == TaskInstanceState.RUNNING}
+        kept: set[TaskInstanceKey] = set()
+
+        def keep(ti_ids: Sequence[str]) -> Iterable[str]:
+            return self._parts.executions.with_budget(ti_ids)
+
+        for ti_id in self._isolation.batch("adopt", list(lost), keep):
+            self._parts.event_filter.hold_lost(lost[ti_id])
+            self._slots.occupied.add(lost[ti_id].key)
+            kept.add(lost[ti_id].key)
+        return kept
+
     # ------------------------------------------------------------------ what the scheduler asks for
+
+    def send_callback(self, request: CallbackRequest) -> None:
+        """
+        Have a callback run, unless it is about a failure that is not settled yet.
+
+        Airflow sends the callbacks of a heartbeat timeout before it asks this executor to fail the task. If
+        that is what becomes of it, Airflow sends them with the report.
+        """
+        if isinstance(request, TaskCallbackRequest):
+            ti = request.ti
+            if self._settles(TaskInstanceKey(ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)):
+                return
+        super().send_callback(request)
+
+    def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
+        """
+        Report a state, unless it is the scheduler's guess that a worker is gone which it has not heard of.
+
+        That is evidence, and settled like the end of a pod.
+        """
+        is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
+        launch = self._registry.get(key) if is_guess else None
+        if launch and self._settles(key):
+            self._parts.event_filter.heard_nothing(launch)
+        else:
+            super().change_state(key, state, info, remove_running)
+
+    def _settles(self, key: TaskInstanceKey) -> bool:
+        """Whether the end of a task that runs is settled here: its pod is followed."""
+        launch = self._registry.get(key)
+        return self._is_started and launch is not None and launch.has_started
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
         """Take a task instance out of the executor and delete its pod, without reporting anything."""
@@ -451,16 +504,19 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         """
         Take over the task instances of a dead scheduler; return those that have to be reset.
 
-        Only a task that was running and has no pod any more is reset. One that is still queued goes on
-        in the same try, with its pod or with a new one.
+        Only a task that was running and has no pod any more is reset, unless it has an infrastructure budget:
+        then its loss is settled like any other. One that is still queued goes on in the same try, with its
+        pod or with a new one.
         """
         tags = {"team_name": self.team_name} if self.team_name else {}
         with Stats.timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
             try:
                 try:
-                    return self._parts.adopter.adopt(tis)
+                    reset = self._parts.adopter.adopt(tis)
                 finally:
                     self._follow_adopted()
+                    kept = self._keep_lost()
+                return [ti for ti in reset if ti.key not in kept]
             except DatabaseAwayError as error:
                 raise error.__cause__ or error from None  # Airflow repeats the offer
             except Exception as error:  # noqa: BLE001 - the scheduler would end, and so would the next; logged below

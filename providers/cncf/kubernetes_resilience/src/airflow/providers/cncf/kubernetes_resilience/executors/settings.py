@@ -12,12 +12,18 @@ from typing import Any, TypeVar
 
 from airflow.exceptions import AirflowConfigException
 
+from airflow_resilience.context import StateChangeReason
+from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, DELAY_OPTION, REASONS_OPTION
+
 UPSTREAM_SECTION = "kubernetes_executor"
 OWN_SECTION = "kubernetes_resilience"
 EXCLUDED_REASONS = "pod_launch_failure_excluded_container_reasons"
 
 SHORTEST_WATCH_INACTIVITY = 90.0
 """Seconds. The API server ends a watch at 0.4 of the limit or later; less would be reconnects."""
+
+_SWITCH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+"""The words that Airflow's own options have for yes and no."""
 
 Number = TypeVar("Number", int, float)
 
@@ -41,6 +47,17 @@ class Settings:
     """``[kubernetes_resilience] unschedulable_timeout``, seconds; 0 for never."""
     retry_policy_file: Path | None
     """``[kubernetes_resilience] retry_policy_file``; None for the policy that is built in."""
+    infrastructure_retry_budget: int
+    """``[kubernetes_resilience] infrastructure_retry_budget``: how often a running task may be launched again
+    in one try; 0 for never, -1 for no limit."""
+    infrastructure_retry_delay: float
+    """``[kubernetes_resilience] infrastructure_retry_delay``, seconds."""
+    infrastructure_retry_reasons: frozenset[StateChangeReason]
+    """``[kubernetes_resilience] infrastructure_retry_reasons``: what of category INFRASTRUCTURE that is
+    for, without a rule that says so."""
+    worker_log_as_termination_message: bool
+    """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a worker that
+    fails are its container's termination message, unless its pod states a policy of its own."""
 
 
 def read_settings(conf: Any) -> Settings:
@@ -59,9 +76,9 @@ def read_settings(conf: Any) -> Settings:
         )
     excluded = conf.get(UPSTREAM_SECTION, EXCLUDED_REASONS, fallback="Error")
     return Settings(
-        launch_failure_retries=_limit(conf, "pod_launch_failure_retries", fallback="1"),
-        excluded_container_reasons=frozenset(filter(None, map(str.strip, (excluded or "").split(",")))),
-        publish_retries=_limit(conf, "task_publish_max_retries", fallback="0"),
+        launch_failure_retries=_limit(conf, UPSTREAM_SECTION, "pod_launch_failure_retries", fallback="1"),
+        excluded_container_reasons=_words(excluded),
+        publish_retries=_limit(conf, UPSTREAM_SECTION, "task_publish_max_retries", fallback="0"),
         api_concurrency=_number(
             int, conf, OWN_SECTION, "api_concurrency", 1, allowed="a whole number, 1 or more"
         ),
@@ -82,17 +99,54 @@ def read_settings(conf: Any) -> Settings:
             allowed="a number of seconds, or 0 for no limit",
         ),
         retry_policy_file=_path(conf, "retry_policy_file"),
+        infrastructure_retry_budget=_limit(conf, OWN_SECTION, BUDGET_OPTION),
+        infrastructure_retry_delay=_number(
+            float,
+            conf,
+            OWN_SECTION,
+            DELAY_OPTION,
+            0.0,
+            allowed="a number of seconds, 0 or more",
+        ),
+        infrastructure_retry_reasons=_reasons(conf, REASONS_OPTION),
+        worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
     )
 
 
-def _limit(conf: Any, key: str, *, fallback: str) -> int:
+def _limit(conf: Any, section: str, key: str, **options: str) -> int:
     allowed = "a whole number: 0 for none, -1 for no limit, or how many"
-    return _number(int, conf, UPSTREAM_SECTION, key, -1, allowed=allowed, fallback=fallback)
+    return _number(int, conf, section, key, -1, allowed=allowed, **options)
+
+
+def _words(text: str | None) -> frozenset[str]:
+    return frozenset(filter(None, map(str.strip, (text or "").split(","))))
+
+
+def _reasons(conf: Any, key: str) -> frozenset[StateChangeReason]:
+    text = conf.get(OWN_SECTION, key)
+    words = _words(text)
+    if unknown := sorted(words - StateChangeReason.__members__.keys()):
+        raise AirflowConfigException(
+            f"[{OWN_SECTION}] {key} = {text!r} cannot be used: {', '.join(unknown)} is not among what is"
+            f" allowed, which is a list, with commas, of {', '.join(StateChangeReason)}"
+        )
+    return frozenset(map(StateChangeReason, words))
 
 
 def _path(conf: Any, key: str) -> Path | None:
     text = conf.get(OWN_SECTION, key, fallback="").strip()
     return Path(text).expanduser() if text else None
+
+
+def _switch(conf: Any, key: str) -> bool:
+    # Not getboolean(): its error does not name what was found in a team's configuration.
+    text = conf.get(OWN_SECTION, key)
+    value = _SWITCH.get(text.strip().lower())
+    if value is None:
+        raise AirflowConfigException(
+            f"[{OWN_SECTION}] {key} = {text!r} cannot be used; allowed is True or False"
+        )
+    return value
 
 
 def _number(

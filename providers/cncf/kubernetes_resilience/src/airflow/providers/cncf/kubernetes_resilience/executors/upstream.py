@@ -88,6 +88,12 @@ SEAMS = (
         "leaves annotations out of the log where the deployment wants that",
         ("annotation_set",),
     ),
+    Seam(
+        "airflow._shared.secrets_masker",
+        "redact",
+        "masks the messages of containers before they are logged and stored",
+        ("value",),
+    ),
     Seam("airflow.settings", "pod_mutation_hook", "applied to each worker pod", ("pod",)),
     Seam(
         f"{_PROVIDER}.executors.kubernetes_executor_types:KubernetesJob",

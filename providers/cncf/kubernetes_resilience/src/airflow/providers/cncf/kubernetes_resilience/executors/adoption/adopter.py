@@ -148,6 +148,7 @@ class Adopter:
         self._abandoned: dict[TaskInstanceKey, Orphan] = {}
         """Not adopted any more, but their pods have to be deleted."""
         self._to_follow: list[Launch] = []
+        self._lost: list[Orphan] = []
         self._found: SimpleQueue[_Found | None] = SimpleQueue()
         """None ends an attempt."""
         self._next_look = 0.0
@@ -220,6 +221,11 @@ class Adopter:
         """Return, each once, the launches that were adopted."""
         while self._to_follow:
             yield self._to_follow.pop(0)
+
+    def take_lost(self) -> Iterator[Orphan]:
+        """Return, each once, the task instances that were running and have no pod any more."""
+        while self._lost:
+            yield self._lost.pop(0)
 
     def forget(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
@@ -381,6 +387,7 @@ class Adopter:
             return "podless"
         if None not in found.plan.odd:  # else it may run in a pod that does not say whose it is
             lost.add(key)
+            self._lost.append(orphan)
         return "lost"
 
     def _choose_again(self, found: _Found, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:

@@ -218,7 +218,7 @@ class CreateRetries:
             refused=error.status in _REFUSED,
             message=f"not created: {error}",
         )
-        self._registry.end(launch, failure)
+        self._registry.end(launch, failure, self._clock())
 
     def _wait(self, launch: Launch, error: KubernetesApiError) -> None:
         creation = _creation(launch)

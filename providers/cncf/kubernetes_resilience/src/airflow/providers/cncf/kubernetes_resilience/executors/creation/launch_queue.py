@@ -97,16 +97,16 @@ class LaunchQueue:
 
         :param entry: what was decided about the launch that has failed; None if it has not
         """
+        ti_id = entry.next_ti_id if entry and entry.next_ti_id else launch.ti_id
         waiting = Waiting(
-            job=launch.workload.job(launch.key) if launch.workload else None,
+            job=launch.workload.job(launch.key, ti_id) if launch.workload else None,
             not_before=self._clock() + (_seconds_until(entry) if entry else 0.0),
             is_relaunch=launch.workload is not None,
+            after=entry if entry and entry.next_ti_id else None,
             previous_name=launch.name,
         )
         adopted_from = launch.adopted_from
-        self._registry.hold(
-            Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting, adopted_from=adopted_from)
-        )
+        self._registry.hold(Launch(key=launch.key, ti_id=ti_id, waiting=waiting, adopted_from=adopted_from))
 
     def create_due(self) -> tuple[list[NotLaunched], bool]:
         """

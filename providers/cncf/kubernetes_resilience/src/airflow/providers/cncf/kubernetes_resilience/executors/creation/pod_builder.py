@@ -18,7 +18,7 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     create_unique_id,
 )
 from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
-from kubernetes.client import ApiClient, V1Pod
+from kubernetes.client import ApiClient, V1EnvVar, V1Pod
 
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
@@ -35,8 +35,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
     LAUNCH_NUMBER_ANNOTATION,
     TASK_INSTANCE_ID_ANNOTATION,
+    WORKER_CONTAINER,
 )
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
+from airflow_resilience.retry_policy.selection import has_infrastructure_budget
+from airflow_resilience.termination import environment
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +53,26 @@ class PodBuilder:
     :param scheduler_job_id: this scheduler's job; its pods are labelled with it
     :param executor_label: tells the pods of this executor from those of the scheduler's others
     :param jwt_generator: signs the workloads' tokens
+    :param worker_log_as_termination_message: whether the last lines of a worker that fails become its
+        container's termination message, where its pod does not say otherwise
+    :param infrastructure: the configured budget of running tasks
     """
 
     def __init__(
-        self, kube_config: KubeConfig, scheduler_job_id: str, executor_label: str, jwt_generator: Any
+        self,
+        kube_config: KubeConfig,
+        scheduler_job_id: str,
+        executor_label: str,
+        jwt_generator: Any,
+        *,
+        worker_log_as_termination_message: bool,
+        infrastructure: InfrastructureBudget,
     ) -> None:
         self._kube_config = kube_config
         self._executor_label = executor_label
         self._jwt_generator = jwt_generator
+        self._worker_log_as_termination_message = worker_log_as_termination_message
+        self._infrastructure = infrastructure
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
 
@@ -85,7 +101,8 @@ class PodBuilder:
             TASK_INSTANCE_ID_ANNOTATION: launch.ti_id,
         }
         pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
-        body = _elsewhere(self._serializer.sanitize_for_serialization(pod), history.last)
+        last = history.last or launch.waiting.after
+        body = _elsewhere(self._serializer.sanitize_for_serialization(pod), last)
         launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
         launch.workload = StoredWorkload.of(job)
         return Creation(body, workload.token)
@@ -111,6 +128,11 @@ class PodBuilder:
             ),
             Task(key, create_unique_id(key.dag_id, key.task_id), workload_to_command_args(workload)),
         )
+        if self._worker_log_as_termination_message:
+            _keep_last_words(pod)
+        if has_infrastructure_budget(getattr(workload.ti, "executor_config", None), self._infrastructure):
+            _guard(pod)
+        # Last, so that a deployment's hook has the last word about everything.
         try:
             settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
         except Exception as error:
@@ -137,6 +159,34 @@ class PodBuilder:
             raise TypeError(f"cannot launch a workload of type {type(workload).__name__}")
         token = upstream.make_token(str(workload.ti.id), self._jwt_generator)
         return workload.model_copy(update={"token": token})
+
+
+def _keep_last_words(pod: V1Pod) -> None:
+    """
+    Have the kubelet note the last lines of a worker that fails, unless the worker container has a policy.
+
+    A container for which none is stated has ``None`` here; it is the API server that fills in ``File``. So a
+    template or an override that states ``File`` keeps it.
+
+    .. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+    """
+    for container in pod.spec.containers:
+        if container.name == WORKER_CONTAINER and container.termination_message_policy is None:
+            container.termination_message_policy = "FallbackToLogsOnError"
+
+
+def _guard(pod: V1Pod) -> None:
+    """Tell a worker that its task runs again if the infrastructure terminates it, and how long that takes."""
+    variables = {environment.INFRASTRUCTURE_RETRY: "1"}
+    if pod.spec.termination_grace_period_seconds is not None:
+        variables[environment.GRACE_PERIOD] = str(pod.spec.termination_grace_period_seconds)
+    for container in pod.spec.containers:
+        if container.name == WORKER_CONTAINER:
+            stated = {item.name for item in container.env or ()}
+            new = [
+                V1EnvVar(name=name, value=value) for name, value in variables.items() if name not in stated
+            ]
+            container.env = [*(container.env or ()), *new]
 
 
 def rename(launch: Launch) -> None:

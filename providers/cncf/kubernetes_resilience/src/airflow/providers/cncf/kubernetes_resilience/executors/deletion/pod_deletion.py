@@ -21,7 +21,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import DELETION_OVERDUE, PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
+    HEARTBEAT_TIMEOUT,
+    PodFailure,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 if TYPE_CHECKING:
@@ -145,6 +149,8 @@ class PodDeletion:
         elif failure.reason == DELETION_OVERDUE:
             self.revoke(launch)
             self.accepted(launch.ref, 0)
+        elif failure.reason == HEARTBEAT_TIMEOUT:
+            self.revoke(launch)
         else:
             self.give_up(launch.key, failure.facts, launch)
 

@@ -17,12 +17,20 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskInstanceRow,
     standing,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    HEARTBEAT_TIMEOUT,
+    PodFailure,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
     """The task's process never started: the retry policies decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFailed:
+    """The worker has ended, or counts as lost, while its task runs: the infrastructure budget decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Postpone:
     """It is not known yet which scheduler has the task instance."""
 
 
-Assessment = LaunchFailed | Report | Release | Keep | Postpone
+Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep | Postpone
 
 
 def is_pre_execution_failure(row: TaskInstanceRow | None, *, try_number: int, job_id: int | None) -> bool:
@@ -107,13 +115,21 @@ def assess(
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
         return Release(f"scheduler job {row.queued_by_job_id} has queued it")
+    return _assess_started(failure, row, runs_here=runs_here)
+
+
+def _assess_started(failure: PodFailure | None, row: TaskInstanceRow, *, runs_here: bool) -> Assessment:
+    is_alive = failure is not None and failure.alive
+    if row.state == TaskInstanceState.RUNNING and runs_here:
+        is_silent = failure is not None and failure.reason == HEARTBEAT_TIMEOUT
+        return Keep() if is_alive and not is_silent else ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.
     if failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
         return Report(row.state)
     if not runs_here:
         return Release(f"the task runs on {row.hostname}, which is another pod")
-    return Keep() if failure.alive else Report(TaskInstanceState.FAILED)
+    return Keep() if is_alive else Report(TaskInstanceState.FAILED)
 
 
 def _is_offered_again(row: TaskInstanceRow | None) -> bool:

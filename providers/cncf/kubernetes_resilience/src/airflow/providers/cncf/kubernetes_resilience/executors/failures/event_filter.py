@@ -16,21 +16,24 @@ from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import SCHEDULER_LABEL, task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     SILENT_EXIT,
     UNKNOWN,
     PodFailure,
     find_failure,
+    find_heartbeat_timeout,
     find_overdue_deletion,
     find_silent_exit,
     find_unschedulable,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,
@@ -134,6 +137,24 @@ class StaleEventFilter:
         if launch.ref and (early := self._early.pop(launch.ref.uid, None)):
             self._informed(early)
 
+    def hold_lost(self, orphan: Orphan) -> None:
+        """Hold a task instance that was adopted, and whose pod has gone while its task was running."""
+        facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {})
+        launch = Launch(
+            key=orphan.key,
+            ti_id=orphan.ti_id,
+            name=facts.ref.name,
+            facts=facts,
+            adopted_from=orphan.job_id,
+        )
+        self._registry.hold(launch)
+        self._registry.end(launch, find_failure(facts, gone=True), self._clock())
+
+    def heard_nothing(self, launch: Launch) -> None:
+        """Note that Airflow has not heard of the worker of a current launch for too long."""
+        if launch.facts and launch.state is not LaunchState.ENDED:
+            self._registry.end(launch, find_heartbeat_timeout(launch.facts), self._clock())
+
     def misread(self, message: Message) -> None:
         """Use what is certain in a message that could not be handled: that a pod has ended."""
         match message:
@@ -146,7 +167,7 @@ class StaleEventFilter:
         if launch and not self._has_ended(launch):
             launch.facts = facts
             failure = None if facts.phase == "Succeeded" else PodFailure(reason=UNKNOWN, facts=facts)
-            self._registry.end(launch, failure)
+            self._registry.end(launch, failure, self._clock())
 
     def tick(self) -> None:
         """Do what is due, without any message."""
@@ -206,6 +227,7 @@ class StaleEventFilter:
     def _observe(self, launch: Launch, facts: PodFacts, *, gone: bool) -> None:
         if self._has_ended(launch):
             return
+        facts = mask_secrets(facts)
         if launch.facts and not facts.addresses:
             # A kubelet that evicts a pod writes its status anew, without them.
             facts = replace(facts, addresses=launch.facts.addresses)
@@ -231,7 +253,7 @@ class StaleEventFilter:
         if failure is lasting:
             failure = None
         if failure or succeeded or launch.given_up:
-            self._registry.end(launch, None if succeeded else failure or launch.given_up)
+            self._registry.end(launch, None if succeeded else failure or launch.given_up, self._clock())
             return
         if launch.state is LaunchState.ENDED:
             self._registry.resume(launch)  # the image could be pulled after all
@@ -363,7 +385,7 @@ class StaleEventFilter:
                 # After exit code 0 only the task instance's row says whether the worker has failed.
                 is_done = failure.reason == SILENT_EXIT
                 if launch.state is not LaunchState.ENDED:
-                    self._registry.end(launch, None if is_done else failure)
+                    self._registry.end(launch, None if is_done else failure, self._clock())
 
     def _find_overdue(self) -> None:
         now = self._clock()
@@ -372,7 +394,7 @@ class StaleEventFilter:
                 del self._overdue[launch_id]
             elif deadline <= now and launch.facts:
                 del self._overdue[launch_id]
-                self._registry.end(launch, find_overdue_deletion(launch.facts))
+                self._registry.end(launch, find_overdue_deletion(launch.facts), self._clock())
 
     def _ask_for_unseen(self) -> None:
         # A pod that was deleted before the informer had ever seen it is missing in none of its lists.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +18,24 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     UPSTREAM_SECTION,
     Settings,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
+from airflow_resilience.decision import Decision
+from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import PolicyFileError
+from airflow_resilience.retry_policy.engine import decide
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.rule import PolicySet
+from airflow_resilience.retry_policy.selection import (
+    Selection,
+    TaskProfile,
+    infrastructure_budget,
+    select,
+)
 from airflow_resilience.retry_policy.source import PolicySource
 
 log = logging.getLogger(__name__)
@@ -30,8 +45,16 @@ CHECK_INTERVAL = 5.0
 
 
 def make_built_in(settings: Settings) -> PolicySet:
-    """Return the policies without a file: what the two options of the official executor ask for."""
-    return built_in(settings.launch_failure_retries, settings.excluded_container_reasons)
+    """Return the policies without a file: what options of the official executor and of ours ask for."""
+    return built_in(
+        settings.launch_failure_retries,
+        settings.excluded_container_reasons,
+        InfrastructureBudget(
+            budget=settings.infrastructure_retry_budget,
+            delay=settings.infrastructure_retry_delay,
+            reasons=settings.infrastructure_retry_reasons,
+        ),
+    )
 
 
 class RetryPolicies:
@@ -54,6 +77,43 @@ class RetryPolicies:
     def current(self) -> PolicySet:
         """The policies in force."""
         return self._source.current if self._source else self._built_in
+
+    def select(self, profile: TaskProfile) -> Selection:
+        """Choose the policies of a task; a name that no policy has is logged."""
+        policies = self.current
+        selection = select(policies, profile)
+        for name in selection.unknown:
+            log.warning(
+                "%s.%s asks for the retry policy %r, which %s does not have",
+                profile.dag_id,
+                profile.task_id,
+                name,
+                policies.origin,
+            )
+        return selection
+
+    def infrastructure_budget(self, profile: TaskProfile) -> int:
+        """Return how often, for each try, a running task may run again; ``UNLIMITED`` for no limit."""
+        return infrastructure_budget(self.select(profile), self.current)
+
+    def decide(
+        self,
+        failure: PodFailure,
+        classified: Classified,
+        phase: Phase,
+        history: LaunchHistory,
+        profile: TaskProfile,
+    ) -> Decision:
+        """
+        Decide about the failure of a worker.
+
+        :param classified: what the failure means
+        :param phase: how far the task had come
+        :param history: the worker's predecessors in this try that failed in the same phase
+        :param profile: what the task's policies are selected by
+        """
+        evidence = make_evidence(failure, classified, phase)
+        return decide(evidence, self.select(profile), self.current, history.decisions, random.random)
 
     def tick(self) -> None:
         """Read the file again, if it has changed and it is time to look; an invalid one changes nothing."""

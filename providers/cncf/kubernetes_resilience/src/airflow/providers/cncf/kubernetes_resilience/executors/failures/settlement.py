@@ -8,10 +8,7 @@ That is one transaction for many launches. Nothing is acted on here. What is ret
 
 from __future__ import annotations
 
-import logging
-import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
@@ -21,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Assessment,
+    ExecutionFailed,
     Keep,
     LaunchFailed,
     Postpone,
@@ -29,15 +27,16 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     assess,
     is_pre_execution_failure,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     TOKEN_EXPIRED,
     PodFailure,
@@ -48,11 +47,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
-from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import Phase
-from airflow_resilience.retry_policy.selection import TaskProfile, select
-
-log = logging.getLogger(__name__)
+from airflow_resilience.retry_policy.selection import TaskProfile
 
 _EXPIRED = Decision(
     action=Action.RELAUNCH,
@@ -69,34 +65,13 @@ itself: the next launch has a fresh token, which can expire only in another outa
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A launch has failed, and the decision about it is in the ledger."""
-
-    entry: LedgerEntry
-    failure: PodFailure
-    """How it failed, by its pod and by what else is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What to do about a launch that has ended, as it was committed."""
-
-    launch: Launch
-    outcome: Decided | Report | Release | Keep
-
-    @property
-    def failure(self) -> PodFailure | None:
-        """How the launch has failed; None if its pod succeeded."""
-        return self.outcome.failure if isinstance(self.outcome, Decided) else self.launch.failure
-
-
 class Settlement:
     """
     Settles ended launches.
 
     :param policies: the retry policies in force
     :param slots: tell whether the next phase of a task instance is queued
+    :param executions: settles those whose task was running
     :param expired_tokens: tell whether the token of a launch has expired in an outage
     :param job_id: this scheduler's job
     """
@@ -106,11 +81,13 @@ class Settlement:
         *,
         policies: RetryPolicies,
         slots: Slots,
+        executions: Executions,
         expired_tokens: ExpiredTokens,
         job_id: int | None,
     ) -> None:
         self._policies = policies
         self._slots = slots
+        self._executions = executions
         self._expired_tokens = expired_tokens
         self._job_id = job_id
 
@@ -126,19 +103,26 @@ class Settlement:
             rows = task_instances.read_rows({launch.ti_id for launch in ended}, session=session)
             gone = {launch.key for launch in ended if launch.ti_id not in rows}
             restarting = task_instances.read_restarting(gone, session=session)
-            failed, settled = [], []
+            cleared = [launch for launch in ended if launch.key in gone - restarting.keys()]
+            settled = self._executions.read_decided(cleared, session)
+            known = {item.launch for item in settled}
+            failed, lost = [], []
             for launch in ended:
+                if launch in known:
+                    continue
                 assessment = self._assess(launch, rows.get(launch.ti_id), restarting)
                 match assessment:
                     case LaunchFailed():
                         failed.append(launch)
+                    case ExecutionFailed():
+                        lost.append(launch)
                     case Report() | Release() | Keep():
                         settled.append(Settled(launch, assessment))
                     case Postpone():
                         pass
                     case _:
                         assert_never(assessment)
-            return settled + self._decide(failed, session)
+            return settled + self._decide(failed, session) + self._executions.decide(lost, session)
 
     def is_queued(self, key: TaskInstanceKey, ti_id: str) -> bool:
         """
@@ -198,7 +182,7 @@ class Settlement:
             decision = (
                 _EXPIRED
                 if failure.reason == TOKEN_EXPIRED
-                else self._ask_policies(failure, classified, history, profile)
+                else self._policies.decide(failure, classified, Phase.LAUNCH, history, profile)
             )
             relaunches = decision.action is Action.RELAUNCH
             entry = LedgerEntry(
@@ -218,22 +202,6 @@ class Settlement:
         """Return the failure; if the worker's token had expired, one that says so."""
         has_expired = self._expired_tokens.has_expired(launch)
         return (find_expired_token(failure) if has_expired else None) or failure
-
-    def _ask_policies(
-        self, failure: PodFailure, classified: Classified, history: LaunchHistory, profile: TaskProfile
-    ) -> Decision:
-        policies = self._policies.current
-        selection = select(policies, profile)
-        for name in selection.unknown:
-            log.warning(
-                "%s.%s asks for the retry policy %r, which %s does not have",
-                profile.dag_id,
-                profile.task_id,
-                name,
-                policies.origin,
-            )
-        evidence = make_evidence(failure, classified, Phase.LAUNCH)
-        return decide(evidence, selection, policies, history.decisions, random.random)
 
     def _write_rows(self, decided: Iterable[tuple[Launch, Decided]], session: Session) -> None:
         by_action: dict[Action, set[str]] = {action: set() for action in Action}

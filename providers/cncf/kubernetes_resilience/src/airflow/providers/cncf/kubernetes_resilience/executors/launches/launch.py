@@ -74,6 +74,8 @@ class Waiting:
     """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
     is_relaunch: bool = False
     """Whether there was a launch before, which has failed."""
+    after: LedgerEntry | None = None
+    """What was decided about the worker that was lost while the task ran; None for other launches."""
     previous_name: str | None = None
     """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
 
@@ -146,6 +148,8 @@ class Launch:
     failure: PodFailure | None = None
     """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. It means nothing
     before the launch has ended."""
+    ended_at: float = 0.0
+    """When it was first known to have ended, on the executor's monotonic clock (seconds)."""
     adopted_from: int | None = None
     """The dead scheduler's job, for a launch that was adopted."""
     given_up: PodFailure | None = None

@@ -156,13 +156,16 @@ class LaunchRegistry:
         if launch.state is not LaunchState.ENDED:
             self._move(launch, _state_of_pod(launch))
 
-    def end(self, launch: Launch, failure: PodFailure | None) -> None:
+    def end(self, launch: Launch, failure: PodFailure | None, now: float) -> None:
         """
         Note that a current launch has ended, and has to be settled.
 
         :param failure: how it failed; None if it succeeded
+        :param now: on the executor's monotonic clock (seconds)
         """
         self._check(launch)
+        if launch.state is not LaunchState.ENDED:
+            launch.ended_at = now
         launch.failure = failure
         self._move(launch, LaunchState.ENDED)
 

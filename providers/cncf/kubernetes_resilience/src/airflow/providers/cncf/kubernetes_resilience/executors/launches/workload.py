@@ -7,11 +7,14 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from airflow.executors.workloads import ExecuteTask
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from kubernetes.client import V1Pod
+
+from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_KEYS
 
 _USUAL = (
     b'{"token":"","dag_rel_path":".py","bundle_info":{"name":"dags-folder"},"log_path":"dag_id=/run_id='
@@ -35,6 +38,9 @@ class StoredWorkload:
     override: V1Pod | None
     template: str | None
     image: str | None
+    wishes: dict[str, Any] | None
+    """What the task's author asks for in ``executor_config`` beside the override, which is not part of the
+    workload's JSON."""
 
     @classmethod
     def of(cls, job: KubernetesJob) -> StoredWorkload:
@@ -48,10 +54,25 @@ class StoredWorkload:
             job.kube_executor_config,
             job.pod_template_file,
             job.kube_image,
+            _wishes(workload.ti),
         )
 
-    def job(self, key: TaskInstanceKey) -> KubernetesJob:
-        """Return the job of a task instance, to be launched again."""
-        workload = zlib.decompressobj(zdict=_USUAL).decompress(self.workload)
-        command: Any = [ExecuteTask.model_validate_json(workload)]
+    def job(self, key: TaskInstanceKey, ti_id: str) -> KubernetesJob:
+        """
+        Return the job of a task instance, to be launched again.
+
+        :param ti_id: the task instance's UUID, which is another one if it had been running
+        """
+        stored = zlib.decompressobj(zdict=_USUAL).decompress(self.workload)
+        workload = ExecuteTask.model_validate_json(stored)
+        workload.ti.id = UUID(ti_id)
+        workload.ti.executor_config = self.wishes
+        command: Any = [workload]
         return KubernetesJob(key, command, self.override, self.template, self.image)
+
+
+def _wishes(ti: Any) -> dict[str, Any] | None:
+    config = getattr(ti, "executor_config", None)
+    if not isinstance(config, dict):
+        return None
+    return {key: value for key, value in config.items() if key in INFRASTRUCTURE_KEYS} or None

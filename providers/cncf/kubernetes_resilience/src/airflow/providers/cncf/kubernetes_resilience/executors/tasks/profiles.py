@@ -53,6 +53,8 @@ def _profile(
         dag_tags=tags,
         policies=wished.policies,
         retries=wished.retries,
+        infrastructure_retries=wished.infrastructure_retries,
+        wants_infrastructure_retries=wished.wants_infrastructure_retries,
     )
 
 

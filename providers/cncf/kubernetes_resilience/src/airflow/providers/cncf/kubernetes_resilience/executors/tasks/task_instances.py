@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.models.taskreschedule import TaskReschedule
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import select, tuple_, update
+from sqlalchemy import CursorResult, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+
+
+class TaskInstanceChangedError(Exception):
+    """A task instance's row is not what it was when it was read. Only without row locks can it be."""
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
@@ -31,6 +36,16 @@ def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
 def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
     """Like :func:`read_rows`, with row locks; rows that somebody else has locked are left out."""
     return _rows(ti_ids, session, lock=True)
+
+
+def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
+    """Return the present UUIDs of the task instances that are in these tries."""
+    if not keys:
+        return {}
+    ti = TaskInstance
+    columns = (ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
+    query = select(*columns, ti.id).where(tuple_(*columns).in_([tuple(key) for key in keys]))
+    return {TaskInstanceKey(*row[:5]): str(row[5]) for row in session.execute(query)}
 
 
 def read_restarting(
@@ -77,7 +92,7 @@ def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
 
 def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
     """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
-    _update_queued(ti_ids, {"queued_dttm": at}, session)
+    _update(ti_ids, TaskInstanceState.QUEUED, {"queued_dttm": at}, session)
 
 
 def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
@@ -115,16 +130,71 @@ def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, ses
         )
 
 
-def forbid_retries(ti_ids: Collection[str], *, session: Session) -> None:
-    """Take the retries that they have left from task instances which are to fail for good."""
-    _update_queued(ti_ids, {"max_tries": TaskInstance.try_number - 1}, session)
+def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> None:
+    """
+    Queue running task instances again, in the same try and under new UUIDs.
+
+    A worker knows its task instance by the UUID, and its token is good for that one only. So whatever the
+    worker before still reports about its run, it is about a task instance that does not exist.
+
+    The rows stay this scheduler's, and keep what their next start depends on: the deferral that a worker
+    has resumed, and the time since which a sensor has been rescheduled.
+
+    :param new_ids: by the present UUIDs; the rows are locked
+    :raises TaskInstanceChangedError: if one does not run any more
+    """
+    past = TaskReschedule.__table__
+    are_theirs = past.c.ti_id.in_(typed_ids(new_ids, TaskReschedule.ti_id))
+    reschedules = session.execute(select(past).where(are_theirs).order_by(past.c.id)).mappings().all()
+    # The foreign key does not follow a change of the UUID.
+    session.execute(delete(past).where(are_theirs))
+    for old_id, new_id in new_ids.items():
+        _run_again(old_id, new_id, at, session)
+    if reschedules:
+        (kind,) = {type(row["ti_id"]) for row in reschedules}
+        session.execute(
+            insert(past), [{**row, "ti_id": kind(new_ids[str(row["ti_id"])])} for row in reschedules]
+        )
 
 
-def _update_queued(ti_ids: Collection[str], values: Mapping[str, Any], session: Session) -> None:
+def _run_again(old_id: str, new_id: str, at: datetime, session: Session) -> None:
+    (old,), (new,) = typed_ids([old_id]), typed_ids([new_id])
+    result = session.execute(
+        update(TaskInstance)
+        .where(TaskInstance.id == old, TaskInstance.state == TaskInstanceState.RUNNING)
+        .values(
+            id=new,
+            state=TaskInstanceState.QUEUED,
+            queued_dttm=at,
+            hostname="",
+            pid=None,
+            external_executor_id=None,
+            last_heartbeat_at=None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+    if cast("CursorResult[Any]", result).rowcount != 1:
+        raise TaskInstanceChangedError(f"task instance {old_id} does not run any more")
+
+
+def forbid_retries(
+    ti_ids: Collection[str], state: TaskInstanceState = TaskInstanceState.QUEUED, *, session: Session
+) -> None:
+    """
+    Take the retries that they have left from task instances which are to fail for good.
+
+    :param state: in which they still have to be
+    """
+    _update(ti_ids, state, {"max_tries": TaskInstance.try_number - 1}, session)
+
+
+def _update(
+    ti_ids: Collection[str], state: TaskInstanceState, values: Mapping[str, Any], session: Session
+) -> None:
     if ti_ids:
         session.execute(
             update(TaskInstance)
-            .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == TaskInstanceState.QUEUED)
+            .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == state)
             .values(**values)
             .execution_options(synchronize_session=False)
         )

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import Cause, find_cause
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure, cut
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, keep
 from airflow_resilience.context import ContextSource, ExecutionContext
+from airflow_resilience.retry_policy.evidence import Phase
 
 
 class Classified(NamedTuple):
@@ -22,7 +24,9 @@ class Classified(NamedTuple):
     cause: Cause
 
 
-def classify(failure: PodFailure, *, launch_number: int | None = None) -> Classified:
+def classify(
+    failure: PodFailure, *, launch_number: int | None = None, phase: Phase = Phase.LAUNCH
+) -> Classified:
     """
     Classify the failure of a worker pod.
 
@@ -35,11 +39,13 @@ def classify(failure: PodFailure, *, launch_number: int | None = None) -> Classi
     * ``message`` of that container, else of the condition;
     * ``launch``, and ``cause``: the name of the row.
 
-    Messages are cut at :data:`~.failure.MESSAGE_LIMIT` characters.
+    Of messages the beginning is kept, :data:`~.last_words.MESSAGE_LIMIT` characters. Of what a container's
+    program said at its end, it is the end, :data:`~.last_words.LOG_LIMIT` bytes.
 
     :param launch_number: 1 for the first launch of a try
+    :param phase: how far the task had come
     """
-    cause = find_cause(failure)
+    cause = find_cause(failure, phase)
     known = {
         **_pod(failure),
         **_condition(failure),
@@ -88,4 +94,4 @@ def _container(failure: PodFailure) -> dict[str, Any]:
         "signal": container.killed_by,
     }
     # If it has no message, the condition's stays.
-    return known | ({"message": cut(container.message)} if container.message else {})
+    return known | ({"message": keep(container)} if container.message else {})

@@ -12,7 +12,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     CREATION_UNANSWERED,
     DELETED,
     DELETION_OVERDUE,
+    HEARTBEAT_TIMEOUT,
     SILENT_EXIT,
+    UNREPORTED_END,
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerState
@@ -23,7 +25,17 @@ from airflow_resilience.retry_policy.evidence import (
     Phase,
 )
 
-OWN_REASONS = frozenset({CREATION_REFUSED, CREATION_UNANSWERED, DELETED, DELETION_OVERDUE, SILENT_EXIT})
+OWN_REASONS = frozenset(
+    {
+        CREATION_REFUSED,
+        CREATION_UNANSWERED,
+        DELETED,
+        DELETION_OVERDUE,
+        HEARTBEAT_TIMEOUT,
+        SILENT_EXIT,
+        UNREPORTED_END,
+    }
+)
 """Our own reasons. Rules may name them like those of Kubernetes."""
 
 

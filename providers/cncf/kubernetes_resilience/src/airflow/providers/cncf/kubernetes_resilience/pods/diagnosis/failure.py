@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from signal import SIGKILL, SIGTERM
 
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, summarise
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     ConditionFacts,
     ContainerFacts,
@@ -41,6 +42,12 @@ DELETION_OVERDUE = "DeletionOverdue"
 SILENT_EXIT = "ExitedWithoutStarting"
 """Our reason for a pod that succeeded, but whose worker never reported that the task had started."""
 
+UNREPORTED_END = "EndedWithoutReport"
+"""Our reason for a pod that succeeded, but whose worker never reported how its task had ended."""
+
+HEARTBEAT_TIMEOUT = "HeartbeatTimeout"
+"""Our reason for a worker of which Airflow has not heard for too long."""
+
 TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a reason, and no secret
 """Our reason for a worker whose token expired before it could start, because of an outage."""
 
@@ -57,9 +64,6 @@ UNKNOWN = "Unknown"
 """Our reason for a pod if nothing else is known."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-
-MESSAGE_LIMIT = 500
-"""Characters of a message that are kept. Some runtimes put a whole stack trace into it."""
 
 _FROM_OUTSIDE = frozenset({SIGTERM, SIGKILL})
 """Signals from outside. A process that crashes gets other signals from the kernel."""
@@ -130,7 +134,7 @@ class PodFailure:
                 yield f"exit code {container.exit_code}"
         if self.disruption and self.disruption.reason != self.reason:
             yield f"disruption {self.disruption.reason or 'of unknown reason'}"
-        if message := cut((self.container and self.container.message) or self.facts.message):
+        if message := (self.container and summarise(self.container)) or cut(self.facts.message):
             yield f"message {message!r}"
 
 
@@ -203,6 +207,26 @@ def find_silent_exit(facts: PodFacts) -> PodFailure:
         disruption=facts.condition(DISRUPTION_TARGET),
         deleted=facts.deletion_timestamp is not None,
         lingers=facts.has_done_worker,
+    )
+
+
+def find_unreported_end(facts: PodFacts) -> PodFailure:
+    """
+    Describe a pod that has succeeded, and whose worker has not reported how its task had ended.
+
+    The process that runs the task was killed alone, for example, and its supervisor has ended in good order.
+    """
+    return replace(find_silent_exit(facts), reason=UNREPORTED_END)
+
+
+def find_heartbeat_timeout(facts: PodFacts) -> PodFailure:
+    """Describe the pod of a worker that Airflow has not heard of for too long."""
+    return PodFailure(
+        reason=HEARTBEAT_TIMEOUT,
+        facts=facts,
+        disruption=facts.condition(DISRUPTION_TARGET),
+        deleted=facts.deletion_timestamp is not None,
+        alive=True,
     )
 
 
@@ -311,10 +335,3 @@ def _given_up(facts: PodFacts, reasons: Collection[str]) -> ContainerFacts | Non
         if container.reason in reasons and _PULL_THROTTLED not in (container.message or ""):
             return container
     return None
-
-
-def cut(message: str | None) -> str | None:
-    """Cut a message after :data:`MESSAGE_LIMIT` characters."""
-    if message is None or len(message) <= MESSAGE_LIMIT:
-        return message
-    return message[:MESSAGE_LIMIT] + "…"

@@ -30,9 +30,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.disrupti
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.exits import EXITS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.images import IMAGES
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.scheduling import SCHEDULING
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.silences import SILENCES
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.startup import STARTUP
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.retry_policy.evidence import Phase
 
 __all__ = ["TABLE", "UNKNOWN_CAUSE", "Cause", "find_cause"]
 
@@ -52,6 +54,7 @@ TABLE: tuple[Cause, ...] = (
     *ADMISSION,
     *DELETIONS,
     *OTHER_POD_REASONS,
+    *SILENCES,
     *SCHEDULING,
     *IMAGES,
     *STARTUP,
@@ -61,6 +64,11 @@ TABLE: tuple[Cause, ...] = (
 """Every row, in precedence order. The documentation is generated from it."""
 
 
-def find_cause(failure: PodFailure) -> Cause:
-    """Return the first row that applies; the last one always does."""
-    return next((cause for cause in TABLE if cause.applies(failure)), UNKNOWN_CAUSE)
+def find_cause(failure: PodFailure, phase: Phase) -> Cause:
+    """
+    Return the first row that applies; the last one always does.
+
+    :param phase: how far the task had come
+    """
+    rows = (cause for cause in TABLE if phase is Phase.LAUNCH or not cause.launch_only)
+    return next((cause for cause in rows if cause.applies(failure)), UNKNOWN_CAUSE)

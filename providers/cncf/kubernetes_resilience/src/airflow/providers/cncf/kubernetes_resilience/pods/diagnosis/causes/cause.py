@@ -29,6 +29,8 @@ class Cause:
     """One sentence for people."""
     url: str
     """The documentation that the row rests on."""
+    launch_only: bool = False
+    """Whether the row is about launch failures only: of a task that was running the same would mean less."""
 
 
 def pod_reason(*reasons: str) -> Predicate:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from signal import SIGKILL, SIGTERM
 
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.beginnings import BEGINNINGS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
     Cause,
     Predicate,
@@ -146,6 +147,7 @@ EXITS = (
         "from starting for longer than its token was good for.",
         url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-phase",
     ),
+    *BEGINNINGS,
     Cause(
         name="worker-failed",
         applies=_WORKER_FAILED,

@@ -1,0 +1,16 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin of Airflow by which it finds what is here: the entry point ``airflow.plugins``."""
+
+from __future__ import annotations
+
+from airflow.plugins_manager import AirflowPlugin
+
+from airflow_resilience.termination import listener
+
+
+class AirflowResiliencePlugin(AirflowPlugin):
+    """Listeners in the worker."""
+
+    name = "airflow_resilience"
+    listeners = [listener]  # noqa: RUF012 - to its base class it is no ClassVar

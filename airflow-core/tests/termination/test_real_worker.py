@@ -1,0 +1,346 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A worker as it is in a container, with Airflow's own supervisor and task runner: what does it report?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_resilience.termination.environment import GRACE_PERIOD, INFRASTRUCTURE_RETRY
+
+RUN_ID = "manual"
+GENEROUS = 90
+"""Seconds that nothing here needs on a machine that does something else too."""
+
+EXECUTE_WORKLOAD = [sys.executable, "-m", "airflow.sdk.execution_time.execute_workload", "--json-string"]
+"""What a container runs, and lacks only the workload."""
+
+GUARDED = {INFRASTRUCTURE_RETRY: "1", GRACE_PERIOD: "600"}
+HELD = "which is not reported"
+
+
+class ExecutionApi(ThreadingHTTPServer):
+    """As much of Airflow's execution API as a worker needs, with one task instance."""
+
+    def __init__(self, *, retries: int, next_method: str | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.ti_id = str(uuid.uuid4())
+        self.retries, self.next_method = retries, next_method
+        self.state: str | None = "running"
+        self.asked = 0
+        self.answers = threading.Event()
+        self.answers.set()
+        self.reports: list[str] = []
+        """States that were reported, in order."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/execution/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ExecutionApi
+    protocol_version = "HTTP/1.1"
+
+    def do_PATCH(self) -> None:
+        body = self._body()
+        if self.path.endswith("/run"):
+            self._reply(200, self._run_context())
+            return
+        if self.path.endswith("/state"):
+            self.server.reports.append(body["state"])
+        self._reply(204)
+
+    def do_PUT(self) -> None:
+        self._body()
+        if self.path.endswith("/heartbeat") and self.server.state != "running":
+            self._reply(409, {"detail": {"reason": "not_running", "current_state": self.server.state}})
+        else:
+            self._reply(201 if self.path.endswith("/rtif") else 204, None)
+
+    def do_POST(self) -> None:
+        self._body()
+        self._reply(201, "OK")
+
+    def do_GET(self) -> None:
+        assert "/task-instances/states" in self.path
+        self.server.asked += 1
+        self.server.answers.wait(GENEROUS)
+        task_id = self.path.split("task_ids=")[1].split("&")[0]
+        states = {} if self.server.state is None else {task_id: self.server.state}
+        self._reply(200, {"task_states": {RUN_ID: states}})
+
+    def _run_context(self) -> dict[str, Any]:
+        now = "2026-01-01T00:00:00Z"
+        return {
+            "dag_run": {
+                "dag_id": "workers",
+                "run_id": RUN_ID,
+                "logical_date": now,
+                "data_interval_start": now,
+                "data_interval_end": now,
+                "run_after": now,
+                "start_date": now,
+                "end_date": None,
+                "run_type": "manual",
+                "state": "running",
+                "consumed_asset_events": [],
+                "partition_key": None,
+            },
+            "max_tries": self.server.retries,
+            "should_retry": self.server.retries > 0,
+            "next_method": self.server.next_method,
+            "next_kwargs": {} if self.server.next_method else None,
+        }
+
+    def _body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "null")
+
+    def _reply(self, status: int, content: Any = None) -> None:
+        data = b"" if status == 204 else json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        if data:
+            self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+class Worker:
+    """A worker's processes: the supervisor, which is what a container starts, and its children."""
+
+    def __init__(self, api: ExecutionApi, task_id: str, home: Path, environment: dict[str, str]) -> None:
+        self._begun, self._output = home / "begun", home / "output"
+        workload = {
+            "type": "ExecuteTask",
+            "token": "token",
+            "dag_rel_path": "workers.py",
+            "bundle_info": {"name": "dags-folder"},
+            "log_path": None,
+            "ti": {
+                "id": api.ti_id,
+                "dag_version_id": str(uuid.uuid4()),
+                "dag_id": "workers",
+                "run_id": RUN_ID,
+                "task_id": task_id,
+                "try_number": 1,
+                "map_index": -1,
+                "pool_slots": 1,
+                "queue": "default",
+                "priority_weight": 1,
+            },
+        }
+        with self._output.open("wb") as output:
+            self._process = psutil.Popen(
+                [*EXECUTE_WORKLOAD, json.dumps(workload)],
+                env={
+                    **os.environ,
+                    "AIRFLOW_HOME": str(home),
+                    "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).parent / "dags"),
+                    "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": api.url,
+                    # The supervisor asks again soon, should the API server have been silent.
+                    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "1",
+                    "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MIN": "0.1",
+                    "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "0.1",
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "TEST_BEGUN": str(self._begun),
+                    **environment,
+                },
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+            )
+
+    def wait_until_begun(self) -> None:
+        self._wait_until(self._begun.exists)
+
+    def wait_for_output(self, text: str) -> None:
+        self._wait_until(lambda: text in self._output.read_text(errors="replace"))
+
+    def terminate(self) -> None:
+        """As the kubelet begins: to the container's first process."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As the kubelet ends: all processes of the container."""
+        for process in [self._process, *self._process.children(recursive=True)]:
+            process.kill()
+        self._process.wait(GENEROUS)
+
+    def wait(self) -> int:
+        return self._process.wait(GENEROUS)
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + GENEROUS
+        while not condition():
+            assert self.is_alive(), self.output
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.05)
+
+
+Start = Callable[..., tuple[ExecutionApi, Worker]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    begun: list[tuple[ExecutionApi, Worker]] = []
+
+    def start(
+        task_id: str,
+        environment: dict[str, str] = GUARDED,
+        *,
+        retries: int = 0,
+        next_method: str | None = None,
+    ) -> tuple[ExecutionApi, Worker]:
+        api = ExecutionApi(retries=retries, next_method=next_method)
+        threading.Thread(target=api.serve_forever, name="execution-api", daemon=True).start()
+        begun.append((api, Worker(api, task_id, tmp_path, environment)))
+        return begun[-1]
+
+    yield start
+    for api, worker in begun:
+        api.answers.set()
+        if worker.is_alive():
+            worker.kill()
+        api.shutdown()
+        api.server_close()
+
+
+@pytest.mark.parametrize("retries", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_an_operator_that_on_kill_breaks_reports_nothing(start, retries):
+    api, worker = start("bash", retries=retries)
+    worker.wait_until_begun()
+    worker.terminate()
+    worker.wait_for_output(HELD)
+    worker.kill()
+    assert api.reports == []
+    assert api.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("retries", "report"), [(0, "failed"), pytest.param(1, "up_for_retry", marks=pytest.mark.long)]
+)
+def test_without_a_budget_it_reports_what_airflow_does(start, retries, report):
+    api, worker = start("bash", {}, retries=retries)
+    worker.wait_until_begun()
+    worker.terminate()
+    worker.wait()
+    assert api.reports == [report]
+    assert api.asked == 0
+
+
+@pytest.mark.long
+def test_work_that_was_destroyed_is_no_success(start):
+    api, worker = start("stops_as_if_done")
+    worker.wait_until_begun()
+    worker.terminate()
+    worker.wait_for_output(HELD)
+    worker.kill()
+    assert api.reports == []
+
+
+@pytest.mark.long
+def test_without_a_budget_it_is_one(start):
+    api, worker = start("stops_as_if_done", {})
+    worker.wait_until_begun()
+    worker.terminate()
+    assert worker.wait() == 0
+    assert api.reports == ["success"]
+
+
+@pytest.mark.long
+def test_a_task_that_goes_on_after_a_deferral_is_guarded_too(start):
+    api, worker = start("stops_after_deferral", next_method="resumed")
+    worker.wait_until_begun()
+    worker.terminate()
+    worker.wait_for_output(HELD)
+    worker.kill()
+    assert api.reports == []
+
+
+def test_a_task_that_finishes_within_its_grace_period_is_a_success(start):
+    api, worker = start("finishes")
+    worker.wait_until_begun()
+    worker.terminate()
+    assert worker.wait() == 0
+    assert api.reports == ["success"]
+    assert api.asked == 0
+
+
+def test_a_user_who_clears_the_task_gets_airflows_way(start):
+    api, worker = start("bash", retries=1)
+    worker.wait_until_begun()
+    # The next heartbeat is refused, and the supervisor sends SIGTERM.
+    api.state = "restarting"
+    worker.wait()
+    assert HELD not in worker.output
+    assert "Command exited with return code -15" in worker.output
+    assert "Task failed with exception" in worker.output
+    assert api.asked == 1
+
+
+@pytest.mark.long
+def test_a_user_who_clears_the_task_while_its_end_is_held_back_gets_airflows_way(start):
+    api, worker = start("bash", retries=1)
+    worker.wait_until_begun()
+    worker.terminate()
+    worker.wait_for_output(HELD)
+    assert "Task failed with exception" not in worker.output
+    api.state = "restarting"
+    worker.wait()
+    assert "Task failed with exception" in worker.output
+    assert api.asked == 2
+
+
+@pytest.mark.long
+def test_without_an_answer_it_reports_what_airflow_does(start):
+    api, worker = start("bash", retries=1)
+    worker.wait_until_begun()
+    api.answers.clear()
+    worker.terminate()
+    worker.wait_for_output("Task failed with exception")
+    api.answers.set()
+    worker.wait()
+    assert api.reports == ["up_for_retry"]
+    assert HELD not in worker.output
+
+
+@pytest.mark.long
+def test_an_execution_timeout_is_the_tasks_own_failure(start):
+    api, worker = start("timeout")
+    worker.wait()
+    assert api.reports == ["failed"]
+    assert api.asked == 0
+    assert "AirflowTaskTimeout" in worker.output
+
+
+@pytest.mark.long
+def test_its_own_failure_is_reported(start):
+    api, worker = start("fails", retries=1)
+    worker.wait()
+    assert api.reports == ["up_for_retry"]
+    assert api.asked == 0

@@ -1,0 +1,170 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Settles launches that were lost while their task was running.
+
+Within its infrastructure budget a task runs again in the same try, under a new UUID: the ledger's row, which
+counts it, and the new UUID, which keeps the lost worker from reporting about the next run, are one
+transaction under the row's lock.
+
+.. seealso:: https://cwiki.apache.org/confluence/display/AIRFLOW/AIP-97+Infrastructure-Aware+Task+Execution+and+Context+Propagation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy.orm import Session
+from uuid6 import uuid7
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Report
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    PodFailure,
+    find_unreported_end,
+)
+from airflow_resilience import ledger
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.selection import TaskProfile
+
+REPORT_GRACE = 2.0
+"""Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
+
+
+class Executions:
+    """
+    Settles lost launches of running tasks.
+
+    :param policies: the retry policies in force, with the infrastructure budget
+    :param job_id: this scheduler's job
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(self, *, policies: RetryPolicies, job_id: int | None, clock: Callable[[], float]) -> None:
+        self._policies = policies
+        self._job_id = job_id
+        self._clock = clock
+
+    def decide(self, lost: Sequence[Launch], session: Session) -> list[Settled]:
+        """Settle what can be settled now; the others are left to a later turn."""
+        profiles = read_profiles({launch.ti_id for launch in lost}, session=session)
+        settled, due = [], []
+        for launch in lost:
+            profile = profiles.get(launch.ti_id)
+            if profile is None:
+                continue  # it was cleared since; the launch is assessed again
+            has_budget = bool(self._policies.infrastructure_budget(profile))
+            if self._clock() - launch.ended_at < REPORT_GRACE and (has_budget or launch.failure is None):
+                continue
+            if has_budget:
+                due.append(launch)
+            else:
+                settled.append(Settled(launch, Report(TaskInstanceState.FAILED), _failure(launch)))
+        return settled + self._decide(due, profiles, session)
+
+    def with_budget(self, ti_ids: Collection[str]) -> set[str]:
+        """
+        Return which of these task instances may run again after a loss.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        with create_session(scoped=False) as session:
+            profiles = read_profiles(ti_ids, session=session)
+        budget = self._policies.infrastructure_budget
+        return {ti_id for ti_id, profile in profiles.items() if budget(profile)}
+
+    def read_decided(self, gone: Sequence[Launch], session: Session) -> list[Settled]:
+        """
+        Return what was decided about launches whose task instance has another UUID since.
+
+        The commit had no answer, or what follows it has failed.
+        """
+        ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
+        histories = ledger.read_infrastructure_histories(ti_ids, session=session)
+        found = [
+            (launch, histories[launch.key].of_worker(_worker_uid(launch)))
+            for launch in gone
+            if launch.key in histories
+        ]
+        return [
+            Settled(launch, Decided(entry, _failure(launch)))
+            for launch, entry in found
+            if entry and entry.ti_id == launch.ti_id and entry.next_ti_id
+        ]
+
+    def _decide(
+        self, due: Sequence[Launch], profiles: Mapping[str, TaskProfile], session: Session
+    ) -> list[Settled]:
+        locked = task_instances.lock_rows({launch.ti_id for launch in due}, session=session)
+        held = [launch for launch in due if self._runs(launch, locked.get(launch.ti_id))]
+        ti_ids = {launch.key: launch.ti_id for launch in held}
+        histories = ledger.read_infrastructure_histories(ti_ids, session=session)
+        decided, new = {}, []
+        for launch in held:
+            entry = histories[launch.key].of_worker(_worker_uid(launch))
+            if entry is None:
+                entry = self._make_entry(launch, histories[launch.key], profiles[launch.ti_id])
+                new.append(launch)
+            decided[launch] = entry
+        self._write({launch: decided[launch] for launch in new}, session)
+        return [Settled(launch, Decided(entry, _failure(launch))) for launch, entry in decided.items()]
+
+    def _runs(self, launch: Launch, row: TaskInstanceRow | None) -> bool:
+        """Whether, under the row's lock, the task still runs in this launch and is this scheduler's."""
+        now = standing(row, try_number=launch.key.try_number, job_id=self._job_id)
+        runs = now is Standing.RUNNING and row is not None and row.state == TaskInstanceState.RUNNING
+        return runs and row is not None and launch.runs(row.hostname)
+
+    def _make_entry(self, launch: Launch, history: LaunchHistory, profile: TaskProfile) -> LedgerEntry:
+        failure = _failure(launch)
+        classified = classify(failure, launch_number=launch.number, phase=Phase.EXECUTION)
+        decision = self._policies.decide(failure, classified, Phase.EXECUTION, history, profile)
+        runs_again = decision.action is Action.RELAUNCH
+        return LedgerEntry(
+            ti_id=launch.ti_id,
+            worker_uid=_worker_uid(launch),
+            worker_name=launch.name,
+            launch=launch.number,
+            reason=failure.reason,
+            context=classified.context,
+            decision=decision,
+            due=datetime.now(UTC) + timedelta(seconds=decision.delay) if runs_again else None,
+            phase=Phase.EXECUTION,
+            next_ti_id=str(uuid7()) if runs_again else None,
+        )
+
+    def _write(self, entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
+        """Write down what was decided; all of these rows are locked."""
+        for launch, entry in entries.items():
+            ledger.record(launch.key, entry, session=session)
+        new_ids = {entry.ti_id: entry.next_ti_id for entry in entries.values() if entry.next_ti_id}
+        task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
+        for_good = {entry.ti_id for entry in entries.values() if entry.decision.action is Action.FAIL}
+        task_instances.forbid_retries(for_good, TaskInstanceState.RUNNING, session=session)
+
+
+def _failure(launch: Launch) -> PodFailure:
+    if launch.failure:
+        return launch.failure
+    if launch.facts is None:
+        raise AssertionError("a pod that has succeeded was seen")
+    return find_unreported_end(launch.facts)
+
+
+def _worker_uid(launch: Launch) -> str:
+    return launch.ref.uid if launch.ref else launch.launch_id

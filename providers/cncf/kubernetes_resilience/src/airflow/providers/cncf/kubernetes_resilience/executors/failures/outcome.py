@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What was settled about a launch that has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    HEARTBEAT_TIMEOUT,
+    PodFailure,
+)
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LedgerEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A worker has failed, and the decision about it is in the ledger."""
+
+    entry: LedgerEntry
+    failure: PodFailure
+    """How it failed, by its pod and by what else is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What to do about a launch that has ended, as it was committed."""
+
+    launch: Launch
+    outcome: Decided | Report | Release | Keep
+    found: PodFailure | None = None
+    """How the worker has failed, if its pod does not say so."""
+
+    @property
+    def failure(self) -> PodFailure | None:
+        """How the launch has failed; None if its pod succeeded."""
+        if isinstance(self.outcome, Decided):
+            return self.outcome.failure
+        return self.found or self.launch.failure
+
+    @property
+    def leaves_pod(self) -> bool:
+        """Whether its pod goes on as it is: it has not ended, or nobody but Airflow says that it has."""
+        if isinstance(self.outcome, Decided) and self.outcome.entry.decision.action is Action.RELAUNCH:
+            return False
+        is_silent = self.failure is not None and self.failure.reason == HEARTBEAT_TIMEOUT
+        return is_silent or isinstance(self.outcome, Keep)

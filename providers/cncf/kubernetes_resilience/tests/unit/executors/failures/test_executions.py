@@ -1,0 +1,422 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""A task that was running when the infrastructure took its worker runs again in the same try."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.callbacks.callback_requests import TaskCallbackRequest
+from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskreschedule import TaskReschedule
+from sqlalchemy import func, select
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
+from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
+from cluster_lab.airflow_fixtures import make_scheduler_job
+
+from ....support import manifests as m
+from ....support.harness import lock
+
+DELAY = 10.0
+BUDGET = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2"}
+
+
+@pytest.fixture
+def harness(start):
+    return start(**BUDGET)
+
+
+@pytest.fixture
+def running(queued_ti):
+    """Give a function that brings a task instance to run in a pod."""
+
+    def make(harness, **options):
+        ti = queued_ti(**options)
+        pod = harness.launch(ti)
+        harness.observe(pod, m.alive())
+        harness.begin(ti, pod)
+        return ti, pod
+
+    return make
+
+
+def present(harness, key):
+    """Return the row of a try, whatever its UUID is by now."""
+    harness.session.commit()
+    harness.session.expire_all()
+    same = (TaskInstance.dag_id == key.dag_id, TaskInstance.task_id == key.task_id)
+    return harness.session.scalars(
+        select(TaskInstance).where(*same, TaskInstance.map_index == key.map_index)
+    ).one()
+
+
+def losses(harness):
+    harness.session.commit()
+    query = select(Log).where(Log.event == "pod execution failed").order_by(Log.id)
+    return [json.loads(row.extra) for row in harness.session.scalars(query)]
+
+
+def lose(harness, pod, like=None):
+    """Have a pod end, and the time pass in which its worker may still report."""
+    harness.observe(pod, like or m.evicted())
+    harness.wait(REPORT_GRACE)
+
+
+def run_again(harness, key):
+    """Have the next pod created and its worker report its start; return the pod."""
+    harness.wait(60)
+    pod = harness.created()
+    harness.observe(pod, m.alive())
+    harness.begin(present(harness, key), pod)
+    return pod
+
+
+# ------------------------------------------------------------------ the same try, with another UUID
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        m.evicted(),
+        m.evicted_by_kubelet(),
+        m.node_shutdown(),
+        m.node_lost(),
+        m.disrupted("DeletionByTaintManager"),
+        m.disrupted("PreemptionByScheduler"),
+        m.worker_error(137),
+    ],
+    ids=["api", "pressure", "shutdown", "lost", "taint", "preempted", "killed"],
+)
+def test_it_runs_again_in_the_same_try(harness, running, like):
+    ti, pod = running(harness)
+    key, before = ti.key, str(ti.id)
+    harness.observe(pod, like)
+    assert (present(harness, key).state, losses(harness)) == ("running", [])
+    harness.wait(REPORT_GRACE)
+    row = present(harness, key)
+    assert str(row.id) != before
+    assert (row.state, row.try_number, row.max_tries) == ("queued", 1, 0)
+    assert (row.queued_by_job_id, row.hostname, row.pid) == (harness.executor.job_id, "", None)
+    (loss,) = losses(harness)
+    assert (loss["action"], loss["ti_id"], loss["next_ti_id"]) == ("relaunch", before, str(row.id))
+    assert loss["context"]["category"] == "INFRASTRUCTURE"
+    assert (harness.events(), key in harness.executor.running) == ({}, True)
+
+
+def test_its_next_pod_is_made_for_the_new_id_after_the_delay_and_elsewhere(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    pod.manifest["spec"]["nodeName"] = "node-1"
+    lose(harness, pod)
+    harness.wait(DELAY - 1)
+    assert harness.runtime.take("create") == []
+    harness.wait(2)
+    (_, body) = harness.create_call()
+    row = present(harness, key)
+    assert body["metadata"]["annotations"][TASK_INSTANCE_ID_ANNOTATION] == str(row.id)
+    assert str(row.id) in json.dumps(body["spec"]), "the worker is told the new id"
+    assert "node-1" in json.dumps(body["spec"]["affinity"])
+
+
+def test_a_pod_that_vanished(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    harness.vanish(pod)
+    harness.wait(REPORT_GRACE)
+    assert present(harness, key).state == "queued"
+    assert losses(harness)[0]["context"]["reason"] == "WORKER_LOST"
+
+
+def test_what_the_next_start_depends_on_is_kept(harness, running, session):
+    ti, pod = running(harness)
+    key, now = ti.key, datetime.now(UTC)
+    harness.set_state(ti, "running", next_method="execute_complete", next_kwargs={"event": 1})
+    for minutes in (3, 2):
+        past = now - timedelta(minutes=minutes)
+        session.add(TaskReschedule(ti.id, past, past, now))
+    session.commit()
+    lose(harness, pod)
+    row = present(harness, key)
+    assert (row.next_method, row.next_kwargs) == ("execute_complete", {"event": 1})
+    kept = session.scalars(select(TaskReschedule).order_by(TaskReschedule.id)).all()
+    assert [str(item.ti_id) for item in kept] == [str(row.id)] * 2
+    assert [now - item.start_date for item in kept] == [timedelta(minutes=3), timedelta(minutes=2)]
+    assert session.scalar(select(func.count()).select_from(TaskReschedule)) == 2
+
+
+# ------------------------------------------------------------------ the budget
+
+
+def test_a_budget_that_is_used_up(harness, running):
+    ti, pod = running(harness, retries=1)
+    key = ti.key
+    for _ in range(2):
+        lose(harness, pod)
+        pod = run_again(harness, key)
+    lose(harness, pod)
+    assert [loss["action"] for loss in losses(harness)] == ["relaunch", "relaunch", "count"]
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "retried 2 of 2 times" in info
+    assert (present(harness, key).state, key in harness.executor.running) == ("running", False)
+
+
+def test_the_next_try_has_a_new_budget(harness, running, session):
+    ti, pod = running(harness)
+    key = ti.key
+    lose(harness, pod)
+    pod = run_again(harness, key)
+    row, next_key = present(harness, key), key._replace(try_number=2)
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=2)
+    harness.executor.running.clear()
+    second = harness.launch(row)
+    harness.observe(second, m.alive())
+    harness.begin(row, second)
+    for _ in range(2):
+        lose(harness, second)
+        second = run_again(harness, next_key)
+    assert [loss["action"] for loss in losses(harness)] == ["relaunch"] * 3
+
+
+def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, running, tmp_path):
+    file = tmp_path / "policies.yaml"
+    rule = {"name": "all", "action": "Retry", "onCategories": ["INFRASTRUCTURE"]}
+    policy = {"name": "mine", "rules": [rule]}
+    file.write_text(json.dumps({"policies": [policy], "defaultPolicy": "mine"}))
+    harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file))
+    ti, pod = running(harness)
+    before = str(ti.id)
+    harness.observe(pod, m.evicted())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    assert (losses(harness), str(present(harness, ti.key).id)) == ([], before)
+
+
+@pytest.mark.parametrize(
+    ("config", "wished", "state"),
+    [
+        ("0", {"infrastructure_retry_enabled": True}, "queued"),
+        ("0", {"infrastructure_retry_limit": 1}, "queued"),
+        ("2", {"infrastructure_retry_enabled": False}, "running"),
+        ("2", {"infrastructure_retry_limit": 0}, "running"),
+    ],
+)
+def test_a_task_has_a_budget_of_its_own(start, running, session, config, wished, state):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=config)
+    ti, pod = running(harness)
+    ti.executor_config = wished
+    session.commit()
+    lose(harness, pod)
+    assert present(harness, ti.key).state == state
+    assert [event for event, _ in harness.events().values()] == ([] if state == "queued" else ["failed"])
+
+
+@pytest.mark.parametrize("like", [m.worker_error(), m.out_of_memory(), m.succeeded()])
+def test_what_is_the_tasks_own_fault_costs_its_own_retries(harness, running, like):
+    ti, pod = running(harness)
+    before = str(ti.id)
+    lose(harness, pod, like)
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    assert ([loss["action"] for loss in losses(harness)], str(present(harness, ti.key).id)) == (
+        ["count"],
+        before,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "wished", "value"),
+    [
+        ("0", None, []),
+        ("1", None, ["1"]),
+        ("0", {"infrastructure_retry_limit": 2}, ["1"]),
+        ("1", {"infrastructure_retry_enabled": False}, []),
+    ],
+)
+def test_a_worker_is_told_that_its_task_has_a_budget(start, queued_ti, config, wished, value):
+    """In each of its pods: the relaunch of one that did not start is told it too."""
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=config)
+    ti = queued_ti()
+    ti.executor_config = wished
+    first = harness.launch(ti)
+    harness.observe(first, m.evicted())
+    for pod in (first, harness.created()):
+        (worker,) = pod.manifest["spec"]["containers"]
+        assert [item["value"] for item in worker["env"] if item["name"] == INFRASTRUCTURE_RETRY] == value
+
+
+# ------------------------------------------------------------------ races
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "deferred"])
+def test_a_report_that_is_under_way_wins(harness, running, state):
+    ti, pod = running(harness)
+    harness.observe(pod, m.evicted())
+    harness.set_state(ti, state)
+    harness.wait(REPORT_GRACE)
+    assert (losses(harness), present(harness, ti.key).state) == ([], state)
+    assert ti.key not in harness.executor.running
+
+
+def test_a_task_that_is_cleared_meanwhile(harness, running, session):
+    ti, pod = running(harness)
+    key = ti.key
+    harness.observe(pod, m.evicted())
+    ti.prepare_db_for_next_try(session)
+    harness.set_state(ti, None, try_number=2)
+    harness.wait(REPORT_GRACE)
+    assert (losses(harness), key in harness.executor.running) == ([], False)
+
+
+def test_a_row_that_somebody_has_locked_is_waited_for(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    with lock(ti):
+        lose(harness, pod)
+        assert losses(harness) == []
+    harness.wait(1)
+    assert len(losses(harness)) == 1
+    assert present(harness, key).state == "queued"
+
+
+def test_a_decision_that_could_not_be_acted_on_is_found_again(harness, running, monkeypatch):
+    """As if the answer to the commit had been lost: its row is there, under a UUID that nobody here knows."""
+    ti, pod = running(harness)
+    key = ti.key
+    queue = harness.executor._parts.launch_queue
+
+    def fail(*args):
+        raise RuntimeError("odd")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "relaunch", fail)
+        lose(harness, pod)
+    assert present(harness, key).state == "queued"
+    harness.wait(60)
+    run_again(harness, key)
+    assert (len(losses(harness)), harness.events()) == (1, {})
+
+
+def test_a_user_who_marks_it_before_it_runs_again(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    lose(harness, pod)
+    harness.set_state(present(harness, key), "failed")
+    harness.wait(60)
+    assert (harness.runtime.take("create"), key in harness.executor.running) == ([], False)
+
+
+# ------------------------------------------------------------------ a worker that is not heard of
+
+
+def heartbeat_timeout(harness, ti):
+    """Do what Airflow's scheduler does about a task instance without a heartbeat; return what was sent on."""
+    sent = []
+    harness.executor.callback_sink = type("Sink", (), {"send": lambda self, request: sent.append(request)})()
+    harness.executor.send_callback(
+        TaskCallbackRequest.model_construct(
+            ti=TaskInstanceOfRequest(ti), filepath="", bundle_name="tests", bundle_version=None, msg=""
+        )
+    )
+    harness.executor.change_state(ti.key, "failed", remove_running=True)
+    return sent
+
+
+class TaskInstanceOfRequest:
+    def __init__(self, ti):
+        self.id = ti.id
+        self.dag_id, self.task_id, self.run_id, self.try_number, self.map_index = ti.key
+
+
+def unready():
+    """As the control plane shows a pod of a node that it has not heard of."""
+    manifest = m.alive()
+    manifest["status"]["conditions"] = [m.condition("Ready", "False")]
+    return manifest
+
+
+def test_a_worker_on_a_node_that_is_cut_off(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    harness.observe(pod, unready())
+    assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
+    harness.wait(REPORT_GRACE)
+    assert present(harness, key).state == "queued"
+    assert losses(harness)[0]["reason"] == "HeartbeatTimeout"
+    ((ref, *_),) = harness.runtime.take("delete")
+    assert ref == pod.ref
+    harness.accepted(ref, 30)
+    harness.wait(DELAY)
+    assert harness.runtime.take("create") == [], "it may still run"
+    harness.wait(40)
+    assert harness.created().annotations[TASK_INSTANCE_ID_ANNOTATION] == str(present(harness, key).id)
+
+
+def test_a_worker_that_hangs_on_a_healthy_node(harness, running):
+    ti, _ = running(harness)
+    assert heartbeat_timeout(harness, ti) == []
+    harness.wait(REPORT_GRACE)
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "HeartbeatTimeout" in info
+    assert harness.runtime.take("delete") == []
+    assert losses(harness)[0]["context"]["category"] == "TIMEOUT"
+
+
+def test_a_guess_about_what_is_not_followed_here_is_passed_on(harness, queued_ti):
+    ti = queued_ti()
+    assert len(heartbeat_timeout(harness, ti)) == 1
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+# ------------------------------------------------------------------ a scheduler that has died
+
+
+def adopted(session, ti):
+    harness_job = make_scheduler_job(session)
+    ti.queued_by_job_id = harness_job
+    session.commit()
+    return harness_job
+
+
+def test_a_running_orphan_without_a_pod_is_settled(harness, queued_ti, session):
+    ti = queued_ti()
+    key, before = ti.key, str(ti.id)
+    harness.set_state(ti, "running", hostname="gone-pod")
+    adopted(session, ti)
+    assert harness.adopt(ti) == []
+    harness.wait(REPORT_GRACE)
+    (loss,) = losses(harness)
+    assert (loss["ti_id"], loss["worker_name"]) == (before, "gone-pod")
+    harness.wait(60)
+    # Its job is not known here: the scheduler queues it again, in the same try.
+    row = present(harness, key)
+    assert (row.state, row.try_number, str(row.id)) == ("scheduled", 1, loss["next_ti_id"])
+    assert key not in harness.executor.running
+
+
+def test_a_running_orphan_without_a_pod_and_without_a_budget_is_reset(start, queued_ti, session):
+    harness = start()
+    ti = queued_ti()
+    harness.set_state(ti, "running", hostname="gone-pod")
+    adopted(session, ti)
+    assert harness.adopt(ti) == [ti]
+    assert ti.key not in harness.executor.running
+
+
+def test_what_was_decided_by_a_scheduler_that_died_is_not_counted_twice(harness, running, start, session):
+    """It died after its commit: the row is queued, without a pod, under the new UUID."""
+    ti, pod = running(harness)
+    key = ti.key
+    lose(harness, pod)
+    harness.cluster.remove(pod)
+    heir = start(make_scheduler_job(session), **BUDGET)
+    assert heir.adopt(present(heir, key)) == []
+    heir.wait(60)
+    row = present(heir, key)
+    assert (row.state, row.try_number) == ("scheduled", 1)
+    assert len(losses(heir)) == 1
