@@ -13,6 +13,9 @@ from testbed.airflow_configuration import DeploymentSettings, configuration
 TURNS_VARIABLE = "BENCHMARK_TURNS"
 """The environment variable that names the file to which a scheduler's executor writes its turns."""
 
+EXECUTOR_NAME = "KubernetesExecutor"
+"""What Airflow calls the executor of each candidate. Ours puts it on its pods, in a label."""
+
 MANY = 100_000
 """More tasks than any benchmark has: no limit of Airflow's is to be in the way."""
 
@@ -56,7 +59,7 @@ class Candidate(StrEnum):
     def executor(self) -> str:
         """The value of ``[core] executor``."""
         module = "observed_ours" if self is Candidate.OURS else "observed_upstream"
-        return f"KubernetesExecutor:benchmarks.{module}.ObservedExecutor"
+        return f"{EXECUTOR_NAME}:benchmarks.{module}.ObservedExecutor"
 
 
 def airflow_environment(

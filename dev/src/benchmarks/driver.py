@@ -73,6 +73,7 @@ class Driver:
         Turn the loop until so many results have been read, or the next command comes.
 
         :param pause: seconds between two turns
+        :param timeout: seconds after which it ends in any case
         """
         began, first, found, last = time.time(), len(self._executor.turns), 0, 0.0
         while not self._is_told() and time.time() - began < timeout:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 from benchmarks.processes import cpu_seconds, proportional_set_size
 
 _STOP_TIMEOUT = 60.0
+_SETTLING = 5.0
+_EVENTS_TIMEOUT = 60.0
 
 
 class ExecutorProcess:
@@ -52,6 +55,27 @@ class ExecutorProcess:
         self._turns = False
         result, _ = self._receive(), self._receive()
         return result
+
+    def events(self) -> int:
+        """Return how many events of pods it has taken in; of the official executor, those of running pods."""
+        messages: int = self.call("messages")
+        # The official one's are only seen in its log, where it writes a line for each.
+        return messages if messages >= 0 else self.log_lines("is Running")
+
+    def settle(self, events: int, pause: float) -> None:
+        """
+        Turn the loop for some seconds, and until the executor has taken in so many events in all.
+
+        :param pause: seconds between two turns
+        :raises RuntimeError: if they do not come: what an executor costs that watches nothing is no result
+        """
+        deadline = time.monotonic() + _EVENTS_TIMEOUT
+        while True:
+            self.call("run", pause=pause, timeout=_SETTLING)
+            if (found := self.events()) >= events:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{found} events of {events} pods")
 
     def _send(self, command: str, arguments: Mapping[str, Any]) -> None:
         assert self._process.stdin

@@ -8,6 +8,9 @@ import json
 import random
 from typing import Any
 
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL
+from benchmarks.candidates import EXECUTOR_NAME
+
 Json = dict[str, Any]
 
 DAG_ID, TASK_ID, RUN_ID = "benchmark", "task", "run"
@@ -16,7 +19,11 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 def worker_pod(map_index: int, ti_id: str, job_id: int) -> Json:
-    """Return the manifest of the worker of a mapped task instance that a scheduler job has launched."""
+    """
+    Return the manifest of the worker of a mapped task instance that a scheduler job has launched.
+
+    It has the labels by which each executor selects the pods that it watches.
+    """
     identity = {"dag_id": DAG_ID, "task_id": TASK_ID, "run_id": RUN_ID}
     counters = {"try_number": "1", "map_index": str(map_index)}
     labels = {
@@ -25,6 +32,7 @@ def worker_pod(map_index: int, ti_id: str, job_id: int) -> Json:
         "airflow_version": "3.3.2",
         "kubernetes_executor": "True",
         "airflow-worker": str(job_id),
+        EXECUTOR_LABEL: EXECUTOR_NAME,
     }
     return {
         "apiVersion": "v1",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import executor_process
 from benchmarks.executor_process import ExecutorProcess
 from benchmarks.processes import cpu_seconds, proportional_set_size
 
@@ -18,7 +19,7 @@ for line in sys.stdin:
     command = json.loads(line)
     if command["command"] == "crash":
         sys.exit("it is broken")
-    print(json.dumps(command), flush=True)
+    print(3 if command["command"] == "messages" else json.dumps(command), flush=True)
 """
 
 
@@ -51,6 +52,16 @@ def test_a_driver_that_has_ended_is_named_with_its_last_words(process: ExecutorP
     with pytest.raises(RuntimeError, match=r"the driver ended \(1\):\nit is broken"):
         process.call("crash")
     assert process.log_lines("broken") == 1
+    process.end()
+
+
+def test_an_executor_that_sees_too_few_pods_is_not_measured(
+    process: ExecutorProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_process, "_EVENTS_TIMEOUT", 0.0)
+    process.settle(3, 0.5)
+    with pytest.raises(RuntimeError, match="3 events of 4 pods"):
+        process.settle(4, 0.5)
     process.end()
 
 

@@ -22,7 +22,10 @@ PAUSE = 0.005
 BUSY_PAUSE = 0.1
 """Seconds that a busy scheduler spends on other things between two turns."""
 
-DELETION_TIMEOUT = 600.0
+PODS_PER_SECOND = 10.0
+"""So slow may a candidate be, before it is given up."""
+
+MARGIN = 30.0
 
 
 def measure_events(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]:
@@ -37,7 +40,7 @@ def measure_events(lab: Lab, candidate: Candidate, size: int) -> dict[str, float
             used = executor.cpu_seconds()
             with round_.costs(values):
                 start = executor.call("start")
-                run = executor.call("run", pause=PAUSE, results=size)
+                run = executor.call("run", pause=PAUSE, results=size, timeout=_patience(size))
             used = executor.cpu_seconds() - used
     _check(run["results"], size)
     seconds = start + run["seconds"]
@@ -66,7 +69,7 @@ def measure_loop(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]:
             with round_.costs(values):
                 executor.call("start")
                 executor.turn(BUSY_PAUSE)
-                wait_for("all pods are deleted", lambda: observer.gone() == size, DELETION_TIMEOUT)
+                wait_for("all pods are deleted", lambda: observer.gone() == size, _patience(size))
                 run = executor.halt()
     _check(run["results"], size)
     return {
@@ -82,6 +85,10 @@ def _end_all(round_: Round, job_id: int, state: str, status: Json) -> list[tuple
     pods = round_.make_pods(job_id)
     round_.cluster.report([pod.name for pod in pods], status)
     return [(pod.name, pod.uid) for pod in pods]
+
+
+def _patience(size: int) -> float:
+    return MARGIN + size / PODS_PER_SECOND
 
 
 def _check(found: int, size: int) -> None:

@@ -16,9 +16,6 @@ QUICK_WINDOW = 10.0
 FEW = 1000
 """With fewer pods, a quick look is meant."""
 
-SETTLING = 5.0
-"""Seconds until the first list has been read and handled."""
-
 LOOP = 1.0
 """Seconds between two turns of a scheduler that has nothing to do."""
 
@@ -34,23 +31,23 @@ def measure_idle(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]:
         with round_.executor(job_id) as executor:
             executor.call("hold", pods=[(pod.name, pod.uid) for pod in pods])
             executor.call("start")
-            executor.call("run", pause=LOOP, timeout=SETTLING)
+            executor.settle(size, LOOP)
             return _quiet(executor, round_, window) | _reconnect(executor, round_, window)
 
 
 def _quiet(executor: ExecutorProcess, round_: Round, window: float) -> dict[str, float]:
-    used, passed, events = executor.cpu_seconds(), round_.relay.bytes, _events(executor)
+    used, passed, events = executor.cpu_seconds(), round_.relay.bytes, executor.events()
     run = executor.call("run", pause=LOOP, timeout=window)
     return {
         "quiet": (executor.cpu_seconds() - used) * 60 / window,
         "quiet_megabytes": (round_.relay.bytes - passed) / 1e6 * 60 / window,
-        "quiet_events": _events(executor) - events,
+        "quiet_events": executor.events() - events,
         "turn": sum(run["turns"]) / len(run["turns"]),
     }
 
 
 def _reconnect(executor: ExecutorProcess, round_: Round, window: float) -> dict[str, float]:
-    used, events = executor.cpu_seconds(), _events(executor)
+    used, events = executor.cpu_seconds(), executor.events()
     executor.turn(LOOP)
     pause(window / 2)
     round_.relay.cut()
@@ -58,11 +55,5 @@ def _reconnect(executor: ExecutorProcess, round_: Round, window: float) -> dict[
     executor.halt()
     return {
         "reconnect": (executor.cpu_seconds() - used) * 60 / window,
-        "reconnect_events": _events(executor) - events,
+        "reconnect_events": executor.events() - events,
     }
-
-
-def _events(executor: ExecutorProcess) -> int:
-    messages: int = executor.call("messages")
-    # The official one's are only seen in its log, where it writes a line for each.
-    return messages if messages >= 0 else executor.log_lines("is Running")

@@ -66,9 +66,9 @@ def _tracked_pods(round_: Round) -> dict[str, float]:
         executor.call("start")
         idle_turn = _turn(executor)
         _track(round_, executor, job_id, slice(few))
-        with_few = _trimmed(executor)
+        with_few = _trimmed(executor, few)
         _track(round_, executor, job_id, slice(few, round_.size))
-        growth = _trimmed(executor) - with_few
+        growth = _trimmed(executor, round_.size) - with_few
         return {
             "growth": growth,
             "bytes_per_pod": growth / (round_.size - few),
@@ -84,8 +84,8 @@ def _track(round_: Round, executor: ExecutorProcess, job_id: int, indices: slice
     round_.cluster.report([pod.name for pod in pods], running())
 
 
-def _trimmed(executor: ExecutorProcess) -> int:
-    executor.call("run", pause=LOOP, timeout=SETTLING / 2)
+def _trimmed(executor: ExecutorProcess, pods: int) -> int:
+    executor.settle(pods, LOOP)
     executor.call("trim")
     return executor.memory()
 

@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Measurements with a few pods, on the embedded API server.
+
+They prepare the insides of the executors. A change of those must not go unnoticed until the next run of the
+benchmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.candidates import Candidate
+from benchmarks.catalogue import Measure
+from benchmarks.lab import Lab, open_lab
+from benchmarks.measure.events import measure_events, measure_loop
+from benchmarks.measure.recover import measure_recover
+
+PODS = 20
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with open_lab(None) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("measure", "candidate"),
+    [
+        (measure_events, Candidate.OURS),
+        (measure_loop, Candidate.OURS),
+        (measure_loop, Candidate.UPSTREAM),
+        (measure_recover, Candidate.OURS),
+    ],
+)
+def test_an_executor_has_results_for_all_pods(lab: Lab, measure: Measure, candidate: Candidate) -> None:
+    values = measure(lab, candidate, PODS)
+    assert values["kilobytes_per_task"] > 0
