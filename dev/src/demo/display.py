@@ -99,12 +99,12 @@ def summary_text(summary: Summary) -> Group:
         f"time to relaunch  {_relaunch(summary)}",
         f"user code         ran exactly once, to its end, in {summary.ran_once} of {summary.tasks} tasks",
     ]
-    verdict = (
+    result = (
         Text("every task did what it should", style="bold green")
         if summary.passed
         else Text(f"not what it should be: {', '.join(summary.unexpected)}", style="bold red")
     )
-    return Group(*lines, verdict)
+    return Group(*lines, result)
 
 
 def _cells(row: TaskOutcome) -> tuple[str | Text, ...]:

@@ -20,7 +20,7 @@ from testbed.code_journal import CodeRuns
 from testbed.task_instances import TaskInstance
 
 
-class Verdict(StrEnum):
+class TaskResult(StrEnum):
     """What became of a task instance; all but the first two are wrong."""
 
     GOOD = "succeeded in the try that it should, its code ran once"
@@ -66,26 +66,26 @@ def worst_series(journal: Iterable[JournalEntry]) -> Counter[tuple[str, str, str
     return worst
 
 
-def judge(task: TaskInstance, evidence: Evidence, budget: int) -> Verdict:
+def assess(task: TaskInstance, evidence: Evidence, budget: int) -> TaskResult:
     """
     Return what became of a task instance.
 
     :param budget: how many relaunches a try is allowed
     """
     if not task.ended:
-        return Verdict.LOST
+        return TaskResult.LOST
     if task.state != "success" or task.try_number != 1 + evidence.cleared[task[:4]]:
         if evidence.faults[task[:4]] > budget:
-            return Verdict.EXHAUSTED
-        return Verdict.FAILED if task.state != "success" else Verdict.RETRIED
-    return Verdict.GOOD if evidence.code_ran_once(task) else Verdict.NOT_ONCE
+            return TaskResult.EXHAUSTED
+        return TaskResult.FAILED if task.state != "success" else TaskResult.RETRIED
+    return TaskResult.GOOD if evidence.code_ran_once(task) else TaskResult.NOT_ONCE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What became of all of them."""
 
-    verdicts: dict[Verdict, list[TaskInstance]]
+    results: dict[TaskResult, list[TaskInstance]]
     runs: Mapping[tuple[str, str], str | None]
     """The state of each run that was asked for, by its DAG and its id."""
     launches: int
@@ -98,31 +98,31 @@ class Outcome:
     @property
     def tasks(self) -> int:
         """How many task instances there were."""
-        return sum(map(len, self.verdicts.values()))
+        return sum(map(len, self.results.values()))
 
-    def wrong(self) -> dict[Verdict, list[TaskInstance]]:
+    def wrong(self) -> dict[TaskResult, list[TaskInstance]]:
         """Return those that are not as they should be."""
-        right = (Verdict.GOOD, Verdict.EXHAUSTED)
-        return {verdict: tasks for verdict, tasks in self.verdicts.items() if tasks and verdict not in right}
+        right = (TaskResult.GOOD, TaskResult.EXHAUSTED)
+        return {result: tasks for result, tasks in self.results.items() if tasks and result not in right}
 
     @property
     def unsuccessful_runs(self) -> list[tuple[str, str]]:
         """The runs that did not succeed, without those with a task whose budget was exhausted."""
-        excused = {task[:2] for task in self.verdicts[Verdict.EXHAUSTED]}
+        excused = {task[:2] for task in self.results[TaskResult.EXHAUSTED]}
         return [run for run, state in self.runs.items() if state != "success" and run not in excused]
 
     @property
     def good(self) -> bool:
         """Whether everything is as it should be, and there was something to see."""
-        something = self.verdicts[Verdict.GOOD] and self.faults
+        something = self.results[TaskResult.GOOD] and self.faults
         return bool(something) and not (self.wrong() or self.pods_left or self.unsuccessful_runs)
 
 
 def sort_out(
     tasks: Iterable[TaskInstance], evidence: Evidence, budget: int
-) -> dict[Verdict, list[TaskInstance]]:
+) -> dict[TaskResult, list[TaskInstance]]:
     """Return the task instances by what became of them."""
-    verdicts: dict[Verdict, list[TaskInstance]] = {verdict: [] for verdict in Verdict}
+    results: dict[TaskResult, list[TaskInstance]] = {result: [] for result in TaskResult}
     for task in tasks:
-        verdicts[judge(task, evidence, budget)].append(task)
-    return verdicts
+        results[assess(task, evidence, budget)].append(task)
+    return results

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from soak.growth import Growth
-from soak.outcome import Outcome, Verdict
+from soak.outcome import Outcome, TaskResult
 
 GOOD, BAD = Text("as it should be", style="green"), Text("WRONG", style="bold red")
 
@@ -26,13 +26,13 @@ def outcome_table(outcome: Outcome) -> Table:
     table = Table(title="What has become of the tasks", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column in ("", "found", "should be", ""):
         table.add_column(column, justify="right" if column else "left")
-    counts = {verdict: len(tasks) for verdict, tasks in outcome.verdicts.items()}
+    counts = {result: len(tasks) for result, tasks in outcome.results.items()}
     for name, found, expected in (
         ("DAG runs that did not succeed", len(outcome.unsuccessful_runs), 0),
-        ("tasks lost: never ended", counts[Verdict.LOST], 0),
-        ("healthy tasks failed", counts[Verdict.FAILED], 0),
-        ("retries consumed by the infrastructure", counts[Verdict.RETRIED], 0),
-        ("tasks whose code did not run exactly once", counts[Verdict.NOT_ONCE], 0),
+        ("tasks lost: never ended", counts[TaskResult.LOST], 0),
+        ("healthy tasks failed", counts[TaskResult.FAILED], 0),
+        ("retries consumed by the infrastructure", counts[TaskResult.RETRIED], 0),
+        ("tasks whose code did not run exactly once", counts[TaskResult.NOT_ONCE], 0),
         ("pods left over", len(outcome.pods_left), 0),
     ):
         table.add_row(name, str(found), str(expected), GOOD if found == expected else BAD)
@@ -40,7 +40,7 @@ def outcome_table(outcome: Outcome) -> Table:
     for name, found in (
         ("DAG runs", len(outcome.runs)),
         ("tasks", outcome.tasks),
-        ("tasks whose budget was exhausted as configured", counts[Verdict.EXHAUSTED]),
+        ("tasks whose budget was exhausted as configured", counts[TaskResult.EXHAUSTED]),
         ("pods launched", outcome.launches),
         ("pods lost to a fault", outcome.faults.total()),
     ):
@@ -71,8 +71,8 @@ def growth_table(rows: Iterable[Growth]) -> Table:
 def details(outcome: Outcome, disturbances: Counter[str]) -> Group:
     """Return what happened to the pods and beside them, and which tasks went wrong."""
     lines = [f"faults of pods: {_counts(outcome.faults)}", f"disturbances:   {_counts(disturbances)}"]
-    for verdict, tasks in outcome.wrong().items():
-        lines += [f"{verdict}: {' '.join(map(str, task))}" for task in tasks[:EXAMPLES]]
+    for result, tasks in outcome.wrong().items():
+        lines += [f"{result}: {' '.join(map(str, task))}" for task in tasks[:EXAMPLES]]
     lines += [f"left over: {pod}" for pod in outcome.pods_left[:EXAMPLES]]
     return Group(*(Text(line) for line in lines))
 

@@ -130,7 +130,7 @@ class Soak:
         journal, states = records.journal(), records.run_states()
         evidence = Evidence(worst_series(journal), records.code(), cleared)
         return Outcome(
-            verdicts=sort_out(records.task_instances(), evidence, BUDGET),
+            results=sort_out(records.task_instances(), evidence, BUDGET),
             runs={run: states.get(run) for run in self.runs},
             launches=sum(entry.event is JournalEvent.BOUND for entry in journal),
             faults=Counter(

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on each task and the summary: every condition that a row has to meet, and can miss."""
+"""The result on each task and the summary: every condition that a row has to meet, and can miss."""
 
 from __future__ import annotations
 

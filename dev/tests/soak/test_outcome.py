@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cluster_lab.journal import JournalEntry, JournalEvent
-from soak.outcome import Evidence, Outcome, Verdict, judge, sort_out, worst_series
+from soak.outcome import Evidence, Outcome, TaskResult, assess, sort_out, worst_series
 from testbed.code_journal import CodeRun, CodeRuns
 from testbed.task_instances import TaskInstance
 
@@ -44,35 +44,35 @@ def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -
 
 
 @pytest.mark.parametrize(
-    ("task", "seen", "verdict"),
+    ("task", "seen", "result"),
     [
-        (TASK, evidence(), Verdict.GOOD),
-        (TASK, evidence(faults=BUDGET), Verdict.GOOD),
-        (TASK._replace(state="queued"), evidence(), Verdict.LOST),
-        (TASK._replace(state=None), evidence(faults=9), Verdict.LOST),
-        (TASK._replace(state="failed"), evidence(faults=BUDGET), Verdict.FAILED),
-        (TASK._replace(state="upstream_failed"), evidence(), Verdict.FAILED),
-        (TASK._replace(state="failed"), evidence(faults=BUDGET + 1), Verdict.EXHAUSTED),
-        (TASK._replace(try_number=2), evidence(faults=BUDGET + 1), Verdict.EXHAUSTED),
-        (TASK._replace(try_number=2), evidence(), Verdict.RETRIED),
-        (TASK, evidence(begun=2, ended=2), Verdict.NOT_ONCE),
-        (TASK, evidence(begun=2), Verdict.NOT_ONCE),
-        (TASK, evidence(ended=0), Verdict.NOT_ONCE),
-        (TASK, evidence(begun=0, ended=0), Verdict.NOT_ONCE),
+        (TASK, evidence(), TaskResult.GOOD),
+        (TASK, evidence(faults=BUDGET), TaskResult.GOOD),
+        (TASK._replace(state="queued"), evidence(), TaskResult.LOST),
+        (TASK._replace(state=None), evidence(faults=9), TaskResult.LOST),
+        (TASK._replace(state="failed"), evidence(faults=BUDGET), TaskResult.FAILED),
+        (TASK._replace(state="upstream_failed"), evidence(), TaskResult.FAILED),
+        (TASK._replace(state="failed"), evidence(faults=BUDGET + 1), TaskResult.EXHAUSTED),
+        (TASK._replace(try_number=2), evidence(faults=BUDGET + 1), TaskResult.EXHAUSTED),
+        (TASK._replace(try_number=2), evidence(), TaskResult.RETRIED),
+        (TASK, evidence(begun=2, ended=2), TaskResult.NOT_ONCE),
+        (TASK, evidence(begun=2), TaskResult.NOT_ONCE),
+        (TASK, evidence(ended=0), TaskResult.NOT_ONCE),
+        (TASK, evidence(begun=0, ended=0), TaskResult.NOT_ONCE),
         # Cleared while it ran: its code was cut off, or came to its end a moment before.
-        (TASK._replace(try_number=2), evidence(begun=2, cleared=1), Verdict.GOOD),
-        (TASK._replace(try_number=2), evidence(begun=2, ended=2, cleared=1), Verdict.GOOD),
-        (TASK._replace(try_number=2), evidence(cleared=1), Verdict.GOOD),
-        (TASK._replace(try_number=2), evidence(begun=3, ended=2, cleared=1), Verdict.NOT_ONCE),
-        (TASK._replace(try_number=2), evidence(begun=2, ended=0, cleared=1), Verdict.NOT_ONCE),
-        (TASK._replace(try_number=3), evidence(begun=2, cleared=1), Verdict.RETRIED),
-        (TASK, evidence(cleared=1), Verdict.RETRIED),
-        (TASK._replace(try_number=2, state="failed"), evidence(begun=2, cleared=1), Verdict.FAILED),
-        (TASK._replace(try_number=2, state="restarting"), evidence(cleared=1), Verdict.LOST),
+        (TASK._replace(try_number=2), evidence(begun=2, cleared=1), TaskResult.GOOD),
+        (TASK._replace(try_number=2), evidence(begun=2, ended=2, cleared=1), TaskResult.GOOD),
+        (TASK._replace(try_number=2), evidence(cleared=1), TaskResult.GOOD),
+        (TASK._replace(try_number=2), evidence(begun=3, ended=2, cleared=1), TaskResult.NOT_ONCE),
+        (TASK._replace(try_number=2), evidence(begun=2, ended=0, cleared=1), TaskResult.NOT_ONCE),
+        (TASK._replace(try_number=3), evidence(begun=2, cleared=1), TaskResult.RETRIED),
+        (TASK, evidence(cleared=1), TaskResult.RETRIED),
+        (TASK._replace(try_number=2, state="failed"), evidence(begun=2, cleared=1), TaskResult.FAILED),
+        (TASK._replace(try_number=2, state="restarting"), evidence(cleared=1), TaskResult.LOST),
     ],
 )
-def test_a_task_instance_is_judged(task: TaskInstance, seen: Evidence, verdict: Verdict) -> None:
-    assert judge(task, seen, BUDGET) is verdict
+def test_a_task_instance_is_judged(task: TaskInstance, seen: Evidence, result: TaskResult) -> None:
+    assert assess(task, seen, BUDGET) is result
 
 
 def test_faults_count_within_one_phase_of_one_try() -> None:
@@ -88,7 +88,7 @@ def test_faults_count_within_one_phase_of_one_try() -> None:
 
 
 GOOD = Outcome(
-    verdicts=sort_out([TASK], evidence(), BUDGET),
+    results=sort_out([TASK], evidence(), BUDGET),
     runs={TASK[:2]: "success"},
     launches=2,
     faults=Counter(evicted=1),
@@ -109,8 +109,8 @@ def test_a_good_outcome() -> None:
         replace(GOOD, runs={TASK[:2]: "running"}),
         replace(GOOD, runs={TASK[:2]: None}),
         replace(GOOD, faults=Counter()),
-        replace(GOOD, verdicts=sort_out([], evidence(), BUDGET)),
-        replace(GOOD, verdicts=sort_out([TASK, TASK._replace(state="failed")], evidence(), BUDGET)),
+        replace(GOOD, results=sort_out([], evidence(), BUDGET)),
+        replace(GOOD, results=sort_out([TASK, TASK._replace(state="failed")], evidence(), BUDGET)),
     ],
 )
 def test_a_bad_outcome(outcome: Outcome) -> None:
@@ -122,6 +122,6 @@ def test_a_run_whose_task_exhausted_its_budget_is_excused() -> None:
     seen = evidence()
     seen.faults[exhausted[:4]] = BUDGET + 1
     runs = {TASK[:2]: "success", exhausted[:2]: "failed"}
-    outcome = replace(GOOD, verdicts=sort_out([TASK, exhausted], seen, BUDGET), runs=runs)
+    outcome = replace(GOOD, results=sort_out([TASK, exhausted], seen, BUDGET), runs=runs)
     assert outcome.good
     assert not outcome.wrong()

@@ -9,7 +9,7 @@ from io import StringIO
 from rich.console import Console, RenderableType
 
 from soak.growth import Growth
-from soak.outcome import Outcome, TaskInstance, Verdict
+from soak.outcome import Outcome, TaskInstance, TaskResult
 from soak.report import details, growth_table, outcome_table, summary
 
 STEADY = Growth(name="threads", first=8, last=9, limit=10, rest=8)
@@ -18,9 +18,9 @@ TASK = TaskInstance("dag", "run", "task", -1, "success", 1)
 
 
 def outcome(*failed: TaskInstance) -> Outcome:
-    verdicts: dict[Verdict, list[TaskInstance]] = {verdict: [] for verdict in Verdict}
+    results: dict[TaskResult, list[TaskInstance]] = {result: [] for result in TaskResult}
     return Outcome(
-        verdicts=verdicts | {Verdict.GOOD: [TASK], Verdict.FAILED: list(failed)},
+        results=results | {TaskResult.GOOD: [TASK], TaskResult.FAILED: list(failed)},
         runs={TASK[:2]: "success"},
         launches=2,
         faults=Counter(evicted=1),

@@ -19,7 +19,7 @@ PACKAGE = "airflow.providers.cncf.kubernetes_resilience.executors"
 STEPS = {
     "failures.settlement:assess": "killed",
     "failures.settlement:classify": "killed",
-    "failures.settlement:make_evidence": "killed",
+    "failures.policies:make_evidence": "killed",
     "failures.settlement:ledger.record": "killed",
     "deletion.pod_deletion:PodDeletion.supersede": "killed",
     "launches.workload:StoredWorkload.job": "killed",
