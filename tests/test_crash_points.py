@@ -8,17 +8,20 @@ or back, and while it is, the scheduler gets SIGKILL. What it has asked for by t
 
 Each DAG has a task that is healed by a relaunch, and one whose every launch is lost. The latter has to come
 to an end after exactly as many launches as are allowed: a count that begins anew after a crash would show.
+The same for tasks that run when their pods are lost.
 """
 
 from __future__ import annotations
 
-from signal import SIGKILL
-
 import pytest
 
 from cluster_lab.apiserver import RequestInfo
+from cluster_lab.faults.plan import Fault
+from cluster_lab.journal import JournalEvent
+from testbed import database
+from testbed.database import updates_held
 from testbed.predicates import creates_pod
-from testbed.records import Outcome, Run
+from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -31,6 +34,8 @@ DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": str(RELAUNCHES),
+    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
+    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
 }
 
 TASKS = ("healed", "hopeless")
@@ -95,15 +100,122 @@ def test_in_the_middle_of_a_create_call(testbed: Testbed) -> None:
     expect(testbed, run)
 
 
+# ---------------------------------------------------------------------- of tasks that run
+
+RUNNING = ("again", "limited")
+"""The second is given one infrastructure retry."""
+
+RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
+LIMIT_REACHED = Outcome(
+    state="failed", pods=2, begun=2, ended=0, launch_failures=0, execution_failures=2, callbacks=1
+)
+
+
+def test_before_it_is_seen_that_running_tasks_have_lost_their_pods(testbed: Testbed) -> None:
+    run = testbed.trigger("unseen")
+    run.wait_for_code(*RUNNING)
+    kill(testbed)
+    # One pod fails and is still there, the other is gone without a trace.
+    testbed.cluster.lose(run.pods("again")[0], Fault.EVICTED_RUNNING)
+    testbed.cluster.delete(run.pods("limited")[0])
+    for task in RUNNING:
+        wait_for("its worker has ended", lambda task=task: run.events(task, JournalEvent.EXITED))
+    expect_running(testbed, run)
+
+
+def test_within_the_transaction_that_queues_running_tasks_again(testbed: Testbed) -> None:
+    run = testbed.trigger("uncommitted")
+    run.wait_for_code(*RUNNING)
+    with updates_held(testbed.records.engine, database.RUN_AGAIN) as held:
+        lose_all(testbed, run)
+        held.wait()
+        kill(testbed)
+        held.fail()
+    assert [run.outcome(task).state for task in RUNNING] == ["running", "running"]
+    expect_running(testbed, run)
+
+
+def test_after_running_tasks_are_queued_again_and_before_their_new_pods(testbed: Testbed) -> None:
+    run = testbed.trigger("committed")
+    run.wait_for_code(*RUNNING)
+    with testbed.proxy.hold(when=creates_pod) as held:
+        lose_all(testbed, run)
+        held.wait_for(len(RUNNING), LONGEST_WAIT)
+        assert [run.outcome(task).execution_failures for task in RUNNING] == [1, 1]
+        kill(testbed)
+    expect_running(testbed, run)
+
+
+@pytest.mark.long
+def test_in_the_middle_of_the_call_that_creates_a_pod_for_a_task_that_ran(testbed: Testbed) -> None:
+    run = testbed.trigger("amid_create_again")
+    run.wait_for_code(*RUNNING)
+    with testbed.proxy.hold(when=creates_pod, reply=True) as held:
+        lose_all(testbed, run)
+        held.wait_for(len(RUNNING), LONGEST_WAIT)
+        kill(testbed)
+    expect_running(testbed, run)
+
+
+@pytest.mark.long
+def test_two_schedulers_run_only_their_own_tasks_again_until_one_dies(testbed: Testbed) -> None:
+    while len(testbed.schedulers.alive) < 2:
+        testbed.schedulers.start()
+    run = testbed.trigger("two_schedulers")
+    tasks = [f"task_{number}" for number in range(6)]
+    run.wait_for_code(*tasks)
+    before = testbed.cluster.version()
+    lose_all(testbed, run)
+    run.wait_for_times(2, *tasks)
+    owners = testbed.cluster.owners_since(before)
+    assert {pod: len(jobs) for pod, jobs in owners.items()} == dict.fromkeys(owners, 1)
+
+    victim, _survivor = testbed.schedulers.alive
+    testbed.schedulers.kill_long_ago(victim)
+    lose_all(testbed, run)
+    run.wait_for_times(3, *tasks)
+    run.release()
+    twice = Outcome(state="success", pods=3, begun=3, launch_failures=0, execution_failures=2)
+    assert run.wait_for_all_to_end() == dict.fromkeys(tasks, twice)
+    for task in tasks:
+        assert run.steps(task) == ["begun", "begun", "begun", "ended"]
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+
+
+def lose_all(testbed: Testbed, run: Run) -> None:
+    """Evict the newest pod of each task."""
+    for task in run.states():
+        testbed.cluster.evict(run.pods(task.task_id)[-1])
+
+
+def expect_running(testbed: Testbed, run: Run) -> None:
+    """Start another scheduler, and see that each task runs again once, and counts what came before."""
+    testbed.schedulers.start()
+    run.wait_for_times(2, *RUNNING)
+    testbed.cluster.evict(run.pods("limited")[-1])
+    assert run.wait_for_end("limited").state == "failed"
+    run.release()
+    run.wait_for_end("again")
+    wait_for("the callback is called", lambda: run.outcome("limited").callbacks)
+    assert {task: run.outcome(task) for task in RUNNING} == {"again": RUN_AGAIN, "limited": LIMIT_REACHED}
+    assert run.steps("again") == ["begun", "begun", "ended"]
+    actions = [row["action"] for row in run.ledger("limited", event=EXECUTION_FAILURE_EVENT)]
+    assert actions == ["relaunch", "count"]
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+
+
+# ---------------------------------------------------------------------- what all of them have in common
+
+
 def retires(info: RequestInfo) -> bool:
     """Whether a pod is deleted, or labelled as done or adopted."""
     return info.resource == "pods" and info.verb in ("delete", "patch")
 
 
 def kill(testbed: Testbed) -> None:
-    """Kill the scheduler that runs."""
+    """Kill the scheduler that runs, and let it count as dead at once."""
     for scheduler in testbed.schedulers.alive:
-        scheduler.end(SIGKILL)
+        testbed.schedulers.kill_long_ago(scheduler)
 
 
 def expect(testbed: Testbed, run: Run, healed: Outcome = HEALED) -> None:

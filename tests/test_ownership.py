@@ -19,7 +19,7 @@ from signal import SIGKILL
 import pytest
 
 from cluster_lab.apiserver import RequestInfo
-from testbed.database import adoptions_held
+from testbed.database import ADOPTION, updates_held
 from testbed.predicates import deletes_pod, labels_pod
 from testbed.records import Outcome, Run
 from testbed.schedulers import Scheduler
@@ -56,7 +56,7 @@ def test_a_successor_is_killed_before_its_adoption_is_committed(
 
     testbed.schedulers.kill_long_ago(first_scheduler)
     with (
-        adoptions_held(testbed.records.engine) as adoption,
+        updates_held(testbed.records.engine, ADOPTION) as adoption,
         testbed.proxy.hold(when=lambda info: labels_pod(info) and info.name in not_relabelled),
     ):
         second = testbed.schedulers.start()
@@ -77,7 +77,7 @@ def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(
 ) -> None:
     run, pods = begin(testbed, "rolled_back")
     second = testbed.schedulers.start()
-    with adoptions_held(testbed.records.engine) as adoption:
+    with updates_held(testbed.records.engine, ADOPTION) as adoption:
         pause(testbed, first_scheduler)
         adoption.wait()
         give_time_to_relabel(testbed, pods, second)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster_lab.faults.plan import Fault
 from cluster_lab.journal import JournalEvent
 from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
@@ -108,6 +109,16 @@ def test_the_file_may_change_while_the_scheduler_runs(testbed: Testbed) -> None:
         ("evicted", "relaunch"),
         ("evicted", "count"),
     ]
+
+
+def test_a_rule_that_names_no_phase_runs_nothing_again_while_there_is_no_budget(testbed: Testbed) -> None:
+    run = testbed.trigger("old_policy")
+    run.wait_for_code("launch", "execution")
+    testbed.cluster.lose(run.pods("execution")[0], Fault.EVICTED_RUNNING)
+    ended = run.wait_for_end("execution")
+    assert (ended.state, ended.pods, ended.begun, ended.ended) == ("failed", 1, 1, 0)
+    run.release()
+    assert run.wait_for_end("launch") == Outcome(state="success", pods=2, launch_failures=1)
 
 
 @pytest.mark.long

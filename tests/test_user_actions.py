@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cluster_lab.faults.plan import Fault
 from testbed.predicates import creates_pod
 from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
@@ -15,7 +16,11 @@ from testbed.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
-DEPLOYMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
+DEPLOYMENT = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
+    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
+}
 
 Action = Callable[[Testbed, Run], None]
 
@@ -85,6 +90,94 @@ def test_while_the_replacement_runs(testbed: Testbed) -> None:
         "mark_failed": Outcome(state="failed", pods=2, begun=1, ended=0, launch_failures=1),
         "delete_run": None,
     }
+
+
+# ---------------------------------------------------------------------- of a task that runs
+
+
+def test_while_the_worker_is_told_to_go(testbed: Testbed) -> None:
+    runs = begin_running(testbed, "ending")
+    for run in runs.values():
+        (pod,) = run.pods("lost")
+        testbed.cluster.evict(pod)
+        wait_for("it is told to go", lambda pod=pod: testbed.cluster.is_ending(pod))
+    act(testbed, runs)
+    assert end(testbed, runs) == {
+        "clear": Outcome(state="success", try_number=2, max_tries=1, pods=2, begun=2, launch_failures=0),
+        "mark_success": Outcome(state="success", pods=1, begun=1, ended=0, launch_failures=0),
+        "mark_failed": Outcome(state="failed", pods=1, begun=1, ended=0, launch_failures=0),
+        "delete_run": None,
+    }
+
+
+def test_while_a_task_that_ran_waits_to_be_launched_again(testbed: Testbed) -> None:
+    runs = begin_running(testbed, "waiting_again")
+    with testbed.proxy.hold(when=creates_pod) as held:
+        lose_all(testbed, runs)
+        held.wait_for(len(runs), LONGEST_WAIT)
+        act(testbed, runs)
+        held.drop()
+    assert end(testbed, runs) == {
+        "clear": Outcome(
+            state="success",
+            try_number=2,
+            max_tries=1,
+            pods=2,
+            begun=2,
+            launch_failures=0,
+            execution_failures=1,
+        ),
+        "mark_success": Outcome(
+            state="success", pods=1, begun=1, ended=0, launch_failures=0, execution_failures=1
+        ),
+        "mark_failed": Outcome(
+            state="failed", pods=1, begun=1, ended=0, launch_failures=0, execution_failures=1
+        ),
+        "delete_run": None,
+    }
+
+
+def test_while_a_task_that_ran_runs_again(testbed: Testbed) -> None:
+    runs = begin_running(testbed, "running_again")
+    lose_all(testbed, runs)
+    for run in runs.values():
+        run.wait_for_times(2, "lost")
+    act(testbed, runs)
+    assert end(testbed, runs) == {
+        "clear": Outcome(
+            state="success",
+            try_number=2,
+            max_tries=1,
+            pods=3,
+            begun=3,
+            launch_failures=0,
+            execution_failures=1,
+        ),
+        "mark_success": Outcome(
+            state="success", pods=2, begun=2, ended=0, launch_failures=0, execution_failures=1
+        ),
+        "mark_failed": Outcome(
+            state="failed", pods=2, begun=2, ended=0, launch_failures=0, execution_failures=1
+        ),
+        "delete_run": None,
+    }
+
+
+def begin_running(testbed: Testbed, at: str) -> dict[str, Run]:
+    """Start a run for each action, by its name, and wait until the user's code of each has begun."""
+    runs = begin(testbed, at)
+    for run in runs.values():
+        run.wait_for_code("lost")
+    return runs
+
+
+def lose_all(testbed: Testbed, runs: dict[str, Run]) -> None:
+    """Have the pods of all tasks lost at work."""
+    for run in runs.values():
+        testbed.cluster.lose(run.pods("lost")[-1], Fault.EVICTED_RUNNING)
+
+
+# ---------------------------------------------------------------------- what all of them have in common
 
 
 def begin(testbed: Testbed, at: str) -> dict[str, Run]:

@@ -30,14 +30,14 @@ import aiohttp
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import JsonObject, KubeClient
 from cluster_lab.faults.launches import Launch, LaunchCounter
-from cluster_lab.faults.plan import Fault, FaultPlan
+from cluster_lab.faults.plan import FAULT_ANNOTATION, FAULTS_AT_WORK, Fault, FaultPlan, FaultRule
 from cluster_lab.faults.scenarios import scenario_for
 from cluster_lab.journal import Journal, JournalEntry, JournalEvent
 from cluster_lab.kubelet.kubelet import Kubelet
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.normal import run_normally
-from cluster_lab.kubelet.pod import Admission
+from cluster_lab.kubelet.pod import Admission, Scenario
 from cluster_lab.kubelet.server import serving
 
 ADDRESS = "127.0.0.1"
@@ -48,7 +48,7 @@ _FAREWELL_SECONDS = 5
 _INHERITED = ("HOME", "LANG", "LC_ALL", "TMPDIR")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pod:
     """What the journal says about a pod in each of its entries."""
 
@@ -56,6 +56,14 @@ class _Pod:
     node: str
     launch: Launch
     fault: Fault | None
+
+    def requested(self, manifest: JsonObject) -> Scenario | None:
+        """Return what the pod's annotation asks for, to happen to the worker that runs."""
+        fault = (manifest["metadata"].get("annotations") or {}).get(FAULT_ANNOTATION)
+        if fault not in FAULTS_AT_WORK:
+            return None
+        self.fault = Fault(fault)
+        return scenario_for(FaultRule(fault=self.fault, delay=0))
 
 
 @dataclass(kw_only=True)
@@ -143,7 +151,7 @@ class ClusterLab:
                 self._launches.ended_well(launch)
             journal.write(_entry(pod, event, exit_code))
 
-        return Admission(scenario_for(rule) if rule else run_normally, record)
+        return Admission(scenario_for(rule) if rule else run_normally, record, pod.requested)
 
 
 async def _remove(node: Node) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from cluster_lab.faults.plan import Fault
+from cluster_lab.faults.plan import FAULTS_AT_WORK, Fault
 
 FOLDER_VARIABLE = "SOAK_HOLDINGS"
 """The environment variable that names the folder where executors write how much they hold."""
@@ -40,7 +40,7 @@ QUEUED_TIMEOUT = 90
 
 MAY_COST_A_RETRY = (
     Fault.WORKER_EXIT,
-    Fault.KILL_RUNNING,
+    *FAULTS_AT_WORK,
     # A worker that starts seconds after its pod is gone runs the task if the scheduler was busy for so long,
     # and then it is a running task that has lost its pod.
     Fault.PARTITION,

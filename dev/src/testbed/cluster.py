@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cluster_lab.client import STRATEGIC_MERGE, JsonObject, KubeClient
+from cluster_lab.client import MERGE, STRATEGIC_MERGE, JsonObject, KubeClient
+from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
+from cluster_lab.kubelet.status import timestamp
 from cluster_lab.loop_thread import entered_on_loop
 
 T = TypeVar("T")
@@ -66,6 +68,31 @@ class Cluster:
         """Delete a pod at once, as somebody would with ``kubectl delete --force``."""
         self._request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
 
+    def is_ending(self, name: str) -> bool:
+        """Tell whether the deletion of a pod was asked for, and it is still there."""
+        return any("deletionTimestamp" in pod["metadata"] for pod in self._pods(name))
+
+    def lose(self, name: str, fault: Fault) -> None:
+        """
+        Have a pod lost whose worker runs.
+
+        :param fault: how, one of :data:`.FAULTS_AT_WORK`
+        """
+        patch = {"metadata": {"annotations": {FAULT_ANNOTATION: fault.value}}}
+        self._request("PATCH", f"{PODS}/{name}", body=patch, content_type=STRATEGIC_MERGE)
+
+    def evict(self, name: str) -> None:
+        """Evict a pod through the API, as ``kubectl drain`` and autoscalers do."""
+        self._disrupt(name, "EvictionByEvictionAPI", "Eviction API: evicting")
+        # The newest version that the oldest API server knows.
+        body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name}}
+        self._request("POST", f"{PODS}/{name}/eviction", body=body)
+
+    def preempt(self, name: str) -> None:
+        """Delete a pod as the scheduler does to make room for another one."""
+        self._disrupt(name, "PreemptionByScheduler", "default-scheduler: preempting to accommodate a pod")
+        self._request("DELETE", f"{PODS}/{name}")
+
     def nodes(self) -> list[str]:
         """Return the names of the nodes."""
         return [node["metadata"]["name"] for node in self._request("GET", NODES)["items"]]
@@ -75,6 +102,19 @@ class Cluster:
         for node in nodes:
             patch = {"spec": {"unschedulable": unschedulable}}
             self._request("PATCH", f"{NODES}/{node}", body=patch, content_type=STRATEGIC_MERGE)
+
+    def drain_node(self, node: str) -> None:
+        """Drain a node: nothing is placed on it any more, and all pods on it are evicted."""
+        self.cordon(node)
+        for pod in self._pods():
+            if pod["spec"].get("nodeName") == node:
+                self.evict(pod["metadata"]["name"])
+
+    def taint(self, node: str, *, tainted: bool = True) -> None:
+        """Give a node a taint that no pod tolerates: its pods are evicted. Or take all its taints away."""
+        taints = [{"key": "lab/broken", "effect": "NoExecute"}] if tainted else []
+        patch = {"spec": {"taints": taints}}
+        self._request("PATCH", f"{NODES}/{node}", body=patch, content_type=MERGE)
 
     def drain(self, dag_id: str) -> datetime:
         """
@@ -101,6 +141,13 @@ class Cluster:
             metadata = event["object"]["metadata"]
             owners[metadata["name"]].add(metadata["labels"][OWNER_LABEL])
         return owners
+
+    def _disrupt(self, name: str, reason: str, message: str) -> None:
+        # The API server of the oldest version does not say so itself.
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        condition["lastTransitionTime"] = timestamp()
+        body = {"status": {"conditions": [condition]}}
+        self._request("PATCH", f"{PODS}/{name}/status", body=body, content_type=STRATEGIC_MERGE)
 
     def _pods(self, name: str | None = None) -> list[JsonObject]:
         query = {} if name is None else {"fieldSelector": f"metadata.name={name}"}

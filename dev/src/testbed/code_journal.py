@@ -13,11 +13,21 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER_VARIABLE = "TESTBED_EXECUTIONS"
 """The environment variable that tells workers the folder of the journal."""
+
+
+class Order(StrEnum):
+    """What the task in a pod can be told to do."""
+
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    DIE = "die"
+    """Its process is killed, and nothing else in its pod."""
 
 
 class CodeRun(NamedTuple):
@@ -47,6 +57,10 @@ class CodeRuns(NamedTuple):
         return max((count for run, count in self.begun.items() if run.task_id == task_id), default=0)
 
 
+CALLBACK = "called back"
+"""The step of a task whose failure callback is called."""
+
+
 @contextmanager
 def recorded(task_id: str, part: str = "execute") -> Iterator[None]:
     """Record the beginning of the block, and its end if it is reached."""
@@ -55,23 +69,38 @@ def recorded(task_id: str, part: str = "execute") -> Iterator[None]:
     _write(task_id, part, "ended")
 
 
+def record_callback(task_id: str) -> None:
+    """Record that the failure callback of a task is called."""
+    _write(task_id, "callback", CALLBACK)
+
+
 def read_code_runs(folder: Path) -> CodeRuns:
     """Count what the workers have written so far."""
-    runs = CodeRuns(Counter(), Counter())
+    counts = {"begun": Counter[CodeRun](), "ended": Counter[CodeRun](), CALLBACK: Counter[CodeRun]()}
     for entry in _entries(folder):
-        counter = runs.begun if entry["step"] == "begun" else runs.ended
-        counter[CodeRun(entry["task_id"], entry["part"])] += 1
-    return runs
+        counts[entry["step"]][CodeRun(entry["task_id"], entry["part"])] += 1
+    return CodeRuns(counts["begun"], counts["ended"])
+
+
+def read_callbacks(folder: Path) -> Counter[str]:
+    """Count the calls of each task's failure callback, in whatever process."""
+    return Counter(entry["task_id"] for entry in _entries(folder) if entry["step"] == CALLBACK)
 
 
 def read_steps(folder: Path, task_id: str) -> list[str]:
     """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-    return [entry["step"] for entry in _entries(folder) if entry["task_id"] == task_id]
+    entries = [entry for entry in _entries(folder) if entry["task_id"] == task_id]
+    return [entry["step"] for entry in entries if entry["step"] != CALLBACK]
 
 
 def release_file(folder: Path) -> Path:
     """Return the file whose existence tells the running tasks to come to their end."""
     return folder / "release"
+
+
+def order_file(folder: Path, pod: str) -> Path:
+    """Return the file that tells the task in one pod what to do."""
+    return folder / "orders" / pod
 
 
 def folder_of_worker() -> Path:

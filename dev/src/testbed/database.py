@@ -17,12 +17,17 @@ REFUSAL = "refused by the test"
 _LOCK = 20_251
 """Any number, of an advisory lock that nobody else uses."""
 
-# A change of the owner, which only adoption makes: to be queued, a row had none.
-_HOLD = f"""
-CREATE FUNCTION hold_adoption() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN PERFORM pg_advisory_xact_lock_shared({_LOCK}); RETURN NEW; END $$;
-CREATE TRIGGER hold_adoption BEFORE UPDATE ON task_instance FOR EACH ROW
-WHEN (OLD.queued_by_job_id <> NEW.queued_by_job_id) EXECUTE FUNCTION hold_adoption();
+ADOPTION = "OLD.queued_by_job_id <> NEW.queued_by_job_id"
+"""A change of the owner, which only adoption makes: to be queued, a row had none."""
+
+RUN_AGAIN = "OLD.state = 'running' AND NEW.state = 'queued'"
+"""A task instance that runs is queued, which nobody does but the executor for a worker that was lost."""
+
+_HOLD = """
+CREATE FUNCTION hold_update() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_advisory_xact_lock_shared({lock}); RETURN NEW; END $$;
+CREATE TRIGGER hold_update BEFORE UPDATE ON task_instance FOR EACH ROW
+WHEN ({change}) EXECUTE FUNCTION hold_update();
 """
 _WAITING = text(
     f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = {_LOCK} AND NOT granted"  # noqa: S608
@@ -36,15 +41,15 @@ WHEN (NEW.event = 'pod launch failed' AND NEW.task_id = '{task_id}') EXECUTE FUN
 """
 
 
-class HeldAdoptions:
-    """Transactions that take over task instances of another scheduler, and wait before they can."""
+class HeldUpdates:
+    """Transactions that change a task instance in some way, and wait before they can."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def wait(self) -> None:
         """Wait until there is one."""
-        wait_for("a scheduler adopts", self._pids)
+        wait_for("a scheduler is held", self._pids)
 
     def fail(self) -> None:
         """Break the connections of those that there are, which rolls them back."""
@@ -55,16 +60,20 @@ class HeldAdoptions:
 
 
 @contextmanager
-def adoptions_held(engine: Engine) -> Iterator[HeldAdoptions]:
-    """Let no scheduler take over task instances, as long as the block lasts; what waits then goes on."""
+def updates_held(engine: Engine, change: str) -> Iterator[HeldUpdates]:
+    """
+    Let nobody change task instances in some way, as long as the block lasts; what waits then goes on.
+
+    :param change: which, a condition of a trigger: :data:`ADOPTION` or :data:`RUN_AGAIN`
+    """
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(_HOLD))
+        connection.execute(text(_HOLD.format(lock=_LOCK, change=change)))
         connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
         try:
-            yield HeldAdoptions(connection)
+            yield HeldUpdates(connection)
         finally:
             connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
-            connection.execute(text("DROP FUNCTION hold_adoption CASCADE"))
+            connection.execute(text("DROP FUNCTION hold_update CASCADE"))
 
 
 @contextmanager

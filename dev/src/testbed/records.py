@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, text
 
 from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
-from testbed.code_journal import CodeRun, CodeRuns, read_code_runs, read_steps, release_file
+from testbed.code_journal import (
+    CodeRun,
+    CodeRuns,
+    read_callbacks,
+    read_code_runs,
+    read_steps,
+    release_file,
+)
 from testbed.task_instances import TaskInstance, code_name
 from testbed.waiting import wait_for
 
@@ -23,10 +30,18 @@ _TASK_INSTANCES = text(
     " WHERE dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
     " ORDER BY dag_id, run_id, task_id, map_index"
 )
-_LEDGER = text(
-    "SELECT task_id, map_index, extra FROM log WHERE event = 'pod launch failed'"
-    " AND dag_id = :dag_id AND run_id = :run_id ORDER BY id"
+_AUDIT_LOG = text(
+    "SELECT task_id, coalesce(map_index, -1), event, extra FROM log"
+    " WHERE dag_id = :dag_id AND run_id = :run_id AND task_id IS NOT NULL ORDER BY id"
 )
+_HISTORY = text(
+    "SELECT count(*) FROM task_instance_history"
+    " WHERE dag_id = :dag_id AND run_id = :run_id AND task_id = :task_id"
+)
+LAUNCH_FAILURE_EVENT = "pod launch failed"
+EXECUTION_FAILURE_EVENT = "pod execution failed"
+"""What the rows of the ledger are called in the audit log."""
+
 _RUN_STATES = text("SELECT dag_id, run_id, state FROM dag_run")
 
 
@@ -51,7 +66,11 @@ class Outcome:
     ended: int = 1
     """How often it came to its end."""
     launch_failures: int
-    """Rows of the ledger."""
+    """Rows of the ledger about pods that were lost before the task ran."""
+    execution_failures: int = 0
+    """Those about pods that were lost while it ran."""
+    callbacks: int = 0
+    """How often its failure callback was called."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +123,8 @@ class Run:
         pods = Counter(TaskId(entry.task_id, entry.map_index) for entry in self.all_pods())
         code = self.records.code()
         begun, ended = _by_name(code.begun), _by_name(code.ended)
-        ledger = Counter(task for task, _ in self._ledger())
+        ledger = Counter((task, event) for task, event, _ in self._audit_log())
+        callbacks = read_callbacks(self.records.executions)
         return {
             (key := _id(task)): Outcome(
                 state=task.state,
@@ -113,7 +133,9 @@ class Run:
                 pods=pods[key],
                 begun=begun[task.code_name],
                 ended=ended[task.code_name],
-                launch_failures=ledger[key],
+                launch_failures=ledger[key, LAUNCH_FAILURE_EVENT],
+                execution_failures=ledger[key, EXECUTION_FAILURE_EVENT],
+                callbacks=callbacks[task.code_name],
             )
             for task in self.task_instances()
         }
@@ -130,9 +152,30 @@ class Run:
         """Return the state of each task instance."""
         return {_id(task): task.state for task in self.task_instances()}
 
-    def ledger(self, task_id: str, map_index: int = -1) -> list[dict[str, Any]]:
-        """Return what the ledger says about a task, oldest first."""
-        return [row for task, row in self._ledger() if task == (task_id, map_index)]
+    def ledger(
+        self, task_id: str, map_index: int = -1, *, event: str = LAUNCH_FAILURE_EVENT
+    ) -> list[dict[str, Any]]:
+        """
+        Return what the ledger says about a task, oldest first.
+
+        :param event: whose rows are meant: launches that have failed, or executions
+        """
+        return [
+            json.loads(extra)
+            for task, of, extra in self._audit_log()
+            if (task, of) == ((task_id, map_index), event)
+        ]
+
+    def audit_log(self, task_id: str, map_index: int = -1) -> list[str]:
+        """Return the events that the audit log has about a task, oldest first."""
+        return [event for task, event, _ in self._audit_log() if task == (task_id, map_index)]
+
+    def history(self, task_id: str) -> int:
+        """Return how many tries of a task, which is not mapped, Airflow has put into its history."""
+        names = {"dag_id": self.dag_id, "run_id": self.run_id, "task_id": task_id}
+        with self.records.engine.connect() as connection:
+            count: int = connection.execute(_HISTORY, names).scalar_one()
+        return count
 
     def steps(self, task_id: str, map_index: int = -1) -> list[str]:
         """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
@@ -171,12 +214,16 @@ class Run:
 
     def wait_for_code(self, *task_ids: str) -> None:
         """Wait until the user's code of these tasks has begun."""
+        self.wait_for_times(1, *task_ids)
+
+    def wait_for_times(self, times: int, *task_ids: str) -> None:
+        """Wait until the user's code of these tasks has begun so many times."""
 
         def begun() -> bool:
             outcomes = self.outcomes()
-            return all(outcomes[TaskId(task_id)].begun for task_id in task_ids)
+            return all(outcomes[TaskId(task_id)].begun >= times for task_id in task_ids)
 
-        wait_for(f"the code of {', '.join(task_ids)} runs", begun)
+        wait_for(f"the code of {', '.join(task_ids)} runs for time {times}", begun, show=self.outcomes)
 
     def wait_for_ledger(self, task_id: str, rows: int) -> None:
         """Wait until the ledger has so many rows about a task."""
@@ -203,10 +250,10 @@ class Run:
         """Let the tasks that wait for it come to their end, those of all runs of the DAG."""
         release_file(self.records.executions / self.dag_id).touch()
 
-    def _ledger(self) -> list[tuple[TaskId, dict[str, Any]]]:
+    def _audit_log(self) -> list[tuple[TaskId, str, str]]:
         with self.records.engine.connect() as connection:
-            rows = connection.execute(_LEDGER, {"dag_id": self.dag_id, "run_id": self.run_id})
-            return [(TaskId(task_id, map_index), json.loads(extra)) for task_id, map_index, extra in rows]
+            rows = connection.execute(_AUDIT_LOG, {"dag_id": self.dag_id, "run_id": self.run_id})
+            return [(TaskId(task_id, index), event, extra) for task_id, index, event, extra in rows]
 
 
 def _id(task: TaskInstance) -> TaskId:

@@ -18,7 +18,7 @@ from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, open_cluster
-from testbed.code_journal import FOLDER_VARIABLE
+from testbed.code_journal import FOLDER_VARIABLE, Order, order_file
 from testbed.lab import Lab, LabSettings
 from testbed.records import Records, Run
 from testbed.schedulers import Schedulers
@@ -116,10 +116,21 @@ class Testbed:
         :param pod: its name
         :param script: shell commands that it runs before, and maybe instead of, its worker
         """
-        decision = self.home / "held" / pod
-        unfinished = decision.with_suffix(".new")
-        unfinished.write_text(script)
-        unfinished.rename(decision)
+        _write_at_once(self.home / "held" / pod, script)
+
+    def order(self, pod: str, order: Order) -> None:
+        """
+        Tell the task that runs in a pod what to do, without telling its other pods.
+
+        :param pod: its name
+        """
+        _write_at_once(order_file(self.home, pod), order.value)
+
+
+def _write_at_once(file: Path, text: str) -> None:
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(text)
+    unfinished.rename(file)
 
 
 @contextmanager
@@ -127,6 +138,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
     """Start a deployment, and stop it in the end."""
     home, kubeconfig = settings.home, settings.home / "kubeconfig"
     (home / "held").mkdir()
+    (home / "orders").mkdir()
     with ExitStack() as stack:
         postgres = stack.enter_context(EmbeddedPostgres())
         control_plane = None

@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.triggers.file import FileTrigger
 from airflow.sdk import BaseOperator, Context
 
-from testbed.code_journal import folder_of_worker, recorded, release_file
+from testbed.code_journal import Order, folder_of_worker, order_file, record_callback, recorded, release_file
 from testbed.light_worker import HEARTBEAT_VARIABLE, SECONDS_VARIABLE
 from testbed.task_instances import code_name
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 LONGEST_WORK = 300.0
 """Seconds after which a task ends although no test told it to."""
 
+LIGHT_WORKER = ("python", "-m", "testbed.light_worker")
 _HELD = Path(__file__).with_name("held.sh")
 
 
@@ -36,13 +38,35 @@ def light_pod(seconds: float | None = None, *, heartbeat: float | None = None) -
     :param heartbeat: seconds between two heartbeats, from whose answers it learns that it has to go
     """
     given = {SECONDS_VARIABLE: seconds, HEARTBEAT_VARIABLE: heartbeat}
-    env = {name: str(value) for name, value in given.items() if value}
-    return _running("python", "-m", "testbed.light_worker", env=env)
+    env = {name: value for name, value in given.items() if value}
+    return pod_with(command=LIGHT_WORKER, env=env)
 
 
 def held_pod() -> dict[str, V1Pod]:
     """Return the ``executor_config`` of a task whose worker waits until the test decides about its pod."""
-    return _running("sh", str(_HELD))
+    return pod_with(command=("sh", str(_HELD)))
+
+
+def pod_with(
+    *,
+    command: Sequence[str] | None = None,
+    env: Mapping[str, object] | None = None,
+    grace_period: int | None = None,
+) -> dict[str, V1Pod]:
+    """
+    Return the ``executor_config`` of a task whose pods differ from the others.
+
+    :param command: what takes the place of an image's entry point
+    :param env: environment variables of the worker
+    :param grace_period: seconds between SIGTERM and SIGKILL; None: those of the pod template
+    """
+    # Not at the top: most workers do not need it, and take a second longer to start with it.
+    from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
+
+    variables = [V1EnvVar(name, str(value)) for name, value in (env or {}).items()]
+    container = V1Container(name="base", command=list(command) if command else None, env=variables)
+    spec = V1PodSpec(containers=[container], termination_grace_period_seconds=grace_period)
+    return {"pod_override": V1Pod(spec=spec)}
 
 
 class Work(BaseOperator):
@@ -85,13 +109,9 @@ class WorkAfterWaiting(BaseOperator):
             self.log.info("the task goes on")
 
 
-def _running(*command: str, env: Mapping[str, str] | None = None) -> dict[str, V1Pod]:
-    # Not at the top: most workers do not need it, and take a second longer to start with it.
-    from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
-
-    variables = [V1EnvVar(name, value) for name, value in (env or {}).items()]
-    container = V1Container(name="base", command=list(command), env=variables)
-    return {"pod_override": V1Pod(spec=V1PodSpec(containers=[container]))}
+def note_failure(context: Context) -> None:
+    """Note that this is called: a failure callback."""
+    record_callback(code_of(context))
 
 
 def code_of(context: Context) -> str:
@@ -106,8 +126,26 @@ def _released(context: Context) -> Path:
 
 
 def work(context: Context) -> None:
-    """Be busy until the test says that it is enough."""
+    """
+    Be busy until the test says that it is enough, to all tasks or to the one in this pod.
+
+    :raises RuntimeError: if it tells this one to fail
+    """
     released = _released(context)
+    orders = order_file(folder_of_worker(), os.environ["HOSTNAME"])
     deadline = time.monotonic() + LONGEST_WORK
     while not released.exists() and time.monotonic() < deadline:
+        if orders.exists():
+            _obey(Order(orders.read_text()))
+            return
         time.sleep(0.2)
+
+
+def _obey(order: Order) -> None:
+    match order:
+        case Order.SUCCEED:
+            return
+        case Order.FAIL:
+            raise RuntimeError("the task fails, as the test wants it to")
+        case Order.DIE:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -7,10 +7,12 @@ from __future__ import annotations
 import pytest
 
 from cluster_lab.faults import Fault, FaultRule, scenarios
+from cluster_lab.faults.plan import FAULT_ANNOTATION, FAULTS_AT_WORK
 from cluster_lab.journal import JournalEvent
 
 SLEEP = "import time; print('up'); time.sleep(600)"
 WAITING = "Pending base=ContainerCreating"
+RUNNING = "Running base=running"
 UNKNOWN = "base=ContainerStatusUnknown/137"
 
 # What a watch sees of the first launch, up to and including the last event that the fault brings about.
@@ -61,9 +63,25 @@ SEEN = {
     Fault.OOM_AT_START: [WAITING, "Running base=running", "Failed base=OOMKilled/137"],
     Fault.VANISH: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
     Fault.PARTITION: [WAITING, f"{WAITING} deleting", f"gone: {WAITING} deleting"],
-    Fault.KILL_RUNNING: [WAITING, "Running base=running", "Failed base=Error/137"],
+    Fault.KILL_RUNNING: [WAITING, RUNNING, "Failed base=Error/137"],
+    Fault.OOM_RUNNING: [WAITING, RUNNING, "Failed base=OOMKilled/137"],
+    Fault.EVICTED_RUNNING: [WAITING, RUNNING, "Failed Evicted base=Error/137 TerminationByKubelet"],
+    Fault.NODE_TERMINATED_RUNNING: [
+        WAITING,
+        RUNNING,
+        "Failed Terminated base=Error/143 TerminationByKubelet",
+    ],
+    Fault.NODE_LOST_RUNNING: [
+        WAITING,
+        RUNNING,
+        "Failed base=running DeletionByPodGC",
+        "Failed base=running DeletionByPodGC deleting",
+        "gone: Failed base=running DeletionByPodGC deleting",
+    ],
+    Fault.NODE_SILENT_RUNNING: [WAITING, RUNNING],
+    Fault.PARTITION_RUNNING: [WAITING, RUNNING, f"{RUNNING} deleting", f"gone: {RUNNING} deleting"],
 }
-RUNS_A_PROCESS = {Fault.IMAGE_PULL_RECOVERS, Fault.PARTITION, Fault.KILL_RUNNING}
+RUNS_A_PROCESS = {Fault.IMAGE_PULL_RECOVERS, Fault.PARTITION, *FAULTS_AT_WORK}
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +99,7 @@ async def test_the_fault_as_it_is_seen(start_cluster, fault):
         name = await cluster.create("load", SLEEP)
         await cluster.until_seen(name, SEEN[fault][-1])
         assert cluster.history(name) == SEEN[fault]
+        await cluster.until_journaled(name, JournalEvent.FAULT_INJECTED)
         if SEEN[fault][-1].startswith("gone:"):
             await cluster.until_journaled(name, JournalEvent.DELETED)
         if fault in RUNS_A_PROCESS:
@@ -91,6 +110,64 @@ async def test_the_fault_as_it_is_seen(start_cluster, fault):
         assert events.count("fault-injected") == 1
         assert ("started" in events) is (fault in RUNS_A_PROCESS)
         assert {entry.fault for entry in cluster.journal(name)} == {fault}
+
+
+@pytest.mark.parametrize("fault", FAULTS_AT_WORK)
+async def test_a_fault_that_is_asked_for_while_the_worker_runs(start_cluster, fault):
+    async with start_cluster() as cluster:
+        name = await cluster.create("load", SLEEP)
+        await cluster.until_logged(name, "up")
+        await cluster.until_seen(name, RUNNING)
+        await cluster.change(name, {"metadata": {"annotations": {FAULT_ANNOTATION: fault}}})
+        await cluster.until_seen(name, SEEN[fault][-1])
+        assert cluster.history(name) == SEEN[fault]
+        await cluster.until_journaled(name, JournalEvent.FAULT_INJECTED)
+        assert [entry.fault for entry in cluster.journal(name)][-1] == fault
+
+
+async def test_what_cannot_be_asked_for_does_nothing(start_cluster):
+    async with start_cluster() as cluster:
+        name = await cluster.create("load", "import time; print('up'); time.sleep(1)")
+        await cluster.until_logged(name, "up")
+        await cluster.change(name, {"metadata": {"annotations": {FAULT_ANNOTATION: "meteor"}}})
+        await cluster.until_seen(name, "Succeeded base=Completed/0")
+        assert cluster.journal_events(name) == ["bound", "started", "exited"]
+
+
+async def test_a_worker_may_finish_while_its_node_shuts_down(start_cluster):
+    finishes = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0));"
+        "print('up'); time.sleep(600)"
+    )
+    async with start_cluster(FaultRule(fault=Fault.NODE_TERMINATED_RUNNING, delay=60)) as cluster:
+        name = await cluster.create("load", finishes)
+        await cluster.until_logged(name, "up")
+        fault = {FAULT_ANNOTATION: Fault.NODE_TERMINATED_RUNNING}
+        await cluster.change(name, {"metadata": {"annotations": fault}})
+        await cluster.until_seen(name, "Failed Terminated base=Completed/0 TerminationByKubelet")
+
+
+async def test_a_node_that_is_silent_confirms_no_deletion(start_cluster):
+    script = "import time; print('up')\nwhile True: time.sleep(0.05); print('alive')"
+    async with start_cluster(FaultRule(fault=Fault.NODE_SILENT_RUNNING, delay=0.2)) as cluster:
+        name = await cluster.create("load", script)
+        await cluster.until_journaled(name, JournalEvent.FAULT_INJECTED)
+        await cluster.delete(name)
+        await cluster.until_seen(name, f"{RUNNING} deleting")
+        said = cluster.log(name)
+        await cluster.delete(name, 0)
+        await cluster.until_journaled(name, JournalEvent.DELETED)
+        assert cluster.log(name) == said
+        assert "exited" not in cluster.journal_events(name)
+
+
+async def test_a_worker_cut_off_at_work_outlives_its_pod(start_cluster):
+    script = "import time; print('up'); time.sleep(1); print('done')"
+    async with start_cluster(FaultRule(fault=Fault.PARTITION_RUNNING, delay=0.2)) as cluster:
+        name = await cluster.create("load", script)
+        await cluster.until_journaled(name, JournalEvent.EXITED)
+        assert "done" in cluster.log(name)
+        assert cluster.journal_events(name) == ["bound", "started", "fault-injected", "deleted", "exited"]
 
 
 async def test_the_replacement_of_a_launch_runs_normally(start_cluster):

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from testbed.code_journal import FOLDER_VARIABLE, CodeRun, read_code_runs, read_steps, recorded
+from testbed.code_journal import (
+    FOLDER_VARIABLE,
+    CodeRun,
+    read_callbacks,
+    read_code_runs,
+    read_steps,
+    record_callback,
+    recorded,
+)
 
 
 @pytest.fixture
@@ -63,6 +71,16 @@ def test_the_parts_of_a_deferred_task_are_counted_apart(folder: Path) -> None:
             pass
     assert read_code_runs(folder).times("a") == 1
     assert read_code_runs(folder).once("a")
+
+
+def test_callbacks_are_counted_apart_from_the_code(folder: Path) -> None:
+    with pytest.raises(ValueError, match="own"), recorded("a"):
+        raise ValueError("own")
+    record_callback("a")
+    assert read_callbacks(folder) == {"a": 1}
+    assert read_code_runs(folder).times("a") == 1
+    assert not read_code_runs(folder).once("a")
+    assert read_steps(folder, "a") == ["begun"]
 
 
 def test_a_line_that_is_still_being_written_is_left_for_later(folder: Path) -> None:

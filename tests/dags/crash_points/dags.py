@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from testbed.work import Work, light_pod
+from testbed.work import Work, light_pod, note_failure
 
 MOMENTS = ("before_new_pod", "before_retirement", "waiting_for_old_pod", "in_backoff", "amid_create")
 
@@ -14,3 +14,14 @@ for moment in MOMENTS:
     with DAG(moment, schedule=None, catchup=False):
         Work(task_id="healed", executor_config=light_pod())
         Work(task_id="hopeless", executor_config=light_pod())
+
+RUNNING_MOMENTS = ("unseen", "uncommitted", "committed", "amid_create_again")
+
+for moment in RUNNING_MOMENTS:
+    with DAG(moment, schedule=None, catchup=False, default_args={"on_failure_callback": note_failure}):
+        Work(task_id="again", executor_config=light_pod())
+        Work(task_id="limited", executor_config=light_pod() | {"infrastructure_retry_limit": 1})
+
+with DAG("two_schedulers", schedule=None, catchup=False):
+    for number in range(6):
+        Work(task_id=f"task_{number}", executor_config=light_pod())

@@ -22,3 +22,7 @@ with DAG("changing", schedule=None, catchup=False):
 
 with DAG("outlived", schedule=None, catchup=False, tags=["pulls-images"]):
     Work(task_id="waits")
+
+with DAG("old_policy", schedule=None, catchup=False):
+    for task_id in ("launch", "execution"):
+        Work(task_id=task_id, executor_config={"retry_policies": ["old"]})

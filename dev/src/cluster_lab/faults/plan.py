@@ -18,7 +18,8 @@ The fault plan: which pod dies in which way, as frozen data loaded from YAML.
         delay: 10
 
 The first rule that matches a launch decides. What no rule matches is left to chance, if the plan has some,
-and runs normally otherwise:
+and runs normally otherwise. A worker that runs meets what its pod's annotation ``cluster-lab/fault`` asks
+for, one of :data:`FAULTS_AT_WORK`: whoever knows how far its task has come chooses the moment.
 
 .. code-block:: yaml
 
@@ -93,6 +94,22 @@ class Fault(StrEnum):
     """The node loses the API server: the pod is force-deleted, its worker starts all the same later."""
     KILL_RUNNING = "kill-running"
     """The worker runs and is killed with SIGKILL after ``delay``: Error, exit code 137."""
+    OOM_RUNNING = "oom-running"
+    """The worker runs, and after ``delay`` exceeds its own limit of memory: OOMKilled, exit code 137."""
+    EVICTED_RUNNING = "evicted-running"
+    """The worker runs, and after ``delay`` is evicted as in ``evicted``, without a grace period."""
+    NODE_TERMINATED_RUNNING = "node-terminated-running"
+    """The worker runs, and after ``delay`` its node shuts down: SIGTERM, its grace period, then as in
+    ``node-terminated``."""
+    NODE_LOST_RUNNING = "node-lost-running"
+    """The worker runs, and after ``delay`` its machine is gone: the node says nothing more about the pod, its
+    object is removed, and PodGC deletes the pod."""
+    NODE_SILENT_RUNNING = "node-silent-running"
+    """The worker runs, and after ``delay`` stands still with its node, which reports nothing more, confirms
+    no deletion, and leaves the pod as it is."""
+    PARTITION_RUNNING = "partition-running"
+    """The worker runs, and after ``delay`` its node loses the API server: the pod is force-deleted, and the
+    worker works on and reaches everything else."""
 
     @property
     def default_delay(self) -> float:
@@ -106,7 +123,29 @@ _DEFAULT_DELAYS = {
     Fault.FAILED_THEN_CLEANUP: 25.0,
     Fault.PARTITION: 5.0,
     Fault.KILL_RUNNING: 5.0,
+    Fault.OOM_RUNNING: 5.0,
+    Fault.EVICTED_RUNNING: 5.0,
+    Fault.NODE_TERMINATED_RUNNING: 5.0,
+    Fault.NODE_LOST_RUNNING: 5.0,
+    Fault.NODE_SILENT_RUNNING: 5.0,
+    Fault.PARTITION_RUNNING: 5.0,
 }
+
+FAULTS_AT_WORK = frozenset(
+    {
+        Fault.KILL_RUNNING,
+        Fault.OOM_RUNNING,
+        Fault.EVICTED_RUNNING,
+        Fault.NODE_TERMINATED_RUNNING,
+        Fault.NODE_LOST_RUNNING,
+        Fault.NODE_SILENT_RUNNING,
+        Fault.PARTITION_RUNNING,
+    }
+)
+"""Those that happen to a worker that runs."""
+
+FAULT_ANNOTATION = "cluster-lab/fault"
+"""On a pod whose worker runs: the one of them that is to happen to it now."""
 
 _STRICT = ConfigDict(extra="forbid")
 

@@ -18,6 +18,7 @@ from cluster_lab.faults.plan import Fault, FaultRule
 from cluster_lab.journal import JournalEvent
 from cluster_lab.kubelet.normal import prepare
 from cluster_lab.kubelet.pod import PodRun, Scenario
+from cluster_lab.kubelet.process import WorkerProcess
 from cluster_lab.kubelet.status import EXIT_SIGKILL, EXIT_SIGTERM, LOST_CONTAINER
 
 BACK_OFF_AFTER_SECONDS = 2.0
@@ -194,17 +195,74 @@ async def _failed_then_cleanup(run: PodRun, delay: float) -> None:
     await run.delete()
 
 
-async def _kill_running(run: PodRun, delay: float) -> None:
-    await prepare(run)
-    if not await run.start_worker():
+async def _end_running(
+    run: PodRun,
+    delay: float,
+    *,
+    reason: str | None = None,
+    pod_reason: str | None = None,
+    message: str = "",
+    graceful: bool = False,
+) -> None:
+    """
+    The kubelet ends a worker that runs.
+
+    :param reason: of the container; by default ``Error``
+    :param pod_reason: of the pod, if it fails for the node's sake; ``message`` is what it says then
+    :param graceful: whether the worker has its grace period
+    """
+    if (process := await _at_work(run, delay)) is None:
         return
+    if graceful:
+        await run.stop_worker()
+    process.kill()
+    run.worker_ended(await process.wait(), reason)
+    if pod_reason:
+        run.status.fail_pod(pod_reason, message)
+        run.status.disrupt("TerminationByKubelet", message)
+    await run.report()
+
+
+async def _lose_node_running(run: PodRun, delay: float) -> None:
+    if process := await _at_work(run, delay):
+        process.kill()
+        await process.wait()
+        async with run.node.removed():
+            # To the end, the container is what the kubelet last said of it.
+            run.status.phase = "Failed"
+            run.status.disrupt("DeletionByPodGC", "PodGC: node no longer exists")
+            await run.report()
+            await run.delete(0)
+
+
+async def _silence_node_running(run: PodRun, delay: float) -> None:
+    if process := await _at_work(run, delay):
+        run.partitioned = True
+        process.suspend()
+        await process.wait()
+
+
+async def _partition_running(run: PodRun, delay: float) -> None:
+    if await _at_work(run, delay):
+        run.partitioned = True
+        await run.delete(0)
+        await run.await_worker()
+
+
+async def _at_work(run: PodRun, delay: float) -> WorkerProcess | None:
+    """Start the worker, unless it runs, and return it when it has to meet its fault; None: it has ended."""
+    if run.process is None:
+        await prepare(run)
+        if not await run.start_worker():
+            return None
     assert run.process is not None
     try:
         await asyncio.wait_for(run.process.wait(), timeout=delay)
     except TimeoutError:
         run.record(JournalEvent.FAULT_INJECTED)
-        run.process.kill()
+        return run.process
     await run.await_worker()
+    return None
 
 
 async def _pending(run: PodRun, seconds: float) -> None:
@@ -264,5 +322,20 @@ _SCENARIOS: dict[Fault, _Play] = {
     Fault.OOM_AT_START: partial(_end_container, exit_code=EXIT_SIGKILL, reason="OOMKilled"),
     Fault.VANISH: _vanish,
     Fault.PARTITION: _partition,
-    Fault.KILL_RUNNING: _kill_running,
+    Fault.KILL_RUNNING: _end_running,
+    Fault.OOM_RUNNING: partial(_end_running, reason="OOMKilled"),
+    Fault.EVICTED_RUNNING: partial(
+        _end_running,
+        pod_reason="Evicted",
+        message="The node was low on resource: memory.",
+    ),
+    Fault.NODE_TERMINATED_RUNNING: partial(
+        _end_running,
+        pod_reason="Terminated",
+        message="Pod was terminated in response to imminent node shutdown.",
+        graceful=True,
+    ),
+    Fault.NODE_LOST_RUNNING: _lose_node_running,
+    Fault.NODE_SILENT_RUNNING: _silence_node_running,
+    Fault.PARTITION_RUNNING: _partition_running,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import aiohttp
 
@@ -99,7 +100,7 @@ class Kubelet:
     def _begin(self, pod: JsonObject, *, lost: bool) -> None:
         admission = self._admit(pod, self._node.name)
         if lost:
-            admission = Admission(_report_lost, admission.record)
+            admission = replace(admission, scenario=_report_lost)
         run = PodRun(pod, self._node, self._client, admission=admission, env=self._env, logs=self._logs)
         self._pods[run.uid] = run
         task = asyncio.create_task(self._live(run))

@@ -37,6 +37,8 @@ class Admission:
 
     scenario: Scenario
     record: Record
+    requested: Callable[[JsonObject], Scenario | None]
+    """Returns what somebody asks for in the pod's manifest, to happen to the worker that runs."""
 
 
 class PodRun:
@@ -72,6 +74,8 @@ class PodRun:
         self._to_be_deleted = asyncio.Event()
         self._has_deadline = asyncio.Event()
         self._look_for_deadline(manifest)
+        self._playing: asyncio.Task[None]
+        self._is_interrupted = False
         self._gone = asyncio.Event()
 
     def __str__(self) -> str:
@@ -83,6 +87,7 @@ class PodRun:
         """Take in the pod as it is now."""
         self._manifest = manifest
         self._look_for_deadline(manifest)
+        self._look_for_request(manifest)
         if manifest["metadata"].get("deletionTimestamp"):
             self._to_be_deleted.set()
 
@@ -95,19 +100,19 @@ class PodRun:
     async def run(self) -> None:
         """Live until the pod is gone, or until cancelled; no process is left in either case."""
         self.record(JournalEvent.BOUND)
-        playing = asyncio.create_task(self._play())
-        deadline = asyncio.create_task(self._keep_to_deadline(playing))
+        self._playing = asyncio.create_task(self._play(self._admission.scenario))
+        deadline = asyncio.create_task(self._keep_to_deadline())
         try:
             await self._to_be_deleted.wait()
             if self.partitioned:
-                await playing
+                await self._playing
                 return
             await _cancel(deadline)
-            await _cancel(playing)
+            await _cancel(self._playing)
             await self._end()
         finally:
             await _cancel(deadline)
-            await _cancel(playing)
+            await _cancel(self._playing)
             if self.process is not None:
                 self.process.kill()
                 await self.process.wait()
@@ -168,24 +173,50 @@ class PodRun:
     async def await_worker(self) -> None:
         """Wait for the end of the worker process and report it."""
         assert self.process is not None
-        code = await self.process.wait()
-        self._worker_ended(code)
+        self.worker_ended(await self.process.wait())
         await self.report()
+
+    async def stop_worker(self) -> None:
+        """Ask the worker process to end, and wait until it has or the pod's own grace period is over."""
+        assert self.process is not None
+        grace: float = self._manifest["spec"].get("terminationGracePeriodSeconds", 0)
+        await self.process.stop(grace, hurry=self._gone)
+
+    def worker_ended(self, exit_code: int, reason: str | None = None) -> None:
+        """
+        Note how the worker process has ended.
+
+        :param reason: of the container; by default that of its exit code
+        """
+        self.record(JournalEvent.EXITED, exit_code)
+        self.status.end_worker(exit_code, reason)
 
     # -- the end
 
-    async def _play(self) -> None:
+    async def _play(self, scenario: Scenario) -> None:
         try:
-            await self._admission.scenario(self)
+            await scenario(self)
         except (ApiError, aiohttp.ClientError, TimeoutError):
             # The pod is left as it was reported last, until somebody deletes it.
             log.exception("The life of pod %s ended early", self)
+
+    def _look_for_request(self, manifest: JsonObject) -> None:
+        is_at_work = self.process is not None and self.status.worker_is_running
+        if not is_at_work or self._is_interrupted or self._to_be_deleted.is_set():
+            return
+        if scenario := self._admission.requested(manifest):
+            self._is_interrupted = True
+            self._playing = asyncio.create_task(self._play_instead(self._playing, scenario))
+
+    async def _play_instead(self, before: asyncio.Task[None], scenario: Scenario) -> None:
+        await _cancel(before)
+        await self._play(scenario)
 
     def _look_for_deadline(self, manifest: JsonObject) -> None:
         if manifest["spec"].get("activeDeadlineSeconds"):
             self._has_deadline.set()
 
-    async def _keep_to_deadline(self, playing: asyncio.Task[None]) -> None:
+    async def _keep_to_deadline(self) -> None:
         """
         End the pod, and keep it, when it has been active for as long as it may.
 
@@ -196,7 +227,7 @@ class PodRun:
         await asyncio.sleep(self._began + seconds - asyncio.get_running_loop().time())
         if self.status.is_terminal:
             return
-        await _cancel(playing)
+        await _cancel(self._playing)
         if self.process is not None:
             self.process.kill()
         self.status.exceed_deadline()
@@ -204,7 +235,7 @@ class PodRun:
 
     async def _end(self) -> None:
         if self.process is not None and self.status.worker_is_running:
-            self._worker_ended(await self.process.stop(self._grace_seconds, hurry=self._gone))
+            self.worker_ended(await self.process.stop(self._grace_seconds, hurry=self._gone))
         elif self.status.worker_is_running:
             # The scenario only said that a process runs.
             self.status.end_worker(EXIT_SIGTERM)
@@ -215,10 +246,6 @@ class PodRun:
             await self.report()
         await self.delete(0)
         await self._gone.wait()
-
-    def _worker_ended(self, exit_code: int) -> None:
-        self.record(JournalEvent.EXITED, exit_code)
-        self.status.end_worker(exit_code)
 
     @property
     def _grace_seconds(self) -> float:

@@ -84,20 +84,25 @@ class WorkerProcess:
         if self._process.returncode is None:
             self._signal(signal.SIGKILL)
 
+    def suspend(self) -> None:
+        """Let the process stand still, for good: a stop is the last that it hears, but for a kill."""
+        self._signal(signal.SIGSTOP)
+        self._signal_escaped(signal.SIGSTOP)
+
     async def _until_end(self, output: int, log: Path) -> int:
         copying = asyncio.create_task(copy_output(output, log))
         code = await self._process.wait()
         # When the first process of a container ends, the kernel kills the rest.
         self._signal(signal.SIGKILL)
-        self._kill_escaped()
+        self._signal_escaped(signal.SIGKILL)
         # A process that got away nevertheless may hold the pipe for ever.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(copying, timeout=5)
         return code if code >= 0 else 128 - code
 
-    def _kill_escaped(self) -> None:
+    def _signal_escaped(self, number: signal.Signals) -> None:
         """
-        Kill what has left the process group.
+        Send a signal to what has left the process group.
 
         It is still in the session, as Airflow's task process is, or it still has the environment. One alone
         does not do: a process can leave the session, and one that sets its title overwrites what the kernel
@@ -107,7 +112,7 @@ class WorkerProcess:
             with contextlib.suppress(psutil.Error, ProcessLookupError):
                 in_session = os.getsid(process.pid) == self._process.pid
                 if in_session or process.environ().get(_MARK) == self._mark:
-                    process.kill()
+                    process.send_signal(number)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

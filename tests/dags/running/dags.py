@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+# Airflow passes a context by name whether it is used or not.
+"""The DAGs of test_running.py whose pods are like all others. What is lost when, the test decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.triggers.file import FileTrigger
+from airflow.sdk import DAG, BaseOperator, BaseSensorOperator, Context
+
+from testbed.code_journal import folder_of_worker, read_steps, recorded
+from testbed.work import Work, code_of, note_failure, work
+
+LOSSES = (
+    "evicted",
+    "preempted",
+    "under_pressure",
+    "node_shut_down",
+    "node_lost",
+    "force_deleted",
+    "vanished",
+    "killed",
+    "out_of_memory",
+)
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "out_of_memory": {"executor_config": {"retry_policies": ["more-memory"]}},
+}
+ONE_RETRY: dict[str, Any] = {"retries": 1, "retry_delay": timedelta(0)}
+
+GIVEN = {"number": 7}
+
+
+class WorkWhenResumed(BaseOperator):
+    """Works in the pod that continues it, if that is given what the first one has left for it."""
+
+    def execute(self, context: Context) -> None:
+        """Hand over to the triggerer, for a moment."""
+        with recorded(code_of(context)):
+            # A file that there is by now.
+            trigger = FileTrigger(str(folder_of_worker() / "executions.jsonl"), poke_interval=0.5)
+        self.defer(trigger=trigger, method_name=self.resume.__name__, kwargs={"given": GIVEN})
+
+    def resume(self, context: Context, event: Any = None, given: Any = None) -> None:
+        """Work."""
+        with recorded(code_of(context), "resume"):
+            if (event, given) != (True, GIVEN):
+                raise ValueError(f"the event is {event!r}, and {given!r} was given")
+            work(context)
+
+
+class LongPoke(BaseSensorOperator):
+    """A sensor that never sees what it waits for, and whose second poke takes long."""
+
+    def poke(self, context: Context) -> bool:
+        """Look."""
+        name = code_of(context)
+        with recorded(name, "poke"):
+            if read_steps(folder_of_worker(), name).count("begun") == 2:
+                work(context)
+        return False
+
+
+DEFAULTS = {"on_failure_callback": note_failure}
+
+with DAG("lost", schedule=None, catchup=False, default_args=DEFAULTS):
+    for loss in LOSSES:
+        Work(task_id=loss, **ARGUMENTS.get(loss, {}))
+
+# Each on a node of its own.
+for dag_id in ("drained", "tainted"):
+    with DAG(dag_id, schedule=None, catchup=False, default_args=DEFAULTS):
+        Work(task_id="work")
+
+with DAG("unprotected", schedule=None, catchup=False, default_args=DEFAULTS):
+    Work(task_id="work", executor_config={"infrastructure_retry_enabled": False})
+
+for dag_id in ("failed_before", "process_killed"):
+    with DAG(dag_id, schedule=None, catchup=False, default_args=DEFAULTS):
+        Work(task_id="work", **ONE_RETRY)
+
+with DAG("resumed", schedule=None, catchup=False, default_args=DEFAULTS):
+    WorkWhenResumed(task_id="deferred")
+    LongPoke(task_id="rescheduled", mode="reschedule", poke_interval=1, timeout=5)
