@@ -75,7 +75,7 @@ class LedgerEntry:
                 "worker_uid": self.worker_uid,
                 "ti_id": self.ti_id,
                 "phase": self.phase.value,
-                **({"next_ti_id": self.next_ti_id} if self.next_ti_id else {}),
+                "next_ti_id": self.next_ti_id,
             }
         )
 

@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.callbacks.callback_requests import TaskCallbackRequest
+from airflow.jobs.job import Job
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskreschedule import TaskReschedule
-from sqlalchemy import func, select
+from kubernetes.client import models as k8s
+from sqlalchemy import func, select, update
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
@@ -313,7 +315,7 @@ def test_a_user_who_marks_it_before_it_runs_again(harness, running):
 # ------------------------------------------------------------------ a worker that is not heard of
 
 
-def heartbeat_timeout(harness, ti):
+def heartbeat_timeout(harness, ti, *, guesses=True):
     """Do what Airflow's scheduler does about a task instance without a heartbeat; return what was sent on."""
     sent = []
     harness.executor.callback_sink = type("Sink", (), {"send": lambda self, request: sent.append(request)})()
@@ -322,7 +324,8 @@ def heartbeat_timeout(harness, ti):
             ti=TaskInstanceOfRequest(ti), filepath="", bundle_name="tests", bundle_version=None, msg=""
         )
     )
-    harness.executor.change_state(ti.key, "failed", remove_running=True)
+    if guesses:
+        harness.executor.change_state(ti.key, "failed", remove_running=True)
     return sent
 
 
@@ -420,3 +423,112 @@ def test_what_was_decided_by_a_scheduler_that_died_is_not_counted_twice(harness,
     row = present(heir, key)
     assert (row.state, row.try_number) == ("scheduled", 1)
     assert len(losses(heir)) == 1
+
+
+@pytest.fixture
+def succeeded_by(start, session):
+    """Give a function that starts another scheduler's executor, which adopts a task instance."""
+
+    def make(ti):
+        session.execute(update(Job).values(state="failed"))
+        heir = start(make_scheduler_job(session), **BUDGET)
+        assert heir.adopt(ti) == []
+        return heir
+
+    return make
+
+
+def test_the_loss_of_an_adopted_launch_has_its_delay_and_avoids_its_node(harness, running, succeeded_by):
+    """The scheduler queues it again: the ledger says when it is due, and where the one before was."""
+    ti, pod = running(harness)
+    key = ti.key
+    pod.manifest["spec"]["nodeName"] = "node-1"
+    heir = succeeded_by(ti)
+    lose(heir, pod)
+    heir.wait(0.1)
+    row = present(heir, key)
+    assert row.state == "scheduled"
+    heir.set_state(row, "queued", queued_by_job_id=heir.executor.job_id)
+    heir.queue(row)
+    heir.executor.heartbeat()
+    assert heir.runtime.take("create") == []
+    heir.wait(60)
+    (_, body) = heir.create_call()
+    assert "node-1" in json.dumps(body["spec"]["affinity"])
+
+
+def test_the_pod_that_a_dead_scheduler_has_replaced_is_tidied_up(harness, running, succeeded_by):
+    ti, pod = running(harness)
+    key = ti.key
+    lose(harness, pod)
+    heir = succeeded_by(present(harness, key))
+    for _ in range(2):
+        heir.wait(400)
+        heir.runtime.carry_out("OrphanCollector")
+    heir.quiet()
+    heir.wait(400)
+    assert (pod.ref,) in heir.runtime.take("mark_done")
+
+
+def test_a_running_orphan_without_a_pod_is_not_failed_by_its_heartbeat(harness, queued_ti, session):
+    ti = queued_ti()
+    key = ti.key
+    harness.set_state(ti, "running", hostname="gone-pod")
+    adopted(session, ti)
+    assert harness.adopt(ti) == []
+    assert heartbeat_timeout(harness, ti) == []
+    harness.wait(REPORT_GRACE)
+    assert (harness.events(), present(harness, key).state) == ({}, "scheduled")
+
+
+def test_a_callback_that_no_guess_follows_is_sent(harness, running):
+    """It is about something else: a refused second phase, for example, while the first one's pod is there."""
+    ti, _ = running(harness)
+    sent = heartbeat_timeout(harness, ti, guesses=False)
+    assert sent == []
+    harness.executor.sync()
+    assert len(sent) == 1
+
+
+def test_a_task_that_another_scheduler_has_by_now_is_let_go(harness, running, session):
+    ti, pod = running(harness)
+    ti.queued_by_job_id = make_scheduler_job(session)
+    session.commit()
+    lose(harness, pod)
+    assert (ti.key in harness.executor.running, losses(harness)) == (False, [])
+
+
+def test_what_is_seen_of_a_silent_worker_does_not_take_the_evidence_back(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    harness.observe(pod, unready())
+    heartbeat_timeout(harness, ti)
+    deleting = unready()
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    harness.observe(pod, deleting)
+    harness.wait(REPORT_GRACE)
+    assert present(harness, key).state == "queued"
+
+
+def test_a_sidecar_that_is_not_ready_is_no_lost_node(harness, running):
+    ti, pod = running(harness)
+    manifest = m.alive()
+    kinds = ("Ready", "ContainersReady")
+    manifest["status"]["conditions"] = [m.condition(kind, "False") for kind in kinds]
+    harness.observe(pod, manifest)
+    heartbeat_timeout(harness, ti)
+    harness.wait(REPORT_GRACE)
+    assert losses(harness)[0]["context"]["category"] == "TIMEOUT"
+
+
+def test_a_pinned_name_is_made_unique(harness, queued_ti, session):
+    ti = queued_ti()
+    ti.executor_config = {"pod_override": k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="mine"))}
+    session.commit()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    lose(harness, pod)
+    harness.wait(60)
+    (_, body) = harness.create_call()
+    assert body["metadata"]["name"] != pod.name

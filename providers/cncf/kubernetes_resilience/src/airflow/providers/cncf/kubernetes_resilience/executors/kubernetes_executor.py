@@ -44,7 +44,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     describe,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, NextAttempt
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Launch,
+    LaunchState,
+    NextAttempt,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
@@ -103,6 +107,8 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._is_started = False
         self._turn_began = self._last_message = 0.0
         self._refused: dict[TaskInstanceKey, str] = {}
+        self._held_callbacks: list[tuple[TaskInstanceKey, CallbackRequest]] = []
+        """Those that Airflow may follow up with the guess that a worker is gone."""
 
     # ------------------------------------------------------------------ life
 
@@ -148,6 +154,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         if not self._is_started:
             return
         self.log.info("Shutting down Kubernetes executor")
+        self._isolation.run("callbacks", self._send_held_callbacks)
         self._isolation.run("end", self._parts.deletion.finish, self._turn_began)
         self._isolation.run("end", self._parts.runtime.stop, STOP_TIMEOUT)
         self._is_started = False
@@ -194,6 +201,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
     def sync(self) -> None:
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
         run, parts = self._isolation.run, self._parts
+        run("callbacks", self._send_held_callbacks)
         run("policies", parts.policies.tick)
         run("revive", self._revive)
         self._turn_began = self._clock()
@@ -438,19 +446,16 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                     seen = PodObservation(launch.facts)
                     self._isolation.run("adopt", self._parts.event_filter.misread, seen)
 
-    def _keep_lost(self) -> set[TaskInstanceKey]:
-        """Hold what was adopted without a pod, if it has an infrastructure budget; return its keys."""
-        lost = {orphan.ti_id: orphan for orphan in self._parts.adopter.take_lost()}
-        lost = {ti_id: orphan for ti_id, orphan in lost.items() if orphan.state == TaskInstanceState.RUNNING}
-        kept: set[TaskInstanceKey] = set()
-
-        def keep(ti_ids: Sequence[str]) -> Iterable[str]:
-            return self._parts.executions.with_budget(ti_ids)
-
-        for ti_id in self._isolation.batch("adopt", list(lost), keep):
+    def _keep_lost(self) -> set[str]:
+        """Hold what was adopted without a pod, if it has an infrastructure budget; return its UUIDs."""
+        found = self._parts.adopter.lost()
+        lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
+        kept: set[str] = set()
+        for ti_id in self._isolation.batch("adopt", list(lost), self._parts.executions.with_budget):
             self._parts.event_filter.hold_lost(lost[ti_id])
             self._slots.occupied.add(lost[ti_id].key)
-            kept.add(lost[ti_id].key)
+            kept.add(ti_id)
+        self._parts.adopter.forget_lost(found)
         return kept
 
     # ------------------------------------------------------------------ what the scheduler asks for
@@ -459,14 +464,22 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         """
         Have a callback run, unless it is about a failure that is not settled yet.
 
-        Airflow sends the callbacks of a heartbeat timeout before it asks this executor to fail the task. If
-        that is what becomes of it, Airflow sends them with the report.
+        Airflow sends the callback of a heartbeat timeout before it asks this executor to fail the task. If
+        that is what becomes of it, Airflow sends another one with the report.
         """
         if isinstance(request, TaskCallbackRequest):
             ti = request.ti
-            if self._settles(TaskInstanceKey(ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)):
+            key = TaskInstanceKey(ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
+            if self._settles(key):
+                self._held_callbacks.append((key, request))
                 return
         super().send_callback(request)
+
+    def _send_held_callbacks(self) -> None:
+        """Send the callbacks after which no guess has come: they were about something else."""
+        while self._held_callbacks:
+            _, request = self._held_callbacks.pop(0)
+            super().send_callback(request)
 
     def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
         """
@@ -477,14 +490,17 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
         launch = self._registry.get(key) if is_guess else None
         if launch and self._settles(key):
+            self._held_callbacks = [item for item in self._held_callbacks if item[0] != key]
             self._parts.event_filter.heard_nothing(launch)
         else:
             super().change_state(key, state, info, remove_running)
 
     def _settles(self, key: TaskInstanceKey) -> bool:
-        """Whether the end of a task that runs is settled here: its pod is followed."""
+        """Whether the end of a task that runs is settled here: its pod is followed, or known to be gone."""
         launch = self._registry.get(key)
-        return self._is_started and launch is not None and launch.has_started
+        if launch is None or not self._is_started:
+            return False
+        return launch.has_started or launch.state is LaunchState.ENDED
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
         """Take a task instance out of the executor and delete its pod, without reporting anything."""
@@ -516,7 +532,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 finally:
                     self._follow_adopted()
                     kept = self._keep_lost()
-                return [ti for ti in reset if ti.key not in kept]
+                return [ti for ti in reset if str(ti.id) not in kept]
             except DatabaseAwayError as error:
                 raise error.__cause__ or error from None  # Airflow repeats the offer
             except Exception as error:  # noqa: BLE001 - the scheduler would end, and so would the next; logged below

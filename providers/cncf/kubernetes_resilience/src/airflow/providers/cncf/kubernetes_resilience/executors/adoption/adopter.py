@@ -222,10 +222,13 @@ class Adopter:
         while self._to_follow:
             yield self._to_follow.pop(0)
 
-    def take_lost(self) -> Iterator[Orphan]:
-        """Return, each once, the task instances that were running and have no pod any more."""
-        while self._lost:
-            yield self._lost.pop(0)
+    def lost(self) -> list[Orphan]:
+        """Return the task instances that were running and have no pod any more."""
+        return list(self._lost)
+
+    def forget_lost(self, orphans: Sequence[Orphan]) -> None:
+        """Forget lost task instances that were seen to."""
+        del self._lost[: len(orphans)]
 
     def forget(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""

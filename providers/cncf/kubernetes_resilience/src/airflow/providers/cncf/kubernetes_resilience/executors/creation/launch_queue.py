@@ -18,6 +18,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException, PodReconciliationError
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.utils.session import create_session
+from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
     CreateRetries,
@@ -54,6 +55,8 @@ class _Read(NamedTuple):
     launch: Launch
     row: TaskInstanceRow | None
     history: LaunchHistory
+    lost: LedgerEntry | None
+    """The loss after which the task runs again, if another scheduler has decided that."""
 
 
 class LaunchQueue:
@@ -153,19 +156,24 @@ class LaunchQueue:
             # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
-        return [_Read(launch, rows.get(launch.ti_id), histories[launch.key]) for launch in due]
+            lost = _read_losses(due, session)
+        return [
+            _Read(launch, rows.get(launch.ti_id), histories[launch.key], lost.get(launch.key))
+            for launch in due
+        ]
 
     def _create(
-        self, launch: Launch, row: TaskInstanceRow | None, history: LaunchHistory
+        self, launch: Launch, row: TaskInstanceRow | None, history: LaunchHistory, lost: LedgerEntry | None
     ) -> Iterable[NotLaunched]:
         waiting = launch.waiting
         if waiting is None:
             raise AssertionError("a launch that is due waits")
-        if history.last and not waiting.is_relaunch:
+        if (decided := history.last or lost) and not waiting.is_relaunch:
             # Another scheduler has decided on this relaunch, and has died or handed it over. The ledger says
             # when it is due.
             waiting.is_relaunch = True
-            seconds = _seconds_until(history.last)
+            waiting.after = lost
+            seconds = _seconds_until(decided)
             waiting.not_before = self._clock() + seconds
             if seconds > 0:
                 return
@@ -195,6 +203,17 @@ class LaunchQueue:
             return f"Pod could not be built: {error!r}"
         self._registry.create(launch, creation)
         return None
+
+
+def _read_losses(due: Iterable[Launch], session: Session) -> dict[TaskInstanceKey, LedgerEntry]:
+    """Return the losses after which tasks run again whose launches do not know of them."""
+    ti_ids = {launch.key: launch.ti_id for launch in due if launch.waiting and not launch.waiting.is_relaunch}
+    histories = ledger.read_infrastructure_histories(ti_ids, session=session)
+    return {
+        key: history.last
+        for key, history in histories.items()
+        if history.last and history.last.next_ti_id == ti_ids[key]
+    }
 
 
 def _undelivered(launch: Launch, entry: LedgerEntry) -> str:

@@ -92,7 +92,8 @@ class PodBuilder:
         job, number = launch.waiting.job, history.relaunches + 1
         workload = self._with_fresh_token(job)
         pod = self._build(job, workload)
-        if number > 1 and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
+        is_another = number > 1 or launch.waiting.after is not None
+        if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
         pod.metadata.annotations |= {

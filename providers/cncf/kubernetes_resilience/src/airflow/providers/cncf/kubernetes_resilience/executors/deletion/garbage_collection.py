@@ -11,6 +11,7 @@ from uuid import UUID
 
 from airflow.configuration import conf
 from airflow.utils.session import create_session
+from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -29,6 +30,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
+from airflow_resilience import ledger
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,8 @@ class OrphanCollector:
             rows = task_instances.read_rows(set(ti_ids.values()), session=session)
             # A task instance that was cleared or tried again has another UUID since.
             past = task_instances.read_past(set(ti_ids.values()) - rows.keys(), session=session)
+            unknown = [pod for pod in pods if ti_ids.get(pod.ref.uid, "") not in {*rows, *past, ""}]
+            past |= self._read_replaced(unknown, session)
         for pod in pods:
             key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
             row = rows.get(ti_id)
@@ -106,6 +110,15 @@ class OrphanCollector:
             # Without any row it may be the pod of another deployment in the same namespace.
             elif ti_id in past or (key and row and self._is_over(row, key.try_number)):
                 self._left_behind(pod)
+
+    def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
+        """Return the UUIDs that these pods' task instances had before they ran again in the same try."""
+        keys = {key for pod in pods if (key := task_key(pod.annotations))}
+        present = task_instances.read_ids(keys, session=session)
+        histories = ledger.read_infrastructure_histories(present, session=session)
+        return {
+            entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
+        }
 
     def _is_over(self, row: TaskInstanceRow, try_number: int) -> bool:
         return standing(row, try_number=try_number, job_id=self._job_id) in (Standing.GONE, Standing.OVER)

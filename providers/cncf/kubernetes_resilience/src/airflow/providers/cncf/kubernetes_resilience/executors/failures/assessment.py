@@ -115,12 +115,16 @@ def assess(
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
         return Release(f"scheduler job {row.queued_by_job_id} has queued it")
-    return _assess_started(failure, row, runs_here=runs_here)
+    return _assess_started(failure, row, job_id=job_id, runs_here=runs_here)
 
 
-def _assess_started(failure: PodFailure | None, row: TaskInstanceRow, *, runs_here: bool) -> Assessment:
+def _assess_started(
+    failure: PodFailure | None, row: TaskInstanceRow, *, job_id: int | None, runs_here: bool
+) -> Assessment:
     is_alive = failure is not None and failure.alive
     if row.state == TaskInstanceState.RUNNING and runs_here:
+        if row.queued_by_job_id != job_id:
+            return Release(f"scheduler job {row.queued_by_job_id} has it")
         is_silent = failure is not None and failure.reason == HEARTBEAT_TIMEOUT
         return Keep() if is_alive and not is_silent else ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change

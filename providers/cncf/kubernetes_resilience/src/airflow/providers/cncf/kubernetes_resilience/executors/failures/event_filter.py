@@ -24,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    HEARTBEAT_TIMEOUT,
     SILENT_EXIT,
     UNKNOWN,
     PodFailure,
@@ -165,7 +166,7 @@ class StaleEventFilter:
             case _:
                 return
         if launch and not self._has_ended(launch):
-            launch.facts = facts
+            launch.facts = facts = mask_secrets(facts)
             failure = None if facts.phase == "Succeeded" else PodFailure(reason=UNKNOWN, facts=facts)
             self._registry.end(launch, failure, self._clock())
 
@@ -255,7 +256,9 @@ class StaleEventFilter:
         if failure or succeeded or launch.given_up:
             self._registry.end(launch, None if succeeded else failure or launch.given_up, self._clock())
             return
-        if launch.state is LaunchState.ENDED:
+        if launch.failure and launch.failure.reason == HEARTBEAT_TIMEOUT and facts:
+            launch.failure = find_heartbeat_timeout(facts)  # its pod says nothing about its worker
+        elif launch.state is LaunchState.ENDED:
             self._registry.resume(launch)  # the image could be pulled after all
         if facts and facts.deletion_timestamp:
             # Counted from when the deletion was seen: its time is of the API server's clock, not of ours.

@@ -110,6 +110,8 @@ class Executions:
     def _decide(
         self, due: Sequence[Launch], profiles: Mapping[str, TaskProfile], session: Session
     ) -> list[Settled]:
+        if not due:
+            return []
         locked = task_instances.lock_rows({launch.ti_id for launch in due}, session=session)
         held = [launch for launch in due if self._runs(launch, locked.get(launch.ti_id))]
         ti_ids = {launch.key: launch.ti_id for launch in held}
@@ -153,7 +155,8 @@ class Executions:
         for launch, entry in entries.items():
             ledger.record(launch.key, entry, session=session)
         new_ids = {entry.ti_id: entry.next_ti_id for entry in entries.values() if entry.next_ti_id}
-        task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
+        if new_ids:
+            task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
         for_good = {entry.ti_id for entry in entries.values() if entry.decision.action is Action.FAIL}
         task_instances.forbid_retries(for_good, TaskInstanceState.RUNNING, session=session)
 

@@ -21,13 +21,14 @@ def _on_lost_node(failure: PodFailure) -> bool:
     """
     Whether the node has not been heard of either.
 
-    The control plane then takes the readiness from the node's pods, whose containers are still noted as
-    running.
+    The control plane then takes the readiness from the node's pods. What a kubelet has said of their
+    containers stays as it was: they run, and are ready.
     """
     facts = failure.facts
     runs = facts.worker is not None and facts.worker.state is ContainerState.RUNNING
     is_unready = facts.condition("Ready", status="False") is not None
-    return failure.reason == HEARTBEAT_TIMEOUT and runs and is_unready
+    by_kubelet = facts.condition("ContainersReady", status="False") is not None
+    return failure.reason == HEARTBEAT_TIMEOUT and runs and is_unready and not by_kubelet
 
 
 SILENCES = (
