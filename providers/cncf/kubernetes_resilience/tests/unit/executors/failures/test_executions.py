@@ -402,6 +402,18 @@ def test_a_running_orphan_without_a_pod_is_settled(harness, queued_ti, session):
     assert key not in harness.executor.running
 
 
+def test_a_running_orphan_without_a_pod_whose_heartbeat_times_out_first_is_settled(
+    harness, queued_ti, session
+):
+    ti = queued_ti()
+    harness.set_state(ti, "running", hostname="gone-pod")
+    adopted(session, ti)
+    assert harness.adopt(ti) == []
+    assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
+    harness.wait(REPORT_GRACE)
+    assert len(losses(harness)) == 1
+
+
 def test_a_running_orphan_without_a_pod_and_without_a_budget_is_reset(start, queued_ti, session):
     harness = start()
     ti = queued_ti()

@@ -140,7 +140,7 @@ class StaleEventFilter:
 
     def hold_lost(self, orphan: Orphan) -> None:
         """Hold a task instance that was adopted, and whose pod has gone while its task was running."""
-        facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {})
+        facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {}, phase="Running")
         launch = Launch(
             key=orphan.key,
             ti_id=orphan.ti_id,
