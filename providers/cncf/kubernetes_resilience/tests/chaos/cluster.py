@@ -49,7 +49,13 @@ class WorldPod(Pod):
         self.exists = True
         self.lost = False
         """Whether the infrastructure has taken it, for good or for a while."""
+        self.has_reported = False
+        """Whether its worker has asked the execution API whether it may run its task."""
         self.exited_by_itself = False
+        self.is_cut_off = False
+        """Whether Kubernetes cannot reach its node."""
+        self.goes_on = False
+        """Whether its worker runs on, whatever the API server has of it."""
         self.asked_at: datetime | None = None
         """When its deletion was asked for first."""
         self.accepted_at: datetime | None = None

@@ -9,8 +9,10 @@ from hypothesis.internal.conjecture import providers
 
 from cluster_lab import airflow_fixtures
 
+from .execution_machine import ExecutionChaos
+from .executions import ExecutionWorld
 from .machine import Chaos
-from .world import World
+from .world import World, read_task_instances
 
 TEMPLATE = {
     "apiVersion": "v1",
@@ -33,7 +35,7 @@ def same_search(monkeypatch):
 
 @pytest.fixture
 def machine(migrated_database, tmp_path, monkeypatch):
-    """Give a function that makes a state machine for a limit of relaunches."""
+    """Give a function that makes a state machine for a limit of relaunches, and an infrastructure budget."""
     template = tmp_path / "template.yaml"
     template.write_text(yaml.safe_dump(TEMPLATE))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
@@ -45,14 +47,19 @@ def machine(migrated_database, tmp_path, monkeypatch):
     session = NonScopedSession()
     tis = airflow_fixtures.scheduled_task_instances(session, count=2)
 
-    def make(limit: int) -> type[Chaos]:
+    def make(limit: int, budget: int = 0) -> type[Chaos]:
         monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES", str(limit))
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET", str(budget))
 
         def make_world(traveller: time_machine.Traveller) -> World:
             begin_anew(session, tis)
-            return World(session, tis, airflow_fixtures.make_scheduler_job, limit=limit, traveller=traveller)
+            args = session, tis, airflow_fixtures.make_scheduler_job
+            if budget:
+                return ExecutionWorld(*args, limit=limit, budget=budget, traveller=traveller)
+            return World(*args, limit=limit, traveller=traveller)
 
-        return type("Chaos", (Chaos,), {"make_world": staticmethod(make_world)})
+        base = ExecutionChaos if budget else Chaos
+        return type(base.__name__, (base,), {"make_world": staticmethod(make_world)})
 
     yield make
     session.rollback()
@@ -69,6 +76,7 @@ def begin_anew(session, tis):
     from uuid6 import uuid7
 
     session.rollback()
+    tis[:] = read_task_instances(session)
     session.execute(delete(TaskInstanceHistory))
     session.execute(delete(Log))
     for ti in tis:

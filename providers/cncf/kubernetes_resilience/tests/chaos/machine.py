@@ -69,8 +69,7 @@ class Chaos(RuleBasedStateMachine):
 
     def starting(self) -> list[WorldPod]:
         """Pods whose worker has not reported and still may."""
-        reported = {ti.hostname for ti in self.world.tis}
-        return [pod for pod in self.living() if pod.phase == "Running" and pod.name not in reported]
+        return [pod for pod in self.living() if pod.phase == "Running" and not pod.has_reported]
 
     def leaving(self) -> list[WorldPod]:
         return self.pods("Pending", "Running", deleting=True)

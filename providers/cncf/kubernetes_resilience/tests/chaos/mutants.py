@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
+from airflow.executors.base_executor import BaseExecutor
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
@@ -13,10 +15,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adop
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures import settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import executions, settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
@@ -223,6 +226,76 @@ def divide_no_batch(patch):
             return []
 
     patch.setattr(isolation.Isolation, "batch", batch)
+
+
+def run_again_under_the_same_uuid(patch):
+    """Let the worker before report about the next run."""
+    make = executions.Executions._make_entry
+
+    def unfenced(self, launch, *args):
+        entry = make(self, launch, *args)
+        return replace(entry, next_ti_id=entry.next_ti_id and entry.ti_id)
+
+    patch.setattr(executions.Executions, "_make_entry", unfenced)
+
+
+def wait_for_no_report(patch):
+    """Replace a worker whose report is under way."""
+    patch.setattr(executions, "REPORT_GRACE", 0.0)
+
+
+def count_losses_in_memory_only(patch):
+    """Forget, when a scheduler dies, what it has counted."""
+    own = defaultdict(set)
+    make = executions.Executions._make_entry
+
+    def forgetful(self, launch, history, profile):
+        for entry in [entry for entry in history.entries if entry.next_ti_id not in own[id(self)]]:
+            history.forget(entry)
+        entry = make(self, launch, history, profile)
+        own[id(self)].add(entry.next_ti_id)
+        return entry
+
+    patch.setattr(executions.Executions, "_make_entry", forgetful)
+
+
+def count_losses_of_one_uuid_only(patch):
+    """Do not follow the UUIDs that a try has had."""
+
+    def read(ti_ids, *, session):
+        histories = read_all(ti_ids, session=session)
+        for key, history in histories.items():
+            for entry in [entry for entry in history.entries if entry.ti_id != ti_ids[key]]:
+                history.forget(entry)
+        return histories
+
+    read_all = ledger.read_infrastructure_histories
+    patch.setattr(ledger, "read_infrastructure_histories", read)
+
+
+def pass_heartbeat_timeouts_on(patch):
+    """Let Airflow fail what it does not hear of, whatever has become of the pod."""
+    patch.setattr(KubernetesExecutor, "_settles", lambda *args: False)
+
+
+def run_callbacks_at_once(patch):
+    """Run the callbacks of a failure that is not settled yet."""
+    patch.setattr(KubernetesExecutor, "send_callback", BaseExecutor.send_callback)
+
+
+def reset_lost_orphans(patch):
+    """Have Airflow reset, as it always did, what ran in a pod that is gone when it is adopted."""
+
+    def keep_none(self):
+        list(self._parts.adopter.take_lost())
+        return set()
+
+    patch.setattr(KubernetesExecutor, "_keep_lost", keep_none)
+
+
+def forget_what_was_committed(patch):
+    """Take a task instance that was given another UUID for one that was cleared."""
+    patch.setattr(executions.Executions, "read_decided", lambda *args: [])
 
 
 # The promise that the machine finds broken, as a regular expression.

@@ -43,6 +43,10 @@ REFUSALS = {
 are put right."""
 
 
+class Killed(BaseException):
+    """What ends a scheduler in the middle of its work."""
+
+
 class Launcher:
     """What the launcher's calls do to the world, and how they are answered."""
 
@@ -243,6 +247,19 @@ class Scheduler:
 
         executor._parts.event_filter.receive = watched  # type: ignore[method-assign]
         return executor
+
+    def fail_to_relaunch(self, error: BaseException) -> None:
+        """Have it fail, once, after the commit of a decision that a running task runs again."""
+        queue = self.executor._parts.launch_queue
+        relaunch = queue.relaunch
+
+        def fail(launch: Any, entry: Any) -> None:
+            if entry and entry.next_ti_id:
+                queue.relaunch = relaunch
+                raise error
+            relaunch(launch, entry)
+
+        queue.relaunch = fail
 
     @property
     def is_adopting(self) -> bool:

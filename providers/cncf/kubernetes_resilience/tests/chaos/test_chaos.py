@@ -15,17 +15,18 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-LIMITS = (0, 1, 3)
+CASES = [(0, 0), (1, 0), (3, 0), (1, 2)]
+"""Limits of relaunches, each with an infrastructure budget."""
 
 MINUTES = float(os.environ.get("CHAOS_MINUTES", "0"))
-"""How long to search, for all limits together; 0: one round for each."""
+"""How long to search, for all cases together; 0: one round for each."""
 
 SEED = int(os.environ.get("CHAOS_SEED", "0"))
 """Of the first round; each further one has the next number. The default is the same each time, so that a
 failure in CI is about the change and not about luck."""
 
 REPORT = os.environ.get("CHAOS_REPORT")
-"""File to which a line is appended for each limit, with how much was tried."""
+"""File to which a line is appended for each case, with how much was tried."""
 
 ROUND = settings(
     max_examples=60,
@@ -41,21 +42,22 @@ ROUND = settings(
 
 @dataclass
 class Tally:
-    """What was tried for one limit."""
+    """What was tried in one case."""
 
     limit: int
+    budget: int
     histories: int = 0
     steps: int = 0
     seconds: float = 0.0
     failing_seed: int | None = None
 
 
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize(("limit", "budget"), CASES)
 @pytest.mark.timeout(600 + 60 * MINUTES)
-def test_promises_hold(machine, limit):
-    tally, began = Tally(limit), time.monotonic()
+def test_promises_hold(machine, limit, budget):
+    tally, began = Tally(limit, budget), time.monotonic()
     try:
-        search(machine(limit), tally, began + 60 * MINUTES / len(LIMITS))
+        search(machine(limit, budget), tally, began + 60 * MINUTES / len(CASES))
     finally:
         tally.seconds = time.monotonic() - began
         write(tally)
@@ -67,7 +69,8 @@ def search(machine, tally, end):
             run_state_machine_as_test(seed(number)(counted(machine, tally)), settings=ROUND)
         except BaseException as error:
             tally.failing_seed = number
-            error.add_note(f"The same again: ./breeze testing chaos --seed {number} --limit {tally.limit}")
+            case = f"--limit {tally.limit} --budget {tally.budget}"
+            error.add_note(f"The same again: ./breeze testing chaos --seed {number} {case}")
             raise
         if time.monotonic() >= end:
             return

@@ -12,8 +12,10 @@ from hypothesis.database import InMemoryExampleDatabase
 from hypothesis.stateful import run_state_machine_as_test
 
 from . import mutants
+from . import test_execution_histories as execution_histories
 from . import test_histories as histories
 from .mutants import MUTANTS
+from .poison import Poison
 
 STEP = "failures.settlement:classify"
 """Of the executor's work, at which one of two task instances cannot be handled."""
@@ -85,6 +87,65 @@ def test_a_broken_promise_is_found_by_design(machine, monkeypatch, mutant):
         chaos.launch_all()
         with pytest.raises(AssertionError):
             DIRECTED[mutant](chaos=chaos, world=chaos.world)
+    finally:
+        chaos.world.cure()
+        chaos.travel.stop()
+
+
+# About running tasks: the history, and the promise that is broken in it.
+DIRECTED_EXECUTIONS = {
+    mutants.run_again_under_the_same_uuid: (
+        partial(
+            execution_histories.test_a_worker_goes_on_and_reports_when_it_was_lost,
+            state="success",
+            is_replaced=True,
+        ),
+        "I8",
+    ),
+    mutants.wait_for_no_report: (
+        partial(execution_histories.test_a_report_is_under_way_when_the_pod_ends, crashes=False),
+        "I8",
+    ),
+    mutants.count_losses_in_memory_only: (
+        partial(execution_histories.test_a_worker_is_lost_once_more_than_the_budget_has, crashes=True),
+        "I4",
+    ),
+    mutants.count_losses_of_one_uuid_only: (
+        partial(execution_histories.test_a_worker_is_lost_once_more_than_the_budget_has, crashes=False),
+        "I4",
+    ),
+    mutants.pass_heartbeat_timeouts_on: (
+        partial(execution_histories.test_a_node_is_cut_off, dies=True),
+        "I3",
+    ),
+    mutants.run_callbacks_at_once: (
+        partial(execution_histories.test_a_node_is_cut_off, dies=True),
+        "I3",
+    ),
+    mutants.reset_lost_orphans: (
+        execution_histories.test_a_lost_worker_is_found_by_the_next_scheduler,
+        "I3",
+    ),
+    mutants.forget_what_was_committed: (
+        partial(execution_histories.test_a_relaunch_fails_after_the_commit, error=Poison("relaunch")),
+        "I5",
+    ),
+    mutants.wait_for_nothing: (
+        execution_histories.test_the_replacement_waits_for_a_worker_on_a_node_that_is_cut_off,
+        "I2",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", DIRECTED_EXECUTIONS, ids=lambda mutant: mutant.__name__)
+def test_a_broken_promise_about_running_tasks_is_found_by_design(machine, monkeypatch, mutant):
+    history, promise = DIRECTED_EXECUTIONS[mutant]
+    mutant(monkeypatch)
+    chaos = machine(1, execution_histories.BUDGET)()
+    try:
+        chaos.begin(starts=True)
+        with pytest.raises(AssertionError, match=f"^{promise}:"):
+            history(chaos=chaos, world=chaos.world)
     finally:
         chaos.world.cure()
         chaos.travel.stop()

@@ -72,8 +72,8 @@ class World(Cluster):
         """Pods whose worker ran a task instance when it was cleared, by map index."""
         self._stuck: Counter[Life] = Counter()
         self._poison = pytest.MonkeyPatch()
-        self.poisoned: Any = None
-        """The task instance about which a step of the executor's raises an exception."""
+        self._poisoned: int | None = None
+        """The map index of the task instance about which a step of the executor's raises an exception."""
         self.poison_taken: list[str] = []
         """The step, each time that it has raised one."""
         self._harmed: set[str] = set()
@@ -179,13 +179,17 @@ class World(Cluster):
             if ti not in reset:
                 ti.queued_by_job_id = heir.job_id
                 continue
-            if not self._may_fail(str(ti.id)):
-                assert ti.state != "queued", "I5: a queued task instance was not adopted"
-                pod = self.pod_named(ti.hostname)
-                runs = pod is not None and pod.is_alive and ti.state == "running"
-                assert not runs, "I1: a task that runs was reset"
+            if not self.may_fail(str(ti.id)):
+                self.check_reset(ti)
             self.next_try(ti)
         self.session.commit()
+
+    def check_reset(self, ti: Any) -> None:
+        """Look at a task instance that the executor has not adopted."""
+        assert ti.state != "queued", "I5: a queued task instance was not adopted"
+        pod = self.pod_named(ti.hostname)
+        runs = pod is not None and pod.is_alive and ti.state == "running"
+        assert not runs, "I1: a task that runs was reset"
 
     def _fail_to_adopt(self, heir: Scheduler, orphans: list[Any], relabels: int | None) -> None:
         self._offer(heir, orphans)
@@ -210,13 +214,20 @@ class World(Cluster):
         self._beat(scheduler)
         with self._unstopped():
             scheduler.executor.heartbeat()
-        self.session.expire_all()
+        self.read_again()
         for key, (state, info) in scheduler.executor.get_event_buffer().items():
             ti = next(ti for ti in self.tis if ti.key.primary == key.primary)
             if ti.try_number == key.try_number and state in ("failed", "success"):
                 self._receive(scheduler, ti, info)
         self.session.commit()
         self.check()
+
+    def read_again(self) -> None:
+        """Read the task instances' rows. The executor may have given them other UUIDs."""
+        self.session.expire_all()
+        self.tis[:] = read_task_instances(self.session)
+        if self.poisoned is not None:
+            self._harmed.add(str(self.poisoned.id))
 
     @contextmanager
     def _unstopped(self) -> Iterator[None]:
@@ -246,11 +257,12 @@ class World(Cluster):
         if ti.state == "restarting":
             self.restart(ti)
             return
-        if not self._may_fail(str(ti.id)):
-            self._check_failure(ti, info)
+        if not self.may_fail(str(ti.id)):
+            self.check_failure(ti, info)
         ti.state = "failed"
 
-    def _check_failure(self, ti: Any, info: Any) -> None:
+    def check_failure(self, ti: Any, info: Any) -> None:
+        """Look at a failure that the executor has reported."""
         if ti.state == "running":
             pod = self.pod_named(ti.hostname)
             assert pod is None or not pod.is_alive, f"I1: the healthy task of {pod.name} was failed: {info}"
@@ -302,7 +314,7 @@ class World(Cluster):
         for ti in self.tis:
             if ti.state == "restarting":
                 self.restart(ti)
-            elif ti.state == "queued" and self._may_fail(str(ti.id)) and self.poisoned is None:
+            elif ti.state == "queued" and self.may_fail(str(ti.id)) and self.poisoned is None:
                 self.revoke(ti)
 
     # ------------------------------------------------------------------ people, triggers and workers
@@ -344,7 +356,7 @@ class World(Cluster):
 
     def poison(self, ti: Any, step: str) -> None:
         """Have a step of the executor's raise an exception for a task instance, in all schedulers."""
-        self.poisoned = ti
+        self._poisoned = ti.map_index
         self._harmed.add(str(ti.id))
         primary = ti.key.primary
         concerns = lambda name: name in self._harmed or getattr(name, "primary", None) == primary  # noqa: E731
@@ -352,7 +364,12 @@ class World(Cluster):
 
     def cure(self) -> None:
         self._poison.undo()
-        self.poisoned = None
+        self._poisoned = None
+
+    @property
+    def poisoned(self) -> Any:
+        """The task instance about which a step of the executor's raises an exception."""
+        return next((ti for ti in self.tis if ti.map_index == self._poisoned), None)
 
     def mark(self, ti: Any, state: str) -> None:
         ti.state = state
@@ -364,7 +381,8 @@ class World(Cluster):
 
     def report_start(self, pod: WorldPod) -> None:
         """Let a worker ask the execution API whether it may run its task."""
-        ti = next((ti for ti in self.tis if str(ti.id) == pod.ti_id), None)
+        ti = self.known_to(pod)
+        pod.has_reported = True
         if ti is None or ti.state != "queued":
             pod.enter("Failed", terminated=OWN_EXIT)
             self.changed(pod)
@@ -373,6 +391,10 @@ class World(Cluster):
         self._stuck.pop(self.life(ti), None)
         self.session.add(Log(event="running", task_instance=ti.key))
         self.session.commit()
+
+    def known_to(self, pod: WorldPod) -> Any:
+        """Return the task instance that has the UUID by which a worker knows it."""
+        return next((ti for ti in self.tis if str(ti.id) == pod.ti_id), None)
 
     def report_end(self, ti: Any, state: str) -> None:
         """Let the worker of a running task report its end, and its pod succeed."""
@@ -413,10 +435,10 @@ class World(Cluster):
         for other in earlier:
             # A poisoned pod may be one that cannot be read, and is not adopted then: Airflow's own limits
             # take its task instance back, and whoever launches that next knows nothing of the pod.
-            if other.is_forgotten or self._may_fail(pod.ti_id):
+            if other.is_forgotten or self.may_fail(pod.ti_id):
                 continue
             assert not other.is_healthy, f"I1: {other.name} is healthy and was replaced by {pod.name}"
-            assert self._may_be_replaced(other), (
+            assert self.may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name} could still run"
             )
         launches = len({pod.launch_id for pod in [*earlier, pod]})
@@ -435,9 +457,9 @@ class World(Cluster):
         return pod.was_held and (pod.asked_at or self.now) - pod.token_made_at >= validity
 
     def _check_cleared(self, pod: WorldPod) -> None:
-        ti = next((ti for ti in self.tis if str(ti.id) == pod.ti_id), None)
+        ti = self.known_to(pod)
         for other in self._cleared[ti.map_index] if ti else ():
-            assert self._may_be_replaced(other), (
+            assert self.may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name}, which was cleared, still runs"
             )
 
@@ -464,7 +486,7 @@ class World(Cluster):
 
     def deletion_arrived(self, pod: WorldPod) -> None:
         """Look at what a deletion hits that a scheduler has decided on some time ago."""
-        is_free = pod.launch_id in self._revoked or pod.is_forgotten or self._may_fail(pod.ti_id)
+        is_free = pod.launch_id in self._revoked or pod.is_forgotten or self.may_fail(pod.ti_id)
         if pod.is_alive and not pod.is_deleting and pod.could_start and not is_free and self._runs(pod):
             self.complain(f"I1: {pod.name} was deleted as it was decided before, and runs its task by now")
 
@@ -476,7 +498,9 @@ class World(Cluster):
         return False
 
     def _runs(self, pod: WorldPod) -> bool:
-        return any(ti.state == "running" and ti.hostname == pod.name for ti in self.tis)
+        # As it is now: the executor may have changed it in the turn that it is in.
+        running = select(TaskInstance.hostname).where(TaskInstance.state == "running")
+        return pod.name in self.session.scalars(running).all()
 
     # ------------------------------------------------------------------ promises
 
@@ -490,7 +514,7 @@ class World(Cluster):
     def check(self) -> None:
         assert not self._complaints, self._complaints[0]
 
-    def _may_be_replaced(self, pod: WorldPod) -> bool:
+    def may_be_replaced(self, pod: WorldPod) -> bool:
         """Whether a pod has gone, or its time to go is over that began when its deletion was accepted."""
         if not pod.is_alive:
             return True
@@ -498,7 +522,7 @@ class World(Cluster):
         given_up = pod.asked_at is not None and self.now >= pod.asked_at + LONGEST_WAIT
         return over or given_up
 
-    def _may_fail(self, ti_id: str) -> bool:
+    def may_fail(self, ti_id: str) -> bool:
         """Whether a task instance may be failed for what nobody has expected."""
         return ti_id in self._harmed
 
@@ -517,3 +541,8 @@ class World(Cluster):
         assert lost > self.limit or any(pod.exited_by_itself or pod.is_forgotten for pod in pods), (
             f"I3: failed after {lost} lost launches of {self.limit} allowed: {info}"
         )
+
+
+def read_task_instances(session: Any) -> list[Any]:
+    """Read all task instances, in their order."""
+    return list(session.scalars(select(TaskInstance).order_by(TaskInstance.map_index)))

@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The executor's promises about running tasks (CONTRIBUTING.md: I8, with I3 and I4 for the second budget) under
+random interleavings of all that can happen, beside everything that befalls launches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from .cluster import WorldPod
+from .executions import HEARTBEAT_TIMEOUT, ExecutionWorld
+from .machine import ENDED, Chaos, gets_through, pick, possible
+from .poison import Poison
+from .scheduler import Killed
+
+LOSSES = ["drain", "removed", "evicted", "unknown"]
+ways = st.sampled_from(LOSSES)
+reports = st.sampled_from(["success", "failed", "deferred"])
+
+
+class ExecutionChaos(Chaos):
+    """What can happen to tasks that run, beside what can happen to launches."""
+
+    world: ExecutionWorld
+
+    @initialize(starts=st.sampled_from([True, True, False]))
+    def begin(self, starts: bool) -> None:
+        """Begin with workers that run."""
+        self.launch_all()
+        if starts:
+            self.start_all()
+
+    def start_all(self) -> None:
+        """Have the workers of all pods report that they run."""
+        for pod in self.pods("Pending"):
+            self.world.run(pod)
+        for pod in self.starting():
+            self.world.report_start(pod)
+        self.flush()
+
+    def wait_for_replacements(self) -> None:
+        """Let the time pass after which replacements are launched, and start."""
+        for seconds in (5, 40):
+            self.world.pass_time(seconds)
+            self.flush()
+        self.launch_all()
+        self.start_all()
+
+    def healthy(self) -> list[Any]:
+        """Task instances whose worker runs in a healthy pod."""
+        pods = {pod.name for pod in self.living() if pod.is_healthy}
+        return [ti for ti in self.running() if ti.hostname in pods]
+
+    def pod_of(self, ti: Any) -> WorldPod:
+        pod = self.world.pod_named(ti.hostname)
+        assert pod is not None
+        return pod
+
+    # ------------------------------------------------------------------ losses
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), how=ways, goes_on=st.booleans(), again=st.booleans(), through=gets_through)
+    def worker_is_lost(
+        self, data: st.DataObject, how: str, goes_on: bool, again: bool, through: bool
+    ) -> None:
+        self.world.take(self.pod_of(pick(data, self.healthy())), how, goes_on=goes_on)
+        self.flush(through)
+        if again:
+            self.wait_for_replacements()
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), dies=st.booleans(), again=st.booleans(), through=gets_through)
+    def node_is_cut_off(self, data: st.DataObject, dies: bool, again: bool, through: bool) -> None:
+        """Cut a worker's node off, until Airflow does not hear of the worker any more."""
+        self.world.cut_off(self.pod_of(pick(data, self.healthy())), dies=dies)
+        self.flush()
+        self.world.pass_time(HEARTBEAT_TIMEOUT)
+        self.time_out_silent()
+        self.flush(through)
+        if again:
+            self.wait_for_replacements()
+
+    @possible(lambda self: self.world.silent())
+    @rule(through=gets_through)
+    def heartbeats_time_out(self, through: bool) -> None:
+        self.world.pass_time(HEARTBEAT_TIMEOUT)
+        self.time_out_silent()
+        self.flush(through)
+
+    def time_out_silent(self) -> None:
+        for ti in self.world.silent():
+            self.world.time_out(ti)
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), through=gets_through)
+    def task_process_is_killed_alone(self, data: st.DataObject, through: bool) -> None:
+        self.world.end_unreported(self.pod_of(pick(data, self.healthy())))
+        self.flush(through)
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), error=st.sampled_from([Killed(), Poison("relaunch")]), how=ways)
+    def relaunch_fails_after_the_commit(self, data: st.DataObject, error: BaseException, how: str) -> None:
+        """Have a scheduler die, or get an exception, when it was committed that a task runs again."""
+        for scheduler in self.world.schedulers:
+            scheduler.fail_to_relaunch(error)
+        self.world.take(self.pod_of(pick(data, self.healthy())), how, goes_on=False)
+        self.flush()
+        self.world.pass_time(5)
+        self.flush()
+
+    # ------------------------------------------------------------------ reports
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), how=ways, state=reports, crashes=st.booleans(), through=gets_through)
+    def report_is_under_way(
+        self, data: st.DataObject, how: str, state: str, crashes: bool, through: bool
+    ) -> None:
+        """Let a report arrive a moment after its worker's pod has ended."""
+        ti = pick(data, self.healthy())
+        pod = self.pod_of(ti)
+        self.world.take(pod, how, goes_on=True)
+        self.flush()
+        self.world.pass_time(1)
+        if crashes:
+            self.world.crash(self.scheduler(data))
+        self.flush()
+        self.world.report_in_time(pod, state)
+        self.flush(through)
+
+    @possible(lambda self: self.world.severed())
+    @rule(data=st.data(), state=reports, through=gets_through)
+    def severed_worker_reports(self, data: st.DataObject, state: str, through: bool) -> None:
+        self.world.report(pick(data, self.world.severed()), state)
+        self.flush(through)
+
+    # ------------------------------------------------------------------ people
+
+    @possible(lambda self: self.tis("running"))
+    @rule(data=st.data(), state=st.sampled_from(ENDED), through=gets_through)
+    def running_task_is_marked(self, data: st.DataObject, state: str, through: bool) -> None:
+        self.world.mark(pick(data, self.tis("running")), state)
+        self.flush(through)
+
+    # ------------------------------------------------------------------ rest
+
+    def calm_round(self, *, late: bool) -> None:
+        self.time_out_silent()
+        super().calm_round(late=late)

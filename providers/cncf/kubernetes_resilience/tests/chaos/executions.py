@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What befalls tasks that run, in a world with an infrastructure budget.
+
+A worker is more than its pod here: one whose node is cut off goes on after its pod's object is gone, and
+reports to the execution API for the UUID that it knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.callbacks.callback_requests import TaskCallbackRequest
+
+from .cluster import WorldPod
+from .scheduler import Killed, Scheduler
+from .world import World
+
+HEARTBEAT_TIMEOUT = 300
+"""Seconds after which Airflow gives up a worker that it does not hear of."""
+
+UNREADY = {"type": "Ready", "status": "False"}
+
+Attempt = tuple[int, int]
+"""A try of a task instance: its map index and its number."""
+
+
+class ExecutionWorld(World):
+    """A world in which what the infrastructure takes from a running task runs again in the same try."""
+
+    def __init__(self, *args: Any, budget: int, **options: Any) -> None:
+        self.budget = budget
+        super().__init__(*args, **options)
+
+    def add_scheduler(self) -> Scheduler:
+        scheduler = super().add_scheduler()
+        scheduler.executor.callback_sink = self
+        return scheduler
+
+    # ------------------------------------------------------------------ workers and their nodes
+
+    def cut_off(self, pod: WorldPod, *, dies: bool) -> None:
+        """Cut the node of a running worker off from Kubernetes; the worker dies with it, or goes on."""
+        self._lose(pod)
+        pod.is_cut_off, pod.goes_on = True, not dies
+        pod.manifest["status"]["conditions"] = [UNREADY]
+        self.changed(pod)
+
+    def finish_deletion(self, pod: WorldPod) -> None:
+        """Carry out a deletion; if the pod's node is cut off, remove its object by force."""
+        if pod.is_cut_off:
+            self.remove(pod)
+        else:
+            super().finish_deletion(pod)
+
+    def kill(self, pod: WorldPod, how: str) -> None:
+        """End a pod from outside. A container that has run cannot fail to start."""
+        super().kill(pod, "unknown" if how == "start-error" and pod.has_reported else how)
+
+    def take(self, pod: WorldPod, how: str, *, goes_on: bool) -> None:
+        """End the pod of a running worker, as the API server has it; the worker dies with it, or goes on."""
+        pod.goes_on = goes_on
+        if how == "removed":
+            self.remove(pod)
+        else:
+            self.kill(pod, how)
+
+    def end_unreported(self, pod: WorldPod) -> None:
+        """Have the process of a task be killed alone: its supervisor ends in good order."""
+        pod.exited_by_itself = True
+        self.succeed(pod)
+
+    def severed(self) -> list[WorldPod]:
+        """Return the pods whose worker goes on, whatever the API server has of them."""
+        return [pod for pod in self.pods if pod.goes_on]
+
+    def runs_in(self, ti: Any, pod: WorldPod) -> bool:
+        """Whether a task instance's run is that of a worker."""
+        return bool(ti.state == "running" and ti.hostname == pod.name and str(ti.id) == pod.ti_id)
+
+    def report_end(self, ti: Any, state: str) -> None:
+        pod = self.pod_named(ti.hostname)
+        assert pod is not None
+        self.report(pod, state)
+
+    def report(self, pod: WorldPod, state: str) -> bool:
+        """Let a worker report its end, and end; return whether the execution API has accepted that."""
+        ti = self.known_to(pod)
+        is_accepted = ti is not None and ti.state == "running"
+        if is_accepted:
+            assert ti.hostname == pod.name, (
+                f"I8: the worker of {pod.name}, which was replaced, has ended the run of {ti.hostname}"
+            )
+            self.mark(ti, state)
+        pod.goes_on = False
+        if pod.exists and pod.phase == "Running" and not pod.is_cut_off:
+            self.succeed(pod)
+        return is_accepted
+
+    def report_in_time(self, pod: WorldPod, state: str) -> None:
+        """Let a report arrive that was under way when its worker's pod ended."""
+        is_accepted = self.report(pod, state)
+        assert is_accepted or self.may_fail(pod.ti_id), (
+            f"I8: the report of {pod.name} was under way, and was refused"
+        )
+
+    def silent(self) -> list[Any]:
+        """Return the task instances that run, as far as Airflow knows, and may not be heard of."""
+        running = [ti for ti in self.tis if ti.state == "running"]
+        return [ti for ti in running if not self._is_heard(self.pod_named(ti.hostname))]
+
+    def _is_heard(self, pod: WorldPod | None) -> bool:
+        return pod is not None and pod.is_alive and not pod.is_cut_off
+
+    def time_out(self, ti: Any) -> None:
+        """Do what Airflow's scheduler does about a task instance of its own that it does not hear of."""
+        for scheduler in self.schedulers:
+            if scheduler.job_id == ti.queued_by_job_id and not scheduler.executor._registry.adopting_of(
+                ti.key
+            ):
+                request = TaskCallbackRequest.model_construct(ti=ti, filepath="", msg="no heartbeat")
+                scheduler.executor.send_callback(request)
+                scheduler.executor.change_state(ti.key, "failed", remove_running=True)
+        self.check()
+
+    def send(self, request: Any) -> None:
+        """Take the callbacks of a failure. They are run at once, whatever becomes of it."""
+        if self.is_owed(request.ti):
+            self.complain("I3: the callbacks were run of a failure within the budget")
+
+    # ------------------------------------------------------------------ a scheduler that dies in the middle
+
+    def turn(self, scheduler: Scheduler) -> None:
+        if scheduler not in self.schedulers:
+            return  # it has died since
+        try:
+            super().turn(scheduler)
+        except Killed:
+            scheduler.runtime.commands.clear()
+            self.read_again()
+            self.crash(scheduler)
+
+    # ------------------------------------------------------------------ promises
+
+    def attempt(self, pod: WorldPod) -> Attempt:
+        return int(pod.annotations["map_index"]), int(pod.annotations["try_number"])
+
+    def runs_of(self, attempt: Attempt) -> set[str]:
+        """Return the UUIDs under which a try was launched."""
+        return {pod.ti_id for pod in self.pods if self.attempt(pod) == attempt}
+
+    def is_owed(self, ti: Any) -> bool:
+        """Whether a task instance has lost its worker to the infrastructure, within its budget."""
+        pod = self.pod_named(ti.hostname)
+        if pod is None or not self.runs_in(ti, pod) or self.may_fail(str(ti.id)):
+            return False
+        losses = len(self.runs_of(self.attempt(pod)))
+        return pod.lost and not pod.exited_by_itself and losses <= self.budget
+
+    def launch(self, body: dict[str, Any]) -> WorldPod:
+        pod = super().launch(body)
+        attempt = self.attempt(pod)
+        runs = len(self.runs_of(attempt))
+        assert runs <= self.budget + 1, f"I4: {runs} runs of a try with a budget of {self.budget}"
+        for other in self.pods:
+            # Nobody can wait for a worker whose pod is gone: its reports are refused.
+            if self.attempt(other) == attempt and other.ti_id != pod.ti_id and not other.is_forgotten:
+                assert self.may_be_replaced(other), (
+                    f"I2: {pod.name} was launched while {other.name} could still run"
+                )
+        return pod
+
+    def check_reset(self, ti: Any) -> None:
+        super().check_reset(ti)
+        assert not self.is_owed(ti), "I3: a loss within the budget was reset"
+
+    def check_failure(self, ti: Any, info: Any) -> None:
+        assert not self.is_owed(ti), f"I3: a loss within the budget has failed: {info}"
+        pod = self.pod_named(ti.hostname)
+        if ti.state == "running" and pod is not None and pod.is_cut_off:
+            assert info, "I5: a failure without a reason"
+        else:
+            super().check_failure(ti, info)

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Short histories of what befalls tasks that run, with an infrastructure budget of two."""
+
+from __future__ import annotations
+
+import pytest
+
+from .execution_machine import LOSSES
+from .executions import HEARTBEAT_TIMEOUT
+from .poison import Poison
+from .scheduler import Killed
+
+BUDGET = 2
+
+
+@pytest.fixture
+def chaos(machine):
+    """Give the chaos machine, to be led by hand: two task instances that run."""
+    chaos = machine(1, BUDGET)()
+    chaos.begin(starts=True)
+    yield chaos
+    chaos.world.cure()
+    chaos.travel.stop()
+
+
+@pytest.fixture
+def world(chaos):
+    return chaos.world
+
+
+def lose(chaos, how="drain", *, goes_on=False):
+    """Have the infrastructure take the worker of the first task instance; return its pod."""
+    pod = chaos.pod_of(chaos.world.tis[0])
+    chaos.world.take(pod, how, goes_on=goes_on)
+    chaos.flush()
+    return pod
+
+
+def succeeds_in_the_first_try(chaos):
+    chaos.come_to_rest()
+    assert [(ti.state, ti.try_number) for ti in chaos.world.tis] == [("success", 1)] * 2
+
+
+def runs_of_the_first(world):
+    return len(world.runs_of((0, 1)))
+
+
+# ---------------------------------------------------------------------- losses
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_worker_is_lost(chaos, world, how):
+    lose(chaos, how)
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_worker_is_lost_once_more_than_the_budget_has(chaos, world, crashes):
+    for _ in range(BUDGET + 1):
+        assert world.tis[0].state == "running"
+        lose(chaos)
+        if crashes:
+            world.crash(world.schedulers[0])
+        chaos.wait_for_replacements()
+    assert [ti.state for ti in world.tis] == ["failed", "running"]
+    assert runs_of_the_first(world) == BUDGET + 1
+
+
+def test_the_process_of_a_task_is_killed_alone(chaos, world):
+    world.end_unreported(chaos.pod_of(world.tis[0]))
+    chaos.flush()
+    world.pass_time(5)
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["failed", "running"]
+    assert runs_of_the_first(world) == 1
+
+
+# ---------------------------------------------------------------------- workers that go on
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "deferred"])
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_worker_goes_on_and_reports_when_it_was_lost(chaos, world, state, is_replaced):
+    pod = lose(chaos, "removed", goes_on=True)
+    world.pass_time(5)
+    chaos.flush()
+    if is_replaced:
+        chaos.wait_for_replacements()
+        assert world.tis[0].state == "running"
+    assert not world.report(pod, state)
+    succeeds_in_the_first_try(chaos)
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_report_is_under_way_when_the_pod_ends(chaos, world, crashes):
+    pod = lose(chaos, goes_on=True)
+    world.pass_time(1)
+    if crashes:
+        world.crash(world.schedulers[0])
+    chaos.flush()
+    world.report_in_time(pod, "success")
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 1
+
+
+# ---------------------------------------------------------------------- a node that is cut off
+
+
+def cut_off(chaos, *, dies=True):
+    """Cut the first worker's node off, until Airflow does not hear of the worker; return the pod."""
+    pod = chaos.pod_of(chaos.world.tis[0])
+    chaos.world.cut_off(pod, dies=dies)
+    chaos.flush()
+    chaos.world.pass_time(HEARTBEAT_TIMEOUT)
+    chaos.time_out_silent()
+    chaos.flush()
+    return pod
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_node_is_cut_off(chaos, world, dies):
+    pod = cut_off(chaos, dies=dies)
+    chaos.wait_for_replacements()
+    if not dies:
+        assert not world.report(pod, "failed")
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
+def test_the_replacement_waits_for_a_worker_on_a_node_that_is_cut_off(chaos, world):
+    pod = cut_off(chaos, dies=False)
+    for seconds in (5, 15):
+        world.pass_time(seconds)
+        chaos.flush()
+    assert pod.exists
+    assert runs_of_the_first(world) == 1
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_heartbeat_times_out_before_a_lost_orphan_is_settled(chaos, world):
+    lose(chaos, "removed")
+    world.crash(world.schedulers[0])
+    chaos.time_out_silent()
+    succeeds_in_the_first_try(chaos)
+
+
+# ---------------------------------------------------------------------- schedulers
+
+
+def test_a_lost_worker_is_found_by_the_next_scheduler(chaos, world):
+    world.take(chaos.pod_of(world.tis[0]), "removed", goes_on=False)
+    world.crash(world.schedulers[0])
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
+@pytest.mark.parametrize("error", [Killed(), Poison("relaunch")], ids=["killed", "exception"])
+def test_a_relaunch_fails_after_the_commit(chaos, world, error):
+    world.schedulers[0].fail_to_relaunch(error)
+    lose(chaos)
+    world.pass_time(5)
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["queued", "running"]
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
+# ---------------------------------------------------------------------- people
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_a_task_is_cleared_when_its_worker_is_lost(chaos, world, between):
+    lose(chaos)
+    if between:
+        world.pass_time(5)
+        chaos.flush()
+        assert world.tis[0].state == "queued"
+    world.next_try(world.tis[0])
+    chaos.flush()
+    chaos.come_to_rest()
+    assert [(ti.state, ti.try_number) for ti in world.tis] == [("success", 2), ("success", 1)]
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_a_task_is_marked_when_its_worker_is_lost(chaos, world, between):
+    lose(chaos)
+    if between:
+        world.pass_time(5)
+        chaos.flush()
+    world.mark(world.tis[0], "failed")
+    world.pass_time(20)
+    chaos.flush()
+    assert runs_of_the_first(world) == 1
+    chaos.come_to_rest()
+    assert [ti.state for ti in world.tis] == ["failed", "success"]
