@@ -146,6 +146,15 @@ def test_a_heartbeat_times_out_before_a_lost_orphan_is_settled(chaos, world):
     succeeds_in_the_first_try(chaos)
 
 
+def test_a_heartbeat_times_out_while_the_pods_of_orphans_cannot_be_listed(chaos, world):
+    world.is_away = True
+    world.crash(world.schedulers[0])
+    lose(chaos)
+    world.pass_time(HEARTBEAT_TIMEOUT)
+    chaos.time_out_silent()
+    succeeds_in_the_first_try(chaos)
+
+
 # ---------------------------------------------------------------------- schedulers
 
 

@@ -17,6 +17,7 @@ from kubernetes.client import models as k8s
 from sqlalchemy import func, select, update
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
 from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
 from cluster_lab.airflow_fixtures import make_scheduler_job
@@ -412,6 +413,19 @@ def test_a_running_orphan_without_a_pod_whose_heartbeat_times_out_first_is_settl
     assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
     harness.wait(REPORT_GRACE)
     assert len(losses(harness)) == 1
+
+
+@pytest.mark.parametrize(("budget", "passed_on"), [("2", 0), ("0", 1)])
+def test_a_heartbeat_times_out_while_the_pods_of_orphans_cannot_be_listed(
+    start, queued_ti, session, budget, passed_on
+):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=budget)
+    ti = queued_ti()
+    harness.set_state(ti, "running", hostname="gone-pod")
+    adopted(session, ti)
+    harness.cluster.outage = ConnectionFailedError("refused")
+    assert harness.adopt(ti) == []
+    assert (len(heartbeat_timeout(harness, ti)), len(harness.events())) == (passed_on, passed_on)
 
 
 def test_a_running_orphan_without_a_pod_and_without_a_budget_is_reset(start, queued_ti, session):

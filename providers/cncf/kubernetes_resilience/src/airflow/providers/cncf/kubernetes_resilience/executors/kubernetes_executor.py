@@ -488,19 +488,29 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         That is evidence, and settled like the end of a pod.
         """
         is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
-        launch = self._registry.get(key) if is_guess else None
-        if launch and self._settles(key):
-            self._held_callbacks = [item for item in self._held_callbacks if item[0] != key]
-            self._parts.event_filter.heard_nothing(launch)
-        else:
+        if not is_guess or not self._settles(key):
             super().change_state(key, state, info, remove_running)
+            return
+        self._held_callbacks = [item for item in self._held_callbacks if item[0] != key]
+        if launch := self._registry.get(key):
+            self._parts.event_filter.heard_nothing(launch)
 
     def _settles(self, key: TaskInstanceKey) -> bool:
-        """Whether the end of a task that runs is settled here: its pod is followed, or known to be gone."""
-        launch = self._registry.get(key)
-        if launch is None or not self._is_started:
+        """Whether the end of a task that runs is settled here: its pod is followed, or looked for."""
+        if not self._is_started:
             return False
-        return launch.has_started or launch.state is LaunchState.ENDED
+        if launch := self._registry.get(key):
+            return launch.has_started or launch.state is LaunchState.ENDED
+        orphan = self._registry.adopting_of(key)
+        if orphan is None or orphan.state != TaskInstanceState.RUNNING:
+            return False
+        # Airflow guesses again every few seconds, and by then its pod, or its loss, may be known.
+        try:
+            return self._isolation.run(
+                "adopt", lambda: bool(self._parts.executions.with_budget({orphan.ti_id}))
+            )
+        except DatabaseAwayError:
+            return True
 
     def revoke_task(self, *, ti: TaskInstance) -> None:
         """Take a task instance out of the executor and delete its pod, without reporting anything."""
