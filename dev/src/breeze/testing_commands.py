@@ -63,18 +63,21 @@ def conformance(
 
 @testing_app.command()
 def chaos(
-    minutes: Annotated[float, typer.Option(min=0, help="For how long; 0: one round for each limit.")] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="For how long; 0: one round for each case.")] = 0,
     seed: Annotated[
         int | None, typer.Option(help="Of the first round: one that has failed fails again.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option(help="Only with so many relaunches allowed: 0, 1 or 3.")
     ] = None,
+    budget: Annotated[
+        int, typer.Option(help="With --limit: the infrastructure budget of running tasks, 0 or (with 1) 2.")
+    ] = 0,
 ) -> None:
     """Search for an interleaving of events that breaks a promise of the executor."""
     from breeze.chaos import run_chaos
 
-    raise typer.Exit(run_chaos(minutes, seed, limit))
+    raise typer.Exit(run_chaos(minutes, seed, limit, budget))
 
 
 @testing_app.command()
