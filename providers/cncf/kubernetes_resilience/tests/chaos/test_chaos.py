@@ -28,8 +28,12 @@ failure in CI is about the change and not about luck."""
 REPORT = os.environ.get("CHAOS_REPORT")
 """File to which a line is appended for each case, with how much was tried."""
 
+HISTORIES = 60
+EXECUTION_HISTORIES = 40
+"""With an infrastructure budget. They take longer: more happens in each of them."""
+
 ROUND = settings(
-    max_examples=60,
+    max_examples=HISTORIES,
     stateful_step_count=50,
     deadline=None,
     # The seed alone decides, and not what happened to fail on this machine before.
@@ -64,9 +68,10 @@ def test_promises_hold(machine, limit, budget):
 
 
 def search(machine, tally, end):
+    histories = settings(ROUND, max_examples=EXECUTION_HISTORIES) if tally.budget else ROUND
     for number in count(SEED):
         try:
-            run_state_machine_as_test(seed(number)(counted(machine, tally)), settings=ROUND)
+            run_state_machine_as_test(seed(number)(counted(machine, tally)), settings=histories)
         except BaseException as error:
             tally.failing_seed = number
             case = f"--limit {tally.limit} --budget {tally.budget}"
