@@ -48,7 +48,10 @@ class ExecutionChaos(Chaos):
         for seconds in (5, 40):
             self.world.pass_time(seconds)
             self.flush()
+        # What a dead scheduler had decided about is queued again, and waits for when it is due.
         self.launch_all()
+        self.world.pass_time(40)
+        self.flush()
         self.start_all()
 
     def healthy(self) -> list[Any]:

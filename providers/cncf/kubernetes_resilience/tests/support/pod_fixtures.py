@@ -19,10 +19,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
     find_expired_token,
     find_failure,
+    find_heartbeat_timeout,
     find_no_pod,
     find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
+    find_unreported_end,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 
@@ -50,6 +52,8 @@ FINDERS = {
     "obstacle": find_obstacle,
     "overdue": find_overdue_deletion,
     "silent-exit": find_silent_exit,
+    "unreported-end": find_unreported_end,
+    "heartbeat-timeout": find_heartbeat_timeout,
     "expired-token": lambda facts: find_expired_token(find_failure(facts)),
     "creation-refused": lambda facts: find_no_pod(*_name(facts), refused=True, message="403 Forbidden: pods"),
     "creation-unanswered": lambda facts: find_no_pod(*_name(facts), refused=False, message="302: <html>"),

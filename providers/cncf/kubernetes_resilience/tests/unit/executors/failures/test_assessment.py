@@ -144,11 +144,16 @@ def test_task_instance_that_another_scheduler_has_queued_is_left_to_it(
 
 
 @any_end
-@pytest.mark.parametrize("state", ["running", "success", "deferred"])
-def test_scheduler_that_queued_it_matters_only_while_it_is_queued(
+@pytest.mark.parametrize("state", ["success", "deferred"])
+def test_scheduler_that_queued_it_does_not_matter_once_the_worker_has_reported(
     failure: PodFailure | None, state: str
 ) -> None:
     assert assessed(failure, row(state, job_id=OTHER_JOB)) == assessed(failure, row(state))
+
+
+@pytest.mark.parametrize("failure", [None, FAILED])
+def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | None) -> None:
+    assert assessed(failure, row("running", job_id=OTHER_JOB)) == Release("scheduler job 8 has it")
 
 
 # ------------------------------------------------------------------------------------------ who won the start

@@ -59,7 +59,7 @@ def test_row_says_why_in_one_sentence_and_where_that_is_documented(cause: object
     row = ROWS[getattr(cause, "name", "")]
     assert re.fullmatch(r"[A-Z\d][^\n]+\.", row.why)
     assert ". " not in row.why
-    assert re.match(r"https://(kubernetes|virtual-kubelet)\.io/docs/\S+$", row.url)
+    assert re.match(r"https://((kubernetes|virtual-kubelet)\.io|airflow\.apache\.org)/docs/\S+$", row.url)
 
 
 def test_last_row_is_for_everything_else() -> None:

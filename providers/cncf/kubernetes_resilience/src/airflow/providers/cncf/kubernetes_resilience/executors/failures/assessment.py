@@ -123,10 +123,12 @@ def _assess_started(
 ) -> Assessment:
     is_alive = failure is not None and failure.alive
     if row.state == TaskInstanceState.RUNNING and runs_here:
+        is_silent = failure is not None and failure.reason == HEARTBEAT_TIMEOUT
+        if is_alive and not is_silent:
+            return Keep()
         if row.queued_by_job_id != job_id:
             return Release(f"scheduler job {row.queued_by_job_id} has it")
-        is_silent = failure is not None and failure.reason == HEARTBEAT_TIMEOUT
-        return Keep() if is_alive and not is_silent else ExecutionFailed()
+        return ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.
     if failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
