@@ -84,6 +84,18 @@ class ShownReasons:
         return Finding(bool(matching), comparison(matching or shown, bool(matching), self.reasons))
 
 
+@dataclass(frozen=True, slots=True)
+class ClassifiedAs:
+    """The reason of the context, and not a platform's word that happens to be the same."""
+
+    reasons: frozenset[StateChangeReason]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Compare the reason of the failure's context."""
+        found = evidence.context.reason in self.reasons
+        return Finding(found, comparison([f"reason {evidence.context.reason}"], found, self.reasons))
+
+
 def built_in(
     retries: int, excluded_container_reasons: Collection[str], infrastructure: InfrastructureBudget = OFF
 ) -> PolicySet:
@@ -134,7 +146,7 @@ def infrastructure_policy(infrastructure: InfrastructureBudget) -> Policy:
         matchers=(
             _EXECUTION,
             OnCategories(frozenset({StateChangeCategory.INFRASTRUCTURE})),
-            OnReasons(reasons=frozenset(infrastructure.reasons)),
+            ClassifiedAs(infrastructure.reasons),
         ),
     )
     return Policy(
