@@ -101,16 +101,14 @@ def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
     )
 
 
-def infrastructure_budget(selection: Selection, policy_set: PolicySet) -> int:
-    """Return how often, for each try, a task may run again after a loss; ``UNLIMITED`` for no limit."""
-    own = selection.infrastructure_retries
-    return policy_set.infrastructure.budget if own is None else own
+def infrastructure_budget(asked: TaskProfile | Wishes, configured: InfrastructureBudget) -> int:
+    """
+    Return how often, for each try, a task may run again after a loss; ``UNLIMITED`` for no limit.
 
-
-def has_infrastructure_budget(executor_config: object, configured: InfrastructureBudget) -> bool:
-    """Whether a task may run again after a loss, by what its author asks for."""
-    own = _infrastructure_retries(configured, wishes(executor_config))
-    return bool(configured.budget if own is None else own)
+    :param asked: what the task's author asks for
+    """
+    own = _infrastructure_retries(configured, asked)
+    return configured.budget if own is None else own
 
 
 def _infrastructure_retries(configured: InfrastructureBudget, profile: TaskProfile | Wishes) -> int | None:

@@ -39,7 +39,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 )
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
-from airflow_resilience.retry_policy.selection import has_infrastructure_budget
+from airflow_resilience.retry_policy.selection import infrastructure_budget, wishes
 from airflow_resilience.termination import environment
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,8 @@ class PodBuilder:
         )
         if self._worker_log_as_termination_message:
             _keep_last_words(pod)
-        if has_infrastructure_budget(getattr(workload.ti, "executor_config", None), self._infrastructure):
+        asked = wishes(getattr(workload.ti, "executor_config", None))
+        if infrastructure_budget(asked, self._infrastructure):
             _guard(pod)
         # Last, so that a deployment's hook has the last word about everything.
         try:

@@ -97,7 +97,7 @@ class Executions:
         ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         found = [
-            (launch, histories[launch.key].of_worker(_worker_uid(launch)))
+            (launch, histories[launch.key].of_worker(launch.worker_uid))
             for launch in gone
             if launch.key in histories
         ]
@@ -118,7 +118,7 @@ class Executions:
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         decided, new = {}, []
         for launch in held:
-            entry = histories[launch.key].of_worker(_worker_uid(launch))
+            entry = histories[launch.key].of_worker(launch.worker_uid)
             if entry is None:
                 entry = self._make_entry(launch, histories[launch.key], profiles[launch.ti_id])
                 new.append(launch)
@@ -128,9 +128,10 @@ class Executions:
 
     def _runs(self, launch: Launch, row: TaskInstanceRow | None) -> bool:
         """Whether, under the row's lock, the task still runs in this launch and is this scheduler's."""
+        if row is None or row.state != TaskInstanceState.RUNNING:
+            return False
         now = standing(row, try_number=launch.key.try_number, job_id=self._job_id)
-        runs = now is Standing.RUNNING and row is not None and row.state == TaskInstanceState.RUNNING
-        return runs and row is not None and launch.runs(row.hostname)
+        return now is Standing.RUNNING and launch.runs(row.hostname)
 
     def _make_entry(self, launch: Launch, history: LaunchHistory, profile: TaskProfile) -> LedgerEntry:
         failure = _failure(launch)
@@ -139,7 +140,7 @@ class Executions:
         runs_again = decision.action is Action.RELAUNCH
         return LedgerEntry(
             ti_id=launch.ti_id,
-            worker_uid=_worker_uid(launch),
+            worker_uid=launch.worker_uid,
             worker_name=launch.name,
             launch=launch.number,
             reason=failure.reason,
@@ -162,12 +163,4 @@ class Executions:
 
 
 def _failure(launch: Launch) -> PodFailure:
-    if launch.failure:
-        return launch.failure
-    if launch.facts is None:
-        raise AssertionError("a pod that has succeeded was seen")
-    return find_unreported_end(launch.facts)
-
-
-def _worker_uid(launch: Launch) -> str:
-    return launch.ref.uid if launch.ref else launch.launch_id
+    return launch.failure or find_unreported_end(launch.last_seen)

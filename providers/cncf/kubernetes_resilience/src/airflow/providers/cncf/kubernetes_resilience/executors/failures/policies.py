@@ -94,7 +94,7 @@ class RetryPolicies:
 
     def infrastructure_budget(self, profile: TaskProfile) -> int:
         """Return how often, for each try, a running task may run again; ``UNLIMITED`` for no limit."""
-        return infrastructure_budget(self.select(profile), self.current)
+        return infrastructure_budget(profile, self.current.infrastructure)
 
     def decide(
         self,

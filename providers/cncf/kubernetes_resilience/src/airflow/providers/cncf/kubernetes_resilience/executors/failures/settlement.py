@@ -43,7 +43,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_expired_token,
     find_silent_exit,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
@@ -171,9 +170,8 @@ class Settlement:
     def _record(
         self, launch: Launch, history: LaunchHistory, profile: TaskProfile, session: Session
     ) -> Decided:
-        failure = self._explain(launch.failure or find_silent_exit(_last_seen(launch)), launch)
-        uid = launch.ref.uid if launch.ref else launch.launch_id
-        entry = history.of_worker(uid)
+        failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch)
+        entry = history.of_worker(launch.worker_uid)
         if entry and launch.has_outlived(entry, failure.facts):
             history.forget(entry)
             entry = None
@@ -187,7 +185,7 @@ class Settlement:
             relaunches = decision.action is Action.RELAUNCH
             entry = LedgerEntry(
                 ti_id=launch.ti_id,
-                worker_uid=uid,
+                worker_uid=launch.worker_uid,
                 worker_name=launch.name,
                 launch=launch.number,
                 reason=failure.reason,
@@ -209,9 +207,3 @@ class Settlement:
             by_action[outcome.entry.decision.action].add(launch.ti_id)
         task_instances.refresh_queued(by_action[Action.RELAUNCH], at=datetime.now(UTC), session=session)
         task_instances.forbid_retries(by_action[Action.FAIL], session=session)
-
-
-def _last_seen(launch: Launch) -> PodFacts:
-    if launch.facts is None:
-        raise AssertionError("a pod that has succeeded was seen")
-    return launch.facts

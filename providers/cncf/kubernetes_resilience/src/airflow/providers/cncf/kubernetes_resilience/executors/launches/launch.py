@@ -175,6 +175,18 @@ class Launch:
             is_alone=self.number == 1 and not self.has_siblings,
         )
 
+    @property
+    def worker_uid(self) -> str:
+        """What the ledger knows its worker by."""
+        return self.ref.uid if self.ref else self.launch_id
+
+    @property
+    def last_seen(self) -> PodFacts:
+        """The last that was seen of its pod, if that has succeeded."""
+        if self.facts is None:
+            raise AssertionError("a pod that has succeeded was seen")
+        return self.facts
+
     def has_outlived(self, entry: LedgerEntry, pod: PodFacts) -> bool:
         """
         Whether its pod has started after the decision to give it up, so that its end is another failure.

@@ -40,12 +40,8 @@ def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
 
 def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
     """Return the present UUIDs of the task instances that are in these tries."""
-    if not keys:
-        return {}
-    ti = TaskInstance
-    columns = (ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
-    query = select(*columns, ti.id).where(tuple_(*columns).in_([tuple(key) for key in keys]))
-    return {TaskInstanceKey(*row[:5]): str(row[5]) for row in session.execute(query)}
+    found = _by_key(TaskInstance, TaskInstance.id, keys, session)
+    return {key: str(ti_id) for key, ti_id in found.items()}
 
 
 def read_restarting(
@@ -58,14 +54,8 @@ def read_restarting(
 
     :return: the job of the scheduler that has each
     """
-    if not keys:
-        return {}
-    ti = TaskInstance
-    columns = (ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
-    query = select(*columns, ti.queued_by_job_id).where(
-        tuple_(*columns).in_([tuple(key) for key in keys]), ti.state == TaskInstanceState.RESTARTING
-    )
-    return {TaskInstanceKey(*row[:5]): row[5] for row in session.execute(query)}
+    is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
+    return _by_key(TaskInstance, TaskInstance.queued_by_job_id, keys, session, is_restarting)
 
 
 def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
@@ -74,12 +64,8 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
 
     Airflow writes them down with the first end of a try, and gives the task instance another one.
     """
-    if not keys:
-        return {}
-    past = TaskInstanceHistory
-    columns = (past.dag_id, past.task_id, past.run_id, past.try_number, past.map_index)
-    query = select(*columns, past.task_instance_id).where(tuple_(*columns).in_([tuple(key) for key in keys]))
-    return {TaskInstanceKey(*row[:5]): str(row[5]) for row in session.execute(query)}
+    found = _by_key(TaskInstanceHistory, TaskInstanceHistory.task_instance_id, keys, session)
+    return {key: str(ti_id) for key, ti_id in found.items()}
 
 
 def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
@@ -186,6 +172,17 @@ def forbid_retries(
     :param state: in which they still have to be
     """
     _update(ti_ids, state, {"max_tries": TaskInstance.try_number - 1}, session)
+
+
+def _by_key(
+    model: Any, value: Any, keys: Collection[TaskInstanceKey], session: Session, *conditions: Any
+) -> dict[TaskInstanceKey, Any]:
+    """Return a column's values for tries that are known by their keys, with one query."""
+    if not keys:
+        return {}
+    columns = (model.dag_id, model.task_id, model.run_id, model.try_number, model.map_index)
+    query = select(*columns, value).where(tuple_(*columns).in_([tuple(key) for key in keys]), *conditions)
+    return {TaskInstanceKey(*row[:5]): row[5] for row in session.execute(query)}
 
 
 def _update(

@@ -221,13 +221,7 @@ def find_unreported_end(facts: PodFacts) -> PodFailure:
 
 def find_heartbeat_timeout(facts: PodFacts) -> PodFailure:
     """Describe the pod of a worker that Airflow has not heard of for too long."""
-    return PodFailure(
-        reason=HEARTBEAT_TIMEOUT,
-        facts=facts,
-        disruption=facts.condition(DISRUPTION_TARGET),
-        deleted=facts.deletion_timestamp is not None,
-        alive=True,
-    )
+    return _alive(HEARTBEAT_TIMEOUT, facts, None)
 
 
 def find_expired_token(failure: PodFailure) -> PodFailure | None:
