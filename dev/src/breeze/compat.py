@@ -45,6 +45,9 @@ _COVERING = (
     Versions("3.3.2", "10.24.0"),
 )
 
+_AT_ONCE = 2
+"""Pairs. Each is one process, which spends half of its time starting."""
+
 
 def check_versions(*, full: bool = False) -> int:
     """Run the contract tests with every pair of versions.
@@ -56,9 +59,8 @@ def check_versions(*, full: bool = False) -> int:
     if not wheels:
         return 1
     pairs = [Versions(*pair) for pair in product(_CORES, _PROVIDERS)] if full else _COVERING
-    return run_steps(
-        "breeze testing compat", [Step(str(pair), partial(_run_contract, pair, wheels)) for pair in pairs]
-    )
+    steps = [Step(str(pair), partial(_run_contract, pair, wheels)) for pair in pairs]
+    return run_steps("breeze testing compat", steps, at_once=_AT_ONCE)
 
 
 def _run_contract(versions: Versions, wheels: list[Path]) -> int:
@@ -75,4 +77,6 @@ def _run_contract(versions: Versions, wheels: list[Path]) -> int:
         return 1
     env = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / str(versions)), "PYTHONPATH": str(DEV / "src")}
     tests = relative(PROVIDER / "tests" / "contract")
-    return run_program([python, "-m", "pytest", "-p", "no:cacheprovider", "-q", tests], env=env)
+    return run_program(
+        [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", tests], env=env, in_one_piece=True
+    )

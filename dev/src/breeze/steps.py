@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Running programs and checks one after the other, and telling at the end how each went."""
+"""Running programs and checks, and telling at the end how each went."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from breeze.paths import BUILD, ROOT
@@ -45,24 +47,37 @@ class Outcome(NamedTuple):
 
 
 def run_program(
-    arguments: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path = ROOT
+    arguments: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    in_one_piece: bool = False,
 ) -> int:
     """Run a program with its output on our own; nothing started here may wait for a keyboard.
 
     :param arguments: the program and its arguments.
     :param env: variables to set besides those of this process.
     :param cwd: where to run it.
+    :param in_one_piece: show its output once it has ended, since another program runs beside it.
     :returns: its exit code.
     """
     words = [str(argument) for argument in arguments]
-    console.print(f"[dim]$ {shlex.join(words)}[/]", soft_wrap=True)
-    return subprocess.run(
+    command = f"[dim]$ {escape(shlex.join(words))}[/]"
+    if not in_one_piece:
+        console.print(command, soft_wrap=True)
+    result = subprocess.run(
         words,
         cwd=cwd,
         env={**os.environ, **_ENVIRONMENT, **(env or {})},
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if in_one_piece else None,
+        stderr=subprocess.STDOUT if in_one_piece else None,
+        text=True,
         check=False,
-    ).returncode
+    )
+    if in_one_piece:
+        console.print(f"{command}\n{escape(result.stdout)}", soft_wrap=True)
+    return result.returncode
 
 
 def run_tool(module: str, *arguments: str | Path, env: Mapping[str, str] | None = None) -> int:
@@ -70,12 +85,14 @@ def run_tool(module: str, *arguments: str | Path, env: Mapping[str, str] | None 
     return run_program([sys.executable, "-m", module, *arguments], env=env)
 
 
-def run_steps(title: str, steps: Sequence[Step]) -> int:
+def run_steps(title: str, steps: Sequence[Step], *, at_once: int = 1) -> int:
     """Run every step, whatever became of those before it, and print a table of them all.
 
+    :param at_once: how many steps run at the same time.
     :returns: 0 if each succeeded, otherwise 1.
     """
-    outcomes = [_run_step(step) for step in steps]
+    with ThreadPoolExecutor(at_once) as pool:
+        outcomes = list(pool.map(_run_step, steps))
     table = Table(title=title, title_justify="left")
     table.add_column("step")
     table.add_column("result")

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from threading import Barrier
+
 import pytest
 
 from breeze import suites
@@ -28,6 +30,21 @@ def test_success_is_zero():
 
 def test_a_program_cannot_wait_for_the_keyboard(capfd):
     assert run_program(["sh", "-c", "cat; exit 4"]) == 4
+
+
+def test_the_output_of_a_program_beside_others_comes_in_one_piece(capfd):
+    assert run_program(["sh", "-c", "echo [one]; echo two >&2; exit 3"], in_one_piece=True) == 3
+    assert capfd.readouterr().out.endswith("[one]\ntwo\n\n")
+
+
+def test_steps_run_at_once():
+    meeting = Barrier(2)
+
+    def meet() -> int:
+        meeting.wait(timeout=30)
+        return 0
+
+    assert run_steps("title", [Step("one", meet), Step("other", meet)], at_once=2) == 0
 
 
 @pytest.mark.parametrize(
