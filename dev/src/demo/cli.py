@@ -1,12 +1,15 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: a real Airflow loses the first pod of every task, each in another way."""
+"""
+The demo, in two acts: a real Airflow loses the first pod of every task, each in another way; then nodes are
+drained under tasks that run.
+"""
 
 from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +17,9 @@ from rich.console import Console
 
 from cluster_lab.faults.plan import FaultPlan
 from demo.display import View, summary_text
+from demo.drained import drain_nodes, drained_text
 from demo.follow import DAG_ID, follow_run
-from demo.outcome import Summary, summarise
+from demo.outcome import summarise
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
@@ -59,14 +63,18 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
             rows = follow_run(testbed, FaultPlan.load(PLAN), view)
         summary = summarise(rows)
         console.print(summary_text(summary))
-        if not summary.passed and not upstream:
-            _explain(console, testbed.deployment, summary)
+        console.print("\nSecond act: nodes are drained under tasks that run")
+        drained = drain_nodes(testbed, console)
+        console.print(drained_text(drained, f"The node of each task is drained while it runs; {name}"))
+        unexpected = [*summary.unexpected, *(row.task_id for row in drained if not row.as_expected)]
+        if unexpected and not upstream:
+            _explain(console, testbed.deployment, unexpected)
         if keep:
             _wait_for_interrupt(console, url)
         else:
             hint = "" if upstream else " For comparison: --upstream."
             console.print(f"The UI was at {url}; --keep leaves it running.{hint} Stopping everything.")
-    return 0 if upstream or summary.passed else 1
+    return 0 if upstream or not unexpected else 1
 
 
 @contextmanager
@@ -93,12 +101,12 @@ def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Itera
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _explain(console: Console, deployment: AirflowDeployment, summary: Summary) -> None:
+def _explain(console: Console, deployment: AirflowDeployment, task_ids: Iterable[str]) -> None:
     for component, process in deployment.components.items():
         if not process.running:
             console.print(f"\n{component} is not running any more ({process.returncode}):\n{process.tail()}")
     log = deployment.components[Component.SCHEDULER].log_file.read_text(errors="replace").splitlines()
-    for task_id in summary.unexpected:
+    for task_id in task_ids:
         lines = [line for line in log if task_id in line and "[info" not in line][-EXPLAINING_LINES:]
         console.print(f"\nThe scheduler's last words about {task_id}:", *lines, sep="\n", markup=False)
 

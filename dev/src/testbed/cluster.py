@@ -84,8 +84,7 @@ class Cluster:
     def evict(self, name: str) -> None:
         """Evict a pod through the API, as ``kubectl drain`` and autoscalers do."""
         self._disrupt(name, "EvictionByEvictionAPI", "Eviction API: evicting")
-        # The newest version that the oldest API server knows.
-        body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name}}
+        body = {"apiVersion": self._version_of_evictions(), "kind": "Eviction", "metadata": {"name": name}}
         self._request("POST", f"{PODS}/{name}/eviction", body=body)
 
     def preempt(self, name: str) -> None:
@@ -141,6 +140,11 @@ class Cluster:
             metadata = event["object"]["metadata"]
             owners[metadata["name"]].add(metadata["labels"][OWNER_LABEL])
         return owners
+
+    def _version_of_evictions(self) -> str:
+        resources = self._request("GET", "/api/v1")["resources"]
+        (eviction,) = (resource for resource in resources if resource["name"] == "pods/eviction")
+        return f"{eviction['group']}/{eviction['version']}"
 
     def _disrupt(self, name: str, reason: str, message: str) -> None:
         # The API server of the oldest version does not say so itself.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import demo
 from cluster_lab.faults.plan import FaultPlan
+from demo import drained
 from demo.outcome import CONTROL
 from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 
@@ -20,6 +21,11 @@ LIST_TASKS = """
 import runpy, sys
 dag = runpy.run_path(sys.argv[1])["dag"]
 print(*dag.task_ids)
+"""
+LIST_BUDGETS = """
+import runpy, sys
+dag = runpy.run_path(sys.argv[1])["dag"]
+print(*{task.executor_config["infrastructure_retry_limit"] for task in dag.tasks})
 """
 
 
@@ -34,15 +40,23 @@ def settings(home: Path) -> DeploymentSettings:
 
 
 def test_the_dag_has_a_task_for_each_rule_and_the_control(tmp_path: Path) -> None:
-    listed = subprocess.run(
-        [sys.executable, "-c", LIST_TASKS, FOLDER / "dags" / "lost_pods.py"],
-        env={**os.environ, "AIRFLOW_HOME": str(tmp_path)},
+    rules = FaultPlan.load(FOLDER / "faults.yaml").rules
+    assert told_by(LIST_TASKS, "lost_pods.py", tmp_path) == [CONTROL, *(rule.task_id for rule in rules)]
+
+
+def test_the_budget_that_is_shown_is_that_of_the_tasks(tmp_path: Path) -> None:
+    assert told_by(LIST_BUDGETS, "drained_nodes.py", tmp_path) == [str(drained.BUDGET)]
+
+
+def told_by(script: str, dag: str, home: Path) -> list[str]:
+    result = subprocess.run(
+        [sys.executable, "-c", script, FOLDER / "dags" / dag],
+        env={**os.environ, "AIRFLOW_HOME": str(home)},
         capture_output=True,
         text=True,
         check=True,
     )
-    rules = FaultPlan.load(FOLDER / "faults.yaml").rules
-    assert listed.stdout.split() == [CONTROL, *(rule.task_id for rule in rules)]
+    return result.stdout.split()
 
 
 def test_workers_get_neither_the_database_nor_the_key_of_the_tokens(tmp_path: Path) -> None:

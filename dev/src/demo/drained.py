@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The second act: nodes are drained under tasks that run and have no retries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from cluster_lab.journal import JournalEvent
+from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
+from testbed.task_instances import FINAL_STATES
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
+
+DAG_ID = "drained_nodes"
+DRAINS = 2
+BUDGET = 3
+"""That of the DAG's tasks."""
+
+LONGEST_START = 90.0
+"""Seconds in which the tasks of a drained node begin again, or have failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrainedTask:
+    """What became of a task of the second act."""
+
+    task_id: str
+    nodes: tuple[str, ...]
+    """The node of each pod, in the order of the launches."""
+    outcome: Outcome
+    drains: int
+    """How often its node was drained under it."""
+    relaunches: int
+    """Infrastructure retries that it was given."""
+
+    @property
+    def retries(self) -> int:
+        """How many task retries were consumed."""
+        return max(self.outcome.try_number - 1, 0)
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it has succeeded in its first try, having begun anew after each drain and no more."""
+        found = (self.outcome.state, self.outcome.try_number, self.outcome.begun, self.outcome.ended)
+        return found == ("success", 1, self.drains + 1, 1)
+
+
+def drain_nodes(testbed: Testbed, console: Console) -> list[DrainedTask]:
+    """
+    Run the second act and return what became of each task.
+
+    :param testbed: Which has the DAG already.
+    :param console: Where to say what happens.
+    """
+    run = testbed.trigger(DAG_ID)
+    drains: Counter[str] = Counter()
+    _wait_until(run, "every task works", lambda tasks: all(_works(task) for task in tasks.values()))
+    for _ in range(DRAINS):
+        before = _outcomes(run)
+        places = {task: _nodes(run, task)[-1] for task, outcome in before.items() if _works(outcome)}
+        if not places:
+            break  # the official executor has failed them all
+        ((node, _),) = Counter(places.values()).most_common(1)
+        hit = [task for task, place in places.items() if place == node]
+        drains.update(hit)
+        console.print(f"{node} is drained, and {len(hit)} tasks run on it")
+        testbed.cluster.drain_node(node)
+        settled = partial(_settled, before=before, hit=hit)
+        _wait_until(run, f"what ran on {node} runs again, or has ended", settled)
+        testbed.cluster.cordon(node, unschedulable=False)
+    run.release()
+    _wait_until(run, "every task has ended", lambda tasks: all(map(_ended, tasks.values())))
+    return [
+        DrainedTask(
+            task_id=task_id,
+            nodes=_nodes(run, task_id),
+            outcome=outcome,
+            drains=drains[task_id],
+            relaunches=sum(
+                entry["action"] == "relaunch" for entry in run.ledger(task_id, event=EXECUTION_FAILURE_EVENT)
+            ),
+        )
+        for task_id, outcome in _outcomes(run).items()
+    ]
+
+
+def drained_text(rows: Sequence[DrainedTask], heading: str) -> Group:
+    """Return the table of the second act, and its result."""
+    table = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for column in ("task", "nodes", "state"):
+        table.add_column(column, no_wrap=True)
+    for column in ("try", "infrastructure retries", "retries", "begun", "ended"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        state = Text(row.outcome.state or "-", style="green" if row.as_expected else "bold red")
+        nodes = " > ".join(node.removeprefix("lab-") for node in row.nodes)
+        table.add_row(
+            row.task_id,
+            nodes,
+            state,
+            str(row.outcome.try_number),
+            f"{row.relaunches} of {BUDGET}",
+            f"{row.retries} of {row.outcome.max_tries}",
+            str(row.outcome.begun),
+            str(row.outcome.ended),
+        )
+    lost = [row for row in rows if row.drains]
+    well = sum(row.as_expected for row in lost)
+    return Group(table, f"ran again         {well} of {len(lost)} tasks whose node was drained under them")
+
+
+def _wait_until(run: Run, what: str, holds: Callable[[dict[str, Outcome]], bool]) -> None:
+    wait_for(what, lambda: holds(_outcomes(run)), LONGEST_START, run.outcomes)
+
+
+def _outcomes(run: Run) -> dict[str, Outcome]:
+    return {key.task_id: outcome for key, outcome in run.outcomes().items()}
+
+
+def _nodes(run: Run, task_id: str) -> tuple[str, ...]:
+    return tuple(entry.node for entry in run.events(task_id, JournalEvent.BOUND))
+
+
+def _works(outcome: Outcome) -> bool:
+    return outcome.begun > outcome.ended and not _ended(outcome)
+
+
+def _ended(outcome: Outcome) -> bool:
+    return outcome.state in FINAL_STATES
+
+
+def _settled(tasks: dict[str, Outcome], before: dict[str, Outcome], hit: Collection[str]) -> bool:
+    """Tell whether each of the tasks that were hit has begun again, or ended."""
+    return all(_ended(tasks[task]) or tasks[task].begun > before[task].begun for task in hit)
