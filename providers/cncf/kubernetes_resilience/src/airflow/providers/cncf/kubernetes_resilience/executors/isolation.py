@@ -119,8 +119,12 @@ class Isolation:
         :return: what the work has returned for the items that it did not fail for
         :raises DatabaseAwayError: if that is why it failed; what was done by then is done
         """
-        now, batch = self._clock(), _Batch(step, work, name, give_up)
-        self._forget_gone(now)
+        now = self._clock()
+        if self._suspects:
+            self._forget_gone(now)
+        if not (items := list(items)):
+            return []
+        batch = _Batch(step, work, name, give_up)
         new, suspects = [], []
         for item in items:
             suspect = self._suspects.get(batch.id(item))
