@@ -139,6 +139,7 @@ def test_the_row_explains_itself(queued_ti, session):
         "ti_id": str(ti.id),
         "phase": "launch",
         "next_ti_id": None,
+        "counted_as": None,
     }
     assert (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number) == (
         ti.dag_id,
@@ -332,9 +333,41 @@ def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, ses
 
 def test_a_row_that_is_older_than_infrastructure_retries_is_about_a_launch(queued_ti):
     fields = json.loads(entry(queued_ti(), "a").to_json())
-    del fields["phase"], fields["next_ti_id"]
+    del fields["phase"], fields["next_ti_id"], fields["counted_as"]
     read = LedgerEntry.from_json(json.dumps(fields))
     assert (read.phase, read.next_ti_id, read.worker_uid) == (Phase.LAUNCH, None, "a")
+
+
+def test_a_failed_launch_that_counts_as_a_loss_has_its_number_and_takes_no_relaunch(queued_ti, session):
+    ti = queued_ti()
+    counted = replace(entry(ti, "a"), counted_as=Phase.EXECUTION)
+    for item in (counted, entry(ti, "b")):
+        record(ti.key, item, session=session)
+        session.flush()
+    launches = history(ti, session)
+    assert launches.entries == [counted, entry(ti, "b")]
+    assert (launches.relaunches, launches.decisions) == (2, [decision()])
+    losses = read_infrastructure_histories({ti.key: str(ti.id)}, session=session)[ti.key]
+    assert (losses.entries, losses.decisions) == ([counted], [decision()])
+
+
+def test_both_histories_are_read_with_one_query(queued_ti, session):
+    ti = queued_ti()
+    second = new_id()
+    lost = replace(entry(ti, "a"), phase=Phase.EXECUTION, next_ti_id=second)
+    failed = replace(entry(ti, "b"), ti_id=second)
+    record(ti.key, replace(entry(ti, "before it ran"), ti_id=second), session=session)
+    session.flush()
+    session.add(Log(event="running", task_instance=ti.key))
+    session.flush()
+    for item in (lost, failed):
+        record(ti.key, item, session=session)
+        session.flush()
+    queries = []
+    event.listen(session.bind, "before_cursor_execute", lambda *args: queries.append(args[2]))
+    found = ledger.read_all_histories({ti.key: second}, session=session)[ti.key]
+    assert len(queries) == 1
+    assert (found.launches.entries, found.losses.entries) == ([failed], [lost])
 
 
 @pytest.mark.parametrize("phase", ["afterwards", None, []])

@@ -17,10 +17,10 @@ Airflow's scheduler counts its "stuck in queued reschedule" events in the same w
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -61,6 +61,12 @@ class LedgerEntry:
     """How far the task had come. It says which event the row has."""
     next_ti_id: str | None = None
     """The task instance's UUID from now on, if it was running and runs again; else None."""
+    counted_as: Phase | None = None
+    """Of which phase the limits are that it counts against; None for those of its own phase."""
+
+    def counts_in(self, phase: Phase) -> bool:
+        """Whether it counts against the limits of a phase."""
+        return (self.counted_as or self.phase) is phase
 
     def to_json(self) -> str:
         """Return the text that is stored in ``Log.extra``."""
@@ -76,6 +82,7 @@ class LedgerEntry:
                 "ti_id": self.ti_id,
                 "phase": self.phase.value,
                 "next_ti_id": self.next_ti_id,
+                "counted_as": self.counted_as and self.counted_as.value,
             }
         )
 
@@ -93,9 +100,10 @@ class LedgerEntry:
                 context=ExecutionContext.from_dict(fields["context"]),
                 decision=Decision.from_dict(fields),
                 due=_read_time(fields["due"]),
-                # Rows of version 0.1.0 have neither.
+                # Rows of version 0.1.0 have none of these.
                 phase=Phase(fields.get("phase", Phase.LAUNCH)),
                 next_ti_id=_read_id(fields.get("next_ti_id")),
+                counted_as=_read_phase(fields.get("counted_as")),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             return None
@@ -107,20 +115,23 @@ class LaunchHistory:
 
     They are about its failed launches since its task process last started, or about the losses of its worker
     while the task was running.
+
+    :param phase: against whose limits they count, unless an entry says otherwise
     """
 
-    def __init__(self) -> None:
+    def __init__(self, phase: Phase = Phase.LAUNCH) -> None:
         self.entries: list[LedgerEntry] = []
+        self._phase = phase
 
     @property
     def decisions(self) -> list[Decision]:
-        """What was decided about each of the failures."""
-        return [entry.decision for entry in self.entries]
+        """What was decided about each of the failures that count."""
+        return [entry.decision for entry in self.entries if entry.counts_in(self._phase)]
 
     @property
     def relaunches(self) -> int:
-        """How many of the failures were answered with a relaunch."""
-        return sum(decision.action is Action.RELAUNCH for decision in self.decisions)
+        """How many of the failures were answered with a relaunch, whether they count or not."""
+        return sum(entry.decision.action is Action.RELAUNCH for entry in self.entries)
 
     @property
     def last(self) -> LedgerEntry | None:
@@ -146,6 +157,19 @@ class LaunchHistory:
         return next((entry for entry in self.entries if entry.worker_uid == worker_uid), None)
 
 
+class Histories(NamedTuple):
+    """What the ledger says about one try."""
+
+    launches: LaunchHistory
+    """Its failed launches since its task process last started."""
+    losses: LaunchHistory
+    """The losses of its worker while it ran, and failed launches that count as such."""
+
+
+_Row = tuple[str, str | None]
+"""The event of a row about a try, and what is stored in it."""
+
+
 def read_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, LaunchHistory]:
@@ -155,13 +179,8 @@ def read_histories(
     :param ti_ids: the tries to look up, each with its task instance's UUID
     :param session: session to read with
     """
-    histories = {key: LaunchHistory() for key in ti_ids}
-    for key, event, extra in _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session):
-        if event == TaskInstanceState.RUNNING:
-            histories[key].entries.clear()
-        elif (entry := LedgerEntry.from_json(extra)) and entry.ti_id == ti_ids[key]:
-            histories[key].add(entry)
-    return histories
+    rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session)
+    return {key: _launches(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
 def read_infrastructure_histories(
@@ -172,16 +191,47 @@ def read_infrastructure_histories(
 
     The whole try counts, however often its task process has started: each loss has replaced the task
     instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
-    cleared has a UUID to which none of them leads, so its count begins anew.
+    cleared has a UUID to which none of them leads, so its count begins anew. Failures of launches that count
+    as losses are among them.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    entries: dict[TaskInstanceKey, list[LedgerEntry]] = {key: [] for key in ti_ids}
-    for key, _, extra in _read(ti_ids, (EXECUTION_FAILURE_EVENT,), session):
-        if entry := LedgerEntry.from_json(extra):
-            entries[key].append(entry)
-    return {key: _leading_to(ti_id, entries[key]) for key, ti_id in ti_ids.items()}
+    rows = _read(ti_ids, _EVENTS.values(), session)
+    return {key: _losses(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
+
+
+def read_all_histories(
+    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+) -> dict[TaskInstanceKey, Histories]:
+    """
+    Read both, with one query.
+
+    :param ti_ids: the tries to look up, each with its task instance's present UUID
+    :param session: session to read with
+    """
+    rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
+    return {
+        key: Histories(_launches(ti_id, rows[key]), _losses(ti_id, rows[key]))
+        for key, ti_id in ti_ids.items()
+    }
+
+
+def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
+    history = LaunchHistory()
+    for event, extra in rows:
+        if event == TaskInstanceState.RUNNING:
+            history.entries.clear()
+        elif event == LAUNCH_FAILURE_EVENT:
+            entry = LedgerEntry.from_json(extra)
+            if entry and entry.ti_id == ti_id:
+                history.add(entry)
+    return history
+
+
+def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
+    entries = [LedgerEntry.from_json(extra) for event, extra in rows if event in _EVENTS.values()]
+    return _leading_to(ti_id, [entry for entry in entries if entry and entry.counts_in(Phase.EXECUTION)])
 
 
 def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:
@@ -196,7 +246,7 @@ def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:
         if (newer := found.pop()) not in chain:
             chain.add(newer)
             found.extend(before.get(newer, ()))
-    history = LaunchHistory()
+    history = LaunchHistory(Phase.EXECUTION)
     for entry in entries:
         if (entry.next_ti_id or entry.ti_id) in chain:
             history.add(entry)
@@ -220,18 +270,24 @@ def _read_time(text: str | None) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+def _read_phase(value: Any) -> Phase | None:
+    return None if value is None else Phase(value)
+
+
 def _read_id(value: object) -> str | None:
     return None if value is None else str(value)
 
 
 def _read(
     keys: Iterable[TaskInstanceKey], events: Collection[str], session: Session
-) -> Iterator[tuple[TaskInstanceKey, str, str | None]]:
+) -> dict[TaskInstanceKey, list[_Row]]:
     by_columns = {tuple(key): key for key in keys}
+    found: dict[TaskInstanceKey, list[_Row]] = {key: [] for key in by_columns.values()}
     for columns, event, extra in _rows(by_columns, events, session):
         # A database that ignores case finds rows of other tasks too.
         if key := by_columns.get(columns):
-            yield key, event, extra
+            found[key].append((event, extra))
+    return found
 
 
 def _rows(

@@ -212,6 +212,17 @@ def worker_error(exit_code: int = 1) -> Json:
     return pod("Failed", [base(terminated(exit_code, "Error"))])
 
 
+def api_unreachable() -> Json:
+    """The worker's supervisor could not reach Airflow: what Airflow 3.1 prints then."""
+    message = (
+        'File "/airflow/sdk/api/client.py", line 1, in request\n'
+        'File "/httpx/default.py", line 2, in map_httpcore_exceptions\n'
+        "    raise mapped_exc(message) from exc\n"
+        "httpx.ConnectError: [Errno -2] Name or service not known\n"
+    )
+    return pod("Failed", [base(terminated(1, "Error", message))])
+
+
 def init_error() -> Json:
     init = [status_of("git-sync", terminated(1, "Error", "fatal: unable to access the repository"))]
     return pod("Failed", [base(PREPARING)], init=init)

@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles impor
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import Decision
+from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -35,8 +36,9 @@ class Circumstances:
 
     profile: TaskProfile
     earlier: Sequence[Decision] | None
-    """Decisions about earlier failures of the try in the same phase, oldest first; None if they are not
-    known."""
+    """Decisions about earlier failures of the try's launches, oldest first; None if they are not known."""
+    losses: Sequence[Decision] | None
+    """Those that count against the infrastructure budget."""
     phase: Phase | None = None
     """How far the task had come, if that is known."""
     source: str
@@ -57,6 +59,7 @@ def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
             pool="",
         ),
         earlier=None,
+        losses=None,
         source=f"{why}: {_ASSUMED}.",
     )
 
@@ -85,15 +88,20 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         return from_pod(facts, "The pod's task instance is not in the metadata database any more")
     if phase is None:
         runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
-        phase = Phase.EXECUTION if runs or losses.of_worker(facts.ref.uid) else None
-    history = losses if phase is Phase.EXECUTION else launches
-    before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
+        loss = losses.of_worker(facts.ref.uid)
+        phase = Phase.EXECUTION if runs or (loss and loss.phase is Phase.EXECUTION) else None
     return Circumstances(
         profile=profile,
-        earlier=[entry.decision for entry in before],
+        earlier=_decisions_before(facts, launches, Phase.LAUNCH),
+        losses=_decisions_before(facts, losses, Phase.EXECUTION),
         source=_KNOWN,
         phase=phase,
     )
+
+
+def _decisions_before(facts: PodFacts, history: LaunchHistory, phase: Phase) -> list[Decision]:
+    before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
+    return [entry.decision for entry in before if entry.counts_in(phase)]
 
 
 class _Present(NamedTuple):

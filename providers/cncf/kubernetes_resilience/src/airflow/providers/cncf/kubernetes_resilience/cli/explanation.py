@@ -16,10 +16,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action
+from airflow_resilience.retry_policy.built_in import bears
 from airflow_resilience.retry_policy.engine import Trace, decide, trace
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
-from airflow_resilience.retry_policy.selection import Selection, select
+from airflow_resilience.retry_policy.selection import Selection, infrastructure_budget, select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +98,27 @@ def explain(
 def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: Circumstances) -> Answer:
     number = launch_number(failure.facts)
     classified = classify(failure, launch_number=number, phase=phase)
-    evidence = make_evidence(failure, classified, phase)
     selection = select(policies, circumstances.profile)
+    answer = _decide(failure, classified, phase, selection, policies, circumstances)
+    budget = infrastructure_budget(circumstances.profile, policies.infrastructure)
+    if phase is Phase.LAUNCH and bears(answer.trace.decision, classified.context, budget):
+        return _decide(failure, classified, Phase.EXECUTION, selection, policies, circumstances)
+    return answer
 
-    earlier = circumstances.earlier
+
+def _decide(
+    failure: PodFailure,
+    classified: Classified,
+    phase: Phase,
+    selection: Selection,
+    policies: PolicySet,
+    circumstances: Circumstances,
+) -> Answer:
+    evidence = make_evidence(failure, classified, phase)
+    earlier = circumstances.losses if phase is Phase.EXECUTION else circumstances.earlier
     if earlier is None:
-        earlier = [decide(evidence, selection, policies, (), _no_jitter)] * (number - 1)
+        alike = decide(evidence, selection, policies, (), _no_jitter)
+        earlier = [alike] * (launch_number(failure.facts) - 1)
     return Answer(
         classified=classified,
         selection=selection,

@@ -18,7 +18,6 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException, PodReconciliationError
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.utils.session import create_session
-from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
     CreateRetries,
@@ -152,13 +151,18 @@ class LaunchQueue:
     def _read(self, due: Sequence[Launch]) -> list[_Read]:
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({launch.ti_id for launch in due}, session=session)
-            histories = ledger.read_histories({launch.key: launch.ti_id for launch in due}, session=session)
+            ti_ids = {launch.key: launch.ti_id for launch in due}
+            histories = ledger.read_all_histories(ti_ids, session=session)
             # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
-            lost = _read_losses(due, session)
         return [
-            _Read(launch, rows.get(launch.ti_id), histories[launch.key], lost.get(launch.key))
+            _Read(
+                launch,
+                rows.get(launch.ti_id),
+                histories[launch.key].launches,
+                _last_loss(launch, histories[launch.key].losses),
+            )
             for launch in due
         ]
 
@@ -205,15 +209,9 @@ class LaunchQueue:
         return None
 
 
-def _read_losses(due: Iterable[Launch], session: Session) -> dict[TaskInstanceKey, LedgerEntry]:
-    """Return the losses after which tasks run again whose launches do not know of them."""
-    ti_ids = {launch.key: launch.ti_id for launch in due if launch.waiting and not launch.waiting.is_relaunch}
-    histories = ledger.read_infrastructure_histories(ti_ids, session=session)
-    return {
-        key: history.last
-        for key, history in histories.items()
-        if history.last and history.last.next_ti_id == ti_ids[key]
-    }
+def _last_loss(launch: Launch, losses: LaunchHistory) -> LedgerEntry | None:
+    """Return the loss after which a launch is made."""
+    return losses.last if losses.last and losses.last.next_ti_id == launch.ti_id else None
 
 
 def _undelivered(launch: Launch, entry: LedgerEntry) -> str:

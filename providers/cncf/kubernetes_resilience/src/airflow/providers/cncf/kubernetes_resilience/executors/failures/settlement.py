@@ -46,6 +46,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.retry_policy.built_in import bears
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -152,8 +153,9 @@ class Settlement:
         locked = task_instances.lock_rows({launch.ti_id for launch in failed}, session=session)
         # The rows were first read without a lock. Only what they say under the lock counts.
         held = [launch for launch in failed if self._still_queued(launch.key, locked.get(launch.ti_id))]
-        histories = ledger.read_histories({launch.key: launch.ti_id for launch in held}, session=session)
-        profiles = read_profiles({launch.ti_id for launch in held}, session=session)
+        ti_ids = {launch.key: launch.ti_id for launch in held}
+        histories = ledger.read_histories(ti_ids, session=session)
+        profiles = read_profiles(ti_ids.values(), session=session)
         decided = [
             (launch, self._record(launch, histories[launch.key], profiles[launch.ti_id], session))
             for launch in held
@@ -176,12 +178,16 @@ class Settlement:
             history.forget(entry)
             entry = None
         if entry is None:
-            classified = classify(failure, launch_number=launch.number)
+            classified, counted_as = classify(failure, launch_number=launch.number), None
             decision = (
                 _EXPIRED
                 if failure.reason == TOKEN_EXPIRED
                 else self._policies.decide(failure, classified, Phase.LAUNCH, history, profile)
             )
+            if bears(decision, classified.context, self._policies.infrastructure_budget(profile)):
+                losses = ledger.read_infrastructure_histories({launch.key: launch.ti_id}, session=session)
+                counted_as = Phase.EXECUTION
+                decision = self._policies.decide(failure, classified, counted_as, losses[launch.key], profile)
             relaunches = decision.action is Action.RELAUNCH
             entry = LedgerEntry(
                 ti_id=launch.ti_id,
@@ -192,6 +198,7 @@ class Settlement:
                 context=classified.context,
                 decision=decision,
                 due=datetime.now(UTC) + timedelta(seconds=decision.delay) if relaunches else None,
+                counted_as=counted_as,
             )
             ledger.record(launch.key, entry, session=session)
         return Decided(entry, failure)
