@@ -141,6 +141,16 @@ def wait_for_kubernetes(patch):
     patch.setattr(PodCommands, "send", wait)
 
 
+def adopt_what_others_have(patch):
+    """Go on with an adoption that was postponed, though another scheduler has adopted meanwhile."""
+    patch.setattr(adopter.Adopter, "_forget_adopted_elsewhere", lambda *args: None)
+
+
+def delete_what_others_have_launched(patch):
+    """Delete what was revoked during an adoption, though another scheduler has launched it meanwhile."""
+    patch.setattr(adopter.Adopter, "_is_used", lambda *args: False)
+
+
 def take_a_label_for_ownership(patch):
     """Leave pods out of adoption that carry the label of a scheduler which seems to be alive."""
     look = adopter.Adopter._look
@@ -287,7 +297,7 @@ def reset_lost_orphans(patch):
     """Have Airflow reset, as it always did, what ran in a pod that is gone when it is adopted."""
 
     def keep_none(self):
-        list(self._parts.adopter.take_lost())
+        self._parts.adopter.forget_lost(self._parts.adopter.lost())
         return set()
 
     patch.setattr(KubernetesExecutor, "_keep_lost", keep_none)

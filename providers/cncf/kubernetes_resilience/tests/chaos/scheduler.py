@@ -185,6 +185,10 @@ class Runtime(PausedRuntime):
             and args[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"] == ti_id
         }
 
+    def called_off(self) -> set[str]:
+        """Return the launch ids of the creations that are to be called off."""
+        return {args[0] for function, args in self.commands if function == self.launcher.call_off}
+
     def remove_creation(self, launch_id: str) -> bool:
         """Remove the create call of a launch that is not carried out yet; return whether there was one."""
         kept = [item for item in self.commands if (item[0], item[1][0]) != (self.launcher.create, launch_id)]

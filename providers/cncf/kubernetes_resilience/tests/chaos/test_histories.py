@@ -241,6 +241,74 @@ def test_a_scheduler_adopts_what_it_had_before_it_was_paused(chaos, world, repla
     succeeds_in_the_first_try(chaos)
 
 
+def postpone_adoption(chaos):
+    """Have a second scheduler adopt while no pods can be listed, and then stand still; return it."""
+    world = chaos.world
+    world.is_away = True
+    second = world.pause(world.schedulers[0])
+    world.pass_time(40)
+    world.adopt_orphans(second)
+    world.is_away = False
+    return second
+
+
+def test_another_scheduler_has_adopted_what_was_postponed(chaos, world):
+    first = world.schedulers[0]
+    kill_all(chaos)
+    chaos.decide(first)  # asks for the replacements, and stands still before they are created
+    second = postpone_adoption(chaos)
+    third = world.pause(second)
+    world.pass_time(40)
+    world.adopt_orphans(third)
+    for _ in range(3):
+        world.pass_time(10)
+        chaos.launch_all()
+    pods = chaos.pods("Pending")
+    assert [pod.labels["airflow-worker"] for pod in pods] == [str(third.job_id)] * 2
+    world.pass_time(10)  # what is created now is newer
+    world.resume(first)
+    first.runtime.carry_out_all()
+    world.resume(second)
+    chaos.flush()
+    world.pass_time(10)
+    chaos.flush()
+    assert not any(pod.asked_at for pod in pods)
+    succeeds_in_the_first_try(chaos)
+
+
+def test_another_scheduler_has_launched_what_was_revoked_during_a_postponed_adoption(chaos, world):
+    before = chaos.pods("Pending")
+    second = postpone_adoption(chaos)
+    for ti in world.tis:
+        world.revoke(ti)
+    world.pause(second)
+    chaos.launch_all()
+    pods = [pod for pod in chaos.pods("Pending") if pod not in before]
+    assert len(pods) == 2
+    world.resume(second)
+    world.pass_time(10)
+    chaos.flush()
+    chaos.flush()
+    assert not any(pod.asked_at for pod in pods)
+    assert all(pod.asked_at for pod in before)
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_creation_that_was_under_way_is_called_off_by_its_own_scheduler(chaos, world):
+    first = world.schedulers[0]
+    kill_all(chaos)
+    chaos.decide(first)
+    second = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(second)
+    world.kill_scheduler(second)
+    world.resume(first)
+    world.pass_time(40)
+    world.adopt_orphans(first)
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
 def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
     first = world.schedulers[0]
     kill_all(chaos)

@@ -60,6 +60,10 @@ DIRECTED = {
     mutants.settle_what_is_adopted: partial(
         histories.test_a_scheduler_adopts_what_it_had_before_it_was_paused, replacement_runs=False
     ),
+    mutants.adopt_what_others_have: histories.test_another_scheduler_has_adopted_what_was_postponed,
+    mutants.delete_what_others_have_launched: (
+        histories.test_another_scheduler_has_launched_what_was_revoked_during_a_postponed_adoption
+    ),
     mutants.reset_what_restarts: histories.test_what_was_cleared_while_it_ran_loses_its_scheduler,
     mutants.delete_what_has_started: partial(
         histories.test_a_pod_starts_between_the_decision_to_delete_it_and_its_deletion, reported=True

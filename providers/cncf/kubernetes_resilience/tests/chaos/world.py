@@ -68,6 +68,9 @@ class World(Cluster):
         theirs under way, whose pod it will delete."""
         self._revoked: set[str] = set()
         """Launch ids of which Airflow does not want a pod any more, though their task instance lives on."""
+        self._called_off: set[str] = set()
+        """Launch ids of creations that a scheduler had under way when it was taken for dead, and that it
+        calls off as it adopts the task instance itself. Their pods go, and no failure has ended them."""
         self._cleared: defaultdict[int, list[WorldPod]] = defaultdict(list)
         """Pods whose worker ran a task instance when it was cleared, by map index."""
         self._stuck: Counter[Life] = Counter()
@@ -175,6 +178,7 @@ class World(Cluster):
                 self._left_over.add((self.life(ti), str(owner.job_id)))
             self._left_over.discard((self.life(ti), str(heir.job_id)))
         reset = self._offer(heir, orphans)
+        self._called_off |= heir.runtime.called_off()
         for ti in orphans:
             if ti not in reset:
                 ti.queued_by_job_id = heir.job_id
@@ -441,7 +445,7 @@ class World(Cluster):
             assert self.may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name} could still run"
             )
-        launches = len({pod.launch_id for pod in [*earlier, pod]})
+        launches = len({pod.launch_id for pod in [*earlier, pod]} - self._called_off)
         expired = sum(self._has_expired(other) for other in earlier)
         allowed = self.limit + 1 + self._vanished[pod.life] + expired
         assert launches <= allowed, f"I4: {launches} launches of {allowed} allowed"

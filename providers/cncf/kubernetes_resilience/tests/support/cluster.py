@@ -218,5 +218,5 @@ def select(pods: Iterable[PodT], label_selector: str, field_selector: str | None
 
 
 def _in_phase(phase: str | None, selector: str | None) -> bool:
-    # The two that the executor uses: "status.phase!=Succeeded" and "status.phase!=Running".
+    # The one that the executor uses: "status.phase!=Running".
     return selector is None or phase != selector.partition("!=")[2]

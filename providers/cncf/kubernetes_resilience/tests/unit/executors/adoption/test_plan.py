@@ -256,3 +256,22 @@ class Odd(dict[str, str]):
         if self.uuid is None:
             raise RuntimeError(name)
         return self.uuid
+
+
+# ------------------------------------------------------------------------------------ workers that have ended
+
+
+def test_a_pod_that_has_succeeded_is_a_launch_only_if_the_task_is_said_to_run_in_it() -> None:
+    done, runs_here = replace(pod("a"), phase="Succeeded"), orphan(state="running", hostname="a")
+    for of, current in ((orphan(), None), (orphan(state="running", hostname="b"), None), (runs_here, "a")):
+        found = plan_adoption({of.key: of}, [done], phases_may_be_past=True).current.get(of.key)
+        assert (found and found.ref.name) == current
+    assert plan(done) == ("a", [])
+
+
+def test_a_pod_of_before_a_loss_is_neither_a_launch_nor_superseded() -> None:
+    of = replace(orphan(), replaced_ids=frozenset({"ti-0"}))
+    lost = pod("a", ti_id="ti-0")
+    found = plan_adoption({of.key: of}, [lost, pod("b")])
+    assert (found.current[of.key].ref.name, found.superseded) == ("b", [])
+    assert found.replaced == [(of.key, lost)]

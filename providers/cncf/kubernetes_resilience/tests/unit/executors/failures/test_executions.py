@@ -58,10 +58,14 @@ def present(harness, key):
     ).one()
 
 
-def losses(harness):
+def losses(harness, event="pod execution failed"):
     harness.session.commit()
-    query = select(Log).where(Log.event == "pod execution failed").order_by(Log.id)
+    query = select(Log).where(Log.event == event).order_by(Log.id)
     return [json.loads(row.extra) for row in harness.session.scalars(query)]
+
+
+def failed_launches(harness):
+    return losses(harness, "pod launch failed")
 
 
 def lose(harness, pod, like=None):
@@ -185,6 +189,48 @@ def test_the_next_try_has_a_new_budget(harness, running, session):
         lose(harness, second)
         second = run_again(harness, next_key)
     assert [loss["action"] for loss in losses(harness)] == ["relaunch"] * 3
+
+
+def test_a_worker_that_cannot_reach_airflow_takes_of_the_budget(harness, queued_ti):
+    ti = queued_ti()
+    key, before = ti.key, str(ti.id)
+    names = set()
+    for _ in range(2):
+        pod = harness.launch(ti) if not names else harness.created()
+        names.add(pod.ref.name)
+        harness.observe(pod, m.api_unreachable())
+        assert harness.runtime.take("create") == []
+        harness.wait(60)
+    pod = harness.created()
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    lose(harness, pod)
+    ((state, info),) = harness.events().values()
+    assert (state, "retried 2 of 2 times" in info, len(names)) == ("failed", True, 2)
+    row = present(harness, key)
+    assert (str(row.id), row.try_number) == (before, 1)
+    launches = [(entry["policy"], entry["launch"]) for entry in failed_launches(harness)]
+    assert launches == [("infrastructure", 1), ("infrastructure", 2)]
+    assert [loss["action"] for loss in losses(harness)] == ["count"]
+
+
+def test_it_takes_none_of_the_relaunches(start, queued_ti):
+    harness = start(**BUDGET, KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="1")
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.api_unreachable())
+    harness.wait(60)
+    harness.observe(harness.created(), m.evicted())
+    harness.wait(60)
+    harness.observe(harness.created(), m.evicted())
+    ((state, info),) = harness.events().values()
+    assert (state, "retried 1 of 1 times" in info) == ("failed", True)
+
+
+def test_without_a_budget_it_ended_by_itself(start, queued_ti):
+    harness = start()
+    harness.observe(harness.launch(queued_ti()), m.api_unreachable())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    assert [entry["rule"] for entry in failed_launches(harness)] == ["excluded"]
 
 
 def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, running, tmp_path):
@@ -401,6 +447,39 @@ def test_a_running_orphan_without_a_pod_is_settled(harness, queued_ti, session):
     row = present(harness, key)
     assert (row.state, row.try_number, str(row.id)) == ("scheduled", 1, loss["next_ti_id"])
     assert key not in harness.executor.running
+
+
+def test_an_orphan_whose_worker_has_ended_without_a_report_has_failed_by_itself(
+    harness, running, succeeded_by
+):
+    """Its scheduler had died before: the pod has succeeded, and the task instance is running."""
+    ti, pod = running(harness)
+    key = ti.key
+    pod.become(m.succeeded())
+    heir = succeeded_by(ti)
+    heir.wait(REPORT_GRACE)
+    heir.wait(REPORT_GRACE)
+    ((state, _),) = heir.events().values()
+    assert (state, present(heir, key).state) == ("failed", "running")
+    assert [loss["context"]["category"] for loss in losses(heir)] == ["APPLICATION"]
+
+
+def test_the_next_launch_waits_for_the_pod_that_a_dead_scheduler_has_replaced(harness, running, succeeded_by):
+    """Its node is cut off: Airflow has not heard of the worker, and the dead scheduler has decided."""
+    ti, pod = running(harness)
+    key = ti.key
+    harness.observe(pod, unready())
+    heartbeat_timeout(harness, ti)
+    harness.wait(REPORT_GRACE)
+    assert [loss["action"] for loss in losses(harness)] == ["relaunch"]
+    heir = succeeded_by(present(harness, key))
+    heir.executor.heartbeat()
+    assert [args[0] for args in heir.runtime.take("delete")] == [pod.ref]
+    heir.wait(30)
+    assert present(heir, key).state == "queued"
+    heir.vanish(pod)
+    heir.wait(1)
+    assert present(heir, key).state == "scheduled"
 
 
 def test_a_running_orphan_without_a_pod_whose_heartbeat_times_out_first_is_settled(

@@ -31,6 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Iso
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE,
+    SCHEDULER_LABEL,
     is_host,
     launch_number,
 )
@@ -42,7 +43,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -206,6 +211,9 @@ class Adopter:
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
         self._patience.forget(self._clock())
+        is_due = self._clock() >= self._next_look
+        if self._registry.adopting() and (is_due or not self._found.empty()):
+            self._isolation.run("adopt", self._forget_adopted_elsewhere)
         while not self._found.empty():
             found = self._found.get()
             self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else RETRY_INTERVAL)
@@ -236,6 +244,23 @@ class Adopter:
             self._abandoned[key] = orphan
             if orphan.state == "queued":  # else its worker has started and reported since
                 self._registry.leave(key, orphan.ti_id, self._clock() + DELETION_TIMEOUT)
+
+    def _forget_adopted_elsewhere(self) -> None:
+        """Forget what another scheduler has adopted since, as it took this one for dead."""
+        orphans = self._registry.adopting()
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({o.ti_id for o in orphans.values()}, session=session)
+        for key, orphan in orphans.items():
+            row = rows.get(orphan.ti_id)
+            now = standing(row, try_number=key.try_number, job_id=self._job_id, adopted_from=orphan.job_id)
+            if now is Standing.ELSEWHERE:
+                log.info("%s was adopted by scheduler job %s", key, row and row.queued_by_job_id)
+                self._let_go_of(key)
+
+    def _let_go_of(self, key: TaskInstanceKey) -> None:
+        self._registry.adopted(key)
+        if self._registry.get(key) is None:
+            self._slots.free(key)
 
     def _hand_back(self) -> None:
         """
@@ -274,11 +299,23 @@ class Adopter:
 
     def _find_orphans(self, rows: Mapping[str, TaskInstanceRow]) -> dict[TaskInstanceKey, Orphan]:
         restarting = {row.key for row in rows.values() if row.state == TaskInstanceState.RESTARTING}
+        queued = {row.key: row.ti_id for row in rows.values() if row.state == TaskInstanceState.QUEUED}
         with create_session(scoped=False) as session:
             former = task_instances.read_former_ids(restarting, session=session)
+            losses = ledger.read_infrastructure_histories(queued, session=session)
+        replaced = {
+            key: frozenset(entry.ti_id for entry in history.entries if entry.next_ti_id)
+            for key, history in losses.items()
+        }
         return {
             row.key: Orphan(
-                row.key, row.ti_id, row.state, row.hostname, row.queued_by_job_id, former.get(row.key)
+                row.key,
+                row.ti_id,
+                row.state,
+                row.hostname,
+                row.queued_by_job_id,
+                former.get(row.key),
+                replaced.get(row.key, frozenset()),
             )
             for row in rows.values()
             if row.queued_by_job_id
@@ -293,8 +330,8 @@ class Adopter:
     async def _look(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> _Found:
         # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
         # alive, may have been cut off after it had put its own on some of the pods.
-        pods = await self._runtime.launcher.list_pods(self._namespaces, NOT_DONE, "status.phase!=Succeeded")
-        plan = plan_adoption(orphans, pods)
+        pods = await self._runtime.launcher.list_pods(self._namespaces, NOT_DONE)
+        plan = plan_adoption(orphans, pods, phases_may_be_past=True)
         return _Found(orphans, plan, listed={key: pod.ref for key, pod in plan.current.items()})
 
     async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
@@ -337,9 +374,7 @@ class Adopter:
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided, lost)] += 1
-            self._registry.adopted(orphan.key)
-            if self._registry.get(orphan.key) is None:
-                self._slots.free(orphan.key)
+            self._let_go_of(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
             self._registry.adopted(orphan.key)
@@ -348,6 +383,10 @@ class Adopter:
         for orphan in completed.values():
             self._isolation.alone("adopt", orphan, complete, name=_key, give_up=give_up)
         self._delete_superseded(found.superseded_of(completed))
+        for key, pod in found.plan.replaced:
+            # Its node may be cut off. The next launch waits for it.
+            if key in completed and not pod.is_terminal:
+                self._deletion.delete(key, pod)
         adopting = self._registry.adopting()
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
@@ -412,8 +451,7 @@ class Adopter:
             return
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({o.ti_id for o in abandoned.values()}, session=session)
-        # Where a worker has run, it ends by itself. Its pod carries our label now, and is seen then.
-        hosts = {row.key: row.hostname for row in rows.values()}
+        by_key = {row.key: row for row in rows.values()}
         current = [
             (key, found.plan.current[key])
             for key, orphan in abandoned.items()
@@ -422,10 +460,19 @@ class Adopter:
         self._delete_superseded(
             (key, pod)
             for key, pod in [*current, *found.superseded_of(abandoned)]
-            if not is_host(hosts.get(key), pod)
+            if not self._is_used(pod, by_key.get(key))
         )
         for key in abandoned:
             self._close(key)
+
+    def _is_used(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
+        """Whether a worker has run in a pod, or another scheduler has launched it since."""
+        if row is None:
+            return False
+        if is_host(row.hostname, pod):
+            return True  # it ends by itself; the pod carries our label now, and is seen then
+        is_anothers = row.state == TaskInstanceState.QUEUED and row.queued_by_job_id != self._job_id
+        return is_anothers and pod.labels.get(SCHEDULER_LABEL) == str(row.queued_by_job_id)
 
     def _close(self, key: TaskInstanceKey) -> None:
         self._registry.left(self._abandoned.pop(key).ti_id)

@@ -43,9 +43,13 @@ class AdoptionPlan:
     odd: set[str | None] = field(default_factory=set)
     """UUIDs of the task instances whose pods could not be read; None for a pod that does not say whose it is,
     which may be that of any."""
+    replaced: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
+    """The pods in which the task instances ran in this try before they ran again."""
 
 
-def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts]) -> AdoptionPlan:
+def plan_adoption(
+    orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts], *, phases_may_be_past: bool = False
+) -> AdoptionPlan:
     """
     Choose the newest launch of each task instance.
 
@@ -55,13 +59,22 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
     worker has reported, and is no launch any more.
 
     A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
+
+    :param phases_may_be_past: whether a pod that has succeeded may be of an earlier phase; it is left alone
+        then, unless the task is said to run in it
     """
     plan = AdoptionPlan()
     candidates: dict[TaskInstanceKey, list[PodFacts]] = {}
     for pod in pods:
         try:
             key = task_key(pod.annotations)
-            if key and key in orphans and _is_launch_of(pod, orphans[key]):
+            if key is None or key not in orphans:
+                continue
+            if pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION) in orphans[key].replaced_ids:
+                plan.replaced.append((key, pod))
+            elif phases_may_be_past and _may_be_past(pod, orphans[key]):
+                continue
+            elif _is_launch_of(pod, orphans[key]):
                 candidates.setdefault(key, []).append(pod)
         except Exception:
             # Whatever is odd about one pod must not keep the others from being adopted.
@@ -88,6 +101,10 @@ def choose(plan: AdoptionPlan, orphan: Orphan, found: list[PodFacts]) -> None:
     if runs and place_of(orphan.hostname, plan.current[key]) is not Place.HERE:
         others = [pod for pod in others if place_of(orphan.hostname, pod) is Place.ELSEWHERE]
     plan.superseded.extend((key, pod) for pod in others)
+
+
+def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
+    return pod.phase == "Succeeded" and not is_host(orphan.hostname, pod)
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:

@@ -149,7 +149,8 @@ class Launch:
     """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. It means nothing
     before the launch has ended."""
     ended_at: float = 0.0
-    """When it was first known to have ended, on the executor's monotonic clock (seconds)."""
+    """When its pod was first known to have ended, or to be given up, on the executor's monotonic clock
+    (seconds)."""
     adopted_from: int | None = None
     """The dead scheduler's job, for a launch that was adopted."""
     given_up: PodFailure | None = None

@@ -21,6 +21,8 @@ class Orphan:
     """The dead scheduler's job."""
     former_id: str | None = None
     """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
+    replaced_ids: frozenset[str] = frozenset()
+    """The UUIDs that it had in this try before its worker was lost and it ran again."""
 
     @property
     def pod_id(self) -> str:

@@ -164,7 +164,8 @@ class LaunchRegistry:
         :param now: on the executor's monotonic clock (seconds)
         """
         self._check(launch)
-        if launch.state is not LaunchState.ENDED:
+        was_alive = launch.failure is not None and launch.failure.alive
+        if launch.state is not LaunchState.ENDED or (was_alive and not (failure and failure.alive)):
             launch.ended_at = now
         launch.failure = failure
         self._move(launch, LaunchState.ENDED)
