@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``./breeze testing chaos`` searches for as long as it is told to; without it this is the short profile."""
+"""``./breeze testing chaos`` searches for as long as it is told to; ``testing long`` makes one round."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ class Tally:
     failing_seed: int | None = None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("limit", "budget"), CASES)
 @pytest.mark.timeout(600 + 60 * MINUTES)
 def test_promises_hold(machine, limit, budget):
