@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +18,15 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, ShownReasons, built_in
-from airflow_resilience.retry_policy.engine import decide, trace
+from airflow_resilience.retry_policy.engine import decide, trace, trace_launch
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
+from airflow_resilience.retry_policy.infrastructure import (
+    DEFAULT_REASONS,
+    INFRASTRUCTURE,
+    InfrastructureBudget,
+)
+from airflow_resilience.retry_policy.matchers import OnReasons
+from airflow_resilience.retry_policy.rule import Policy, Rule
 from airflow_resilience.retry_policy.selection import TaskProfile, select
 
 TASK = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p")
@@ -262,3 +269,73 @@ def test_without_reasons_only_rules_launch_a_running_task_again() -> None:
     )
     assert found.decision.action is Action.COUNT
     assert "infrastructure" not in {step.rule for step in found.steps}
+
+
+# ------------------------------------------------------------------ a worker that could not reach Airflow
+
+
+def ask_about_launch(
+    *,
+    budget: int = 2,
+    reasons: frozenset[StateChangeReason] = DEFAULT_REASONS,
+    losses: int = 0,
+    relaunches: int = 0,
+    excluded: Sequence[str] = ("Error",),
+    policies: Sequence[Policy] = (),
+) -> tuple[Action, str, bool, list[str]]:
+    infrastructure = InfrastructureBudget(budget=budget, reasons=reasons)
+    policy_set = built_in(1, excluded, infrastructure)
+    for policy in policies:
+        policy_set = replace(
+            policy_set, policies={**policy_set.policies, policy.name: policy}, default=policy.name
+        )
+    lost = Decision(action=Action.RELAUNCH, policy=INFRASTRUCTURE, rule=INFRASTRUCTURE, explanation="")
+    relaunched = replace(lost, policy=BUILT_IN, rule="launch-failure")
+    found, is_borne = trace_launch(
+        own_exit(context=failure(StateChangeReason.DB_CONNECTION_ERROR).context),
+        select(policy_set, TASK),
+        policy_set,
+        [relaunched] * relaunches,
+        [lost] * losses,
+        lambda: 0.0,
+    )
+    return found.decision.action, found.decision.policy, is_borne, [step.rule for step in found.steps]
+
+
+def test_the_infrastructure_budget_bears_what_could_not_reach_airflow() -> None:
+    action, policy, is_borne, rules = ask_about_launch()
+    assert (action, policy, is_borne) == (Action.RELAUNCH, INFRASTRUCTURE, True)
+    assert rules[0] == "excluded", "what the launch's own policies say is told first"
+    assert INFRASTRUCTURE in rules
+
+
+@pytest.mark.parametrize(
+    ("options", "action"),
+    [
+        ({"budget": 0}, Action.COUNT),
+        ({"losses": 2}, Action.COUNT),
+        ({"losses": 2, "excluded": ()}, Action.RELAUNCH),
+        ({"reasons": frozenset({StateChangeReason.WORKER_LOST})}, Action.COUNT),
+        ({"reasons": frozenset({StateChangeReason.WORKER_LOST}), "excluded": ()}, Action.RELAUNCH),
+        ({"losses": 2, "excluded": (), "relaunches": 1}, Action.COUNT),
+    ],
+)
+def test_what_the_budget_does_not_bear_is_decided_as_any_launch(
+    options: dict[str, Any], action: Action
+) -> None:
+    found, policy, is_borne, _ = ask_about_launch(**options)
+    assert (found, policy, is_borne) == (action, BUILT_IN, False)
+
+
+@pytest.mark.parametrize("action", [Action.COUNT, Action.FAIL, Action.RELAUNCH])
+def test_a_default_action_comes_before_the_budget(action: Action) -> None:
+    mine = Policy(name="mine", rules=(), default_action=action)
+    assert ask_about_launch(policies=[mine])[:3] == (action, "mine", False)
+
+
+def test_a_policy_that_says_nothing_about_it_leaves_it_to_the_budget() -> None:
+    nothing = Policy(
+        name="mine",
+        rules=(Rule(name="r", action=Action.FAIL, matchers=(OnReasons(reasons=frozenset({"Evicted"})),)),),
+    )
+    assert ask_about_launch(policies=[nothing])[:3] == (Action.RELAUNCH, INFRASTRUCTURE, True)

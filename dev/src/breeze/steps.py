@@ -73,6 +73,7 @@ def run_program(
         stdout=subprocess.PIPE if in_one_piece else None,
         stderr=subprocess.STDOUT if in_one_piece else None,
         text=True,
+        errors="replace",
         check=False,
     )
     if in_one_piece:
@@ -91,8 +92,11 @@ def run_steps(title: str, steps: Sequence[Step], *, at_once: int = 1) -> int:
     :param at_once: how many steps run at the same time.
     :returns: 0 if each succeeded, otherwise 1.
     """
-    with ThreadPoolExecutor(at_once) as pool:
-        outcomes = list(pool.map(_run_step, steps))
+    if at_once == 1:
+        outcomes = [_run_step(step) for step in steps]
+    else:
+        with ThreadPoolExecutor(at_once) as pool:
+            outcomes = list(pool.map(_run_step, steps))
     table = Table(title=title, title_justify="left")
     table.add_column("step")
     table.add_column("result")

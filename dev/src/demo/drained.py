@@ -73,10 +73,14 @@ def drain_nodes(testbed: Testbed, console: Console) -> list[DrainedTask]:
         hit = [task for task, place in places.items() if place == node]
         drains.update(hit)
         console.print(f"{node} is drained, and {len(hit)} tasks run on it")
-        testbed.cluster.drain_node(node)
-        settled = partial(_settled, before=before, hit=hit)
-        _wait_until(run, f"what ran on {node} runs again, or has ended", settled)
-        testbed.cluster.cordon(node, unschedulable=False)
+        testbed.cluster.cordon(node)
+        try:
+            for task in hit:
+                testbed.cluster.evict(run.pods(task)[-1])
+            settled = partial(_settled, before=before, hit=hit)
+            _wait_until(run, f"what ran on {node} runs again, or has ended", settled)
+        finally:
+            testbed.cluster.cordon(node, unschedulable=False)
     run.release()
     _wait_until(run, "every task has ended", lambda tasks: all(map(_ended, tasks.values())))
     return [

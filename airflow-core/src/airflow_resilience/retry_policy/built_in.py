@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_resilience.backoff import Backoff, constant_backoff
-from airflow_resilience.context import ExecutionContext, StateChangeCategory, StateChangeReason
-from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE, OFF, InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import (
@@ -155,21 +155,6 @@ def infrastructure_policy(infrastructure: InfrastructureBudget) -> Policy:
         backoff=constant_backoff(infrastructure.delay),
         avoid_node=AvoidNode.PREFER,
     )
-
-
-def bears(decision: Decision, context: ExecutionContext, budget: int) -> bool:
-    """
-    Whether the infrastructure budget bears the failure of a launch, which then costs no relaunch.
-
-    It does if the worker could not reach Airflow, unless a policy of a file has decided: the pod had started,
-    and what has failed is neither the launch nor the task.
-
-    :param decision: about the failure of the launch
-    :param budget: the task's infrastructure retries for each try
-    """
-    is_infrastructure = context.category is StateChangeCategory.INFRASTRUCTURE
-    is_unreachable = is_infrastructure and context.reason is StateChangeReason.DB_CONNECTION_ERROR
-    return is_unreachable and budget != 0 and decision.policy == BUILT_IN
 
 
 def _exclusions(reasons: frozenset[str]) -> Iterator[Rule]:

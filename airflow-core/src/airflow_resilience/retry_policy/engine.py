@@ -18,8 +18,9 @@ from functools import partial
 from typing import Final
 
 from airflow_resilience.backoff import Backoff, constant_backoff
+from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, Decision
-from airflow_resilience.retry_policy.built_in import infrastructure_policy
+from airflow_resilience.retry_policy.built_in import BUILT_IN, infrastructure_policy
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, INFRASTRUCTURE
 from airflow_resilience.retry_policy.matchers import Finding
@@ -29,6 +30,9 @@ from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_LIMIT_KEY, 
 
 DEFAULT_ACTION: Final = "defaultAction"
 """The rule's name where no rule has matched."""
+
+NO_RULE: Final = "no rule is about it"
+"""Why that decides, where no policy has a default action either."""
 
 MINIMUM: Final = "minimumBackoff"
 """The rule's name in the step about the minimum delay, which holds for every policy."""
@@ -124,6 +128,40 @@ def trace(
     return Trace(decision, tuple(steps))
 
 
+def trace_launch(
+    evidence: Evidence,
+    selection: Selection,
+    policy_set: PolicySet,
+    history: Sequence[Decision],
+    losses: Sequence[Decision],
+    random: Callable[[], float],
+) -> tuple[Trace, bool]:
+    """
+    Decide about a failed launch; return also whether the infrastructure budget bears it.
+
+    It does if the worker could not reach Airflow, no rule and no default action of a file is about that, and
+    the budget has something left: the pod had started, and what has failed is neither the launch nor the
+    task. Such a failure costs no relaunch.
+
+    :param history: earlier decisions about launches of this try, oldest first
+    :param losses: those that count against the infrastructure budget
+    """
+    own = trace(evidence, selection, policy_set, history, random)
+    is_covered = own.decision.policy != BUILT_IN and own.steps[-1].why != NO_RULE
+    if is_covered or not _could_not_reach_airflow(evidence):
+        return own, False
+    borne = trace(replace(evidence, phase=Phase.EXECUTION), selection, policy_set, losses, random)
+    if borne.decision.action is not Action.RELAUNCH:
+        return own, False
+    return Trace(borne.decision, (*own.steps, *borne.steps)), True
+
+
+def _could_not_reach_airflow(evidence: Evidence) -> bool:
+    context = evidence.context
+    is_infrastructure = context.category is StateChangeCategory.INFRASTRUCTURE
+    return is_infrastructure and context.reason is StateChangeReason.DB_CONNECTION_ERROR
+
+
 def _match(
     evidence: Evidence, selection: Selection, policy_set: PolicySet
 ) -> tuple[Policy, Rule, list[Step]]:
@@ -137,7 +175,7 @@ def _match(
         steps.append(Step(policy.name, rule.name, *finding))
         if finding.holds:
             return policy, rule, steps
-    rule = Rule(name=DEFAULT_ACTION, action=Action.COUNT, matchers=(), note="no rule is about it")
+    rule = Rule(name=DEFAULT_ACTION, action=Action.COUNT, matchers=(), note=NO_RULE)
     steps.append(Step(last.name, rule.name, True, rule.note))
     return last, rule, steps
 

@@ -445,7 +445,8 @@ class World(Cluster):
             assert self.may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name} could still run"
             )
-        launches = len({pod.launch_id for pod in [*earlier, pod]} - self._called_off)
+        revoked = {other.launch_id for other in earlier if other.asked_at} | {pod.launch_id}
+        launches = len({item.launch_id for item in [*earlier, pod]} - (revoked & self._called_off))
         expired = sum(self._has_expired(other) for other in earlier)
         allowed = self.limit + 1 + self._vanished[pod.life] + expired
         assert launches <= allowed, f"I4: {launches} launches of {allowed} allowed"

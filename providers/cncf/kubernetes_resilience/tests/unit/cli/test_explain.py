@@ -415,6 +415,13 @@ def test_pod_whose_task_runs_again_is_explained_as_it_was_decided(run, lost_pod,
     assert "from the metadata database" in told["circumstances"]
 
 
+def test_launch_that_the_budget_has_borne_stays_a_launch(run, lost_pod, session, budget):
+    ti, manifest = lost_pod
+    ti.state = "running"
+    decided(session, ti, manifest["metadata"]["uid"], "infrastructure", counted_as=Phase.EXECUTION)
+    assert run("explain", "lost", "-o", "json").data[0]["phase"] == "launch"
+
+
 def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):
     lost_pod[0].state = "running"
     session.commit()

@@ -262,8 +262,14 @@ class Odd(dict[str, str]):
 
 
 def test_a_pod_that_has_succeeded_is_a_launch_only_if_the_task_is_said_to_run_in_it() -> None:
-    done, runs_here = replace(pod("a"), phase="Succeeded"), orphan(state="running", hostname="a")
-    for of, current in ((orphan(), None), (orphan(state="running", hostname="b"), None), (runs_here, "a")):
+    done = replace(pod("a"), phase="Succeeded", addresses="10.0.0.5")
+    runs_here = orphan(state="running", hostname="a")
+    for of, current in (
+        (orphan(), None),
+        (orphan(hostname="10.0.0.5"), None),
+        (orphan(state="running", hostname="b"), None),
+        (runs_here, "a"),
+    ):
         found = plan_adoption({of.key: of}, [done], phases_may_be_past=True).current.get(of.key)
         assert (found and found.ref.name) == current
     assert plan(done) == ("a", [])

@@ -226,6 +226,21 @@ def test_it_takes_none_of_the_relaunches(start, queued_ti):
     assert (state, "retried 1 of 1 times" in info) == ("failed", True)
 
 
+def test_a_start_that_airflow_learns_of_later_makes_it_a_loss(harness, queued_ti, succeeded_by):
+    """The API server was too slow for the worker, and has carried its request out all the same."""
+    ti = queued_ti()
+    key, before = ti.key, str(ti.id)
+    pod = harness.launch(ti)
+    harness.observe(pod, m.api_unreachable())
+    assert [entry["counted_as"] for entry in failed_launches(harness)] == ["execution"]
+    harness.begin(ti, pod)
+    heir = succeeded_by(ti)
+    heir.wait(REPORT_GRACE)
+    heir.wait(REPORT_GRACE)
+    assert [loss["ti_id"] for loss in losses(heir)] == [before]
+    assert key.try_number == present(heir, key).try_number == 1
+
+
 def test_without_a_budget_it_ended_by_itself(start, queued_ti):
     harness = start()
     harness.observe(harness.launch(queued_ti()), m.api_unreachable())

@@ -89,7 +89,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
     if phase is None:
         runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
         loss = losses.of_worker(facts.ref.uid)
-        phase = Phase.EXECUTION if runs or (loss and loss.phase is Phase.EXECUTION) else None
+        phase = loss.phase if loss else Phase.EXECUTION if runs else None
     return Circumstances(
         profile=profile,
         earlier=_decisions_before(facts, launches, Phase.LAUNCH),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,12 +15,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
-from airflow_resilience.decision import Action
-from airflow_resilience.retry_policy.built_in import bears
-from airflow_resilience.retry_policy.engine import Trace, decide, trace
+from airflow_resilience.decision import Action, Decision
+from airflow_resilience.retry_policy.engine import Trace, trace, trace_launch
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
-from airflow_resilience.retry_policy.selection import Selection, infrastructure_budget, select
+from airflow_resilience.retry_policy.selection import Selection, select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,32 +97,22 @@ def explain(
 def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: Circumstances) -> Answer:
     number = launch_number(failure.facts)
     classified = classify(failure, launch_number=number, phase=phase)
-    selection = select(policies, circumstances.profile)
-    answer = _decide(failure, classified, phase, selection, policies, circumstances)
-    budget = infrastructure_budget(circumstances.profile, policies.infrastructure)
-    if phase is Phase.LAUNCH and bears(answer.trace.decision, classified.context, budget):
-        return _decide(failure, classified, Phase.EXECUTION, selection, policies, circumstances)
-    return answer
-
-
-def _decide(
-    failure: PodFailure,
-    classified: Classified,
-    phase: Phase,
-    selection: Selection,
-    policies: PolicySet,
-    circumstances: Circumstances,
-) -> Answer:
     evidence = make_evidence(failure, classified, phase)
-    earlier = circumstances.losses if phase is Phase.EXECUTION else circumstances.earlier
-    if earlier is None:
-        alike = decide(evidence, selection, policies, (), _no_jitter)
-        earlier = [alike] * (launch_number(failure.facts) - 1)
+    selection = select(policies, circumstances.profile)
+
+    def ask(earlier: Sequence[Decision], losses: Sequence[Decision], random: Callable[[], float]) -> Trace:
+        if phase is Phase.EXECUTION:
+            return trace(evidence, selection, policies, losses, random)
+        return trace_launch(evidence, selection, policies, earlier, losses, random)[0]
+
+    earlier, losses = circumstances.earlier, circumstances.losses
+    if earlier is None or losses is None:
+        earlier = losses = [ask((), (), _no_jitter).decision] * (number - 1)
     return Answer(
         classified=classified,
         selection=selection,
-        trace=trace(evidence, selection, policies, earlier, _no_jitter),
-        shortest_delay=decide(evidence, selection, policies, earlier, _most_jitter).delay,
+        trace=ask(earlier, losses, _no_jitter),
+        shortest_delay=ask(earlier, losses, _most_jitter).decision.delay,
     )
 
 

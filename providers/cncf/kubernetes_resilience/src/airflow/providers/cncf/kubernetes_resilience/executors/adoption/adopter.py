@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
+from airflow.utils.state import State, TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import (
@@ -302,11 +302,7 @@ class Adopter:
         queued = {row.key: row.ti_id for row in rows.values() if row.state == TaskInstanceState.QUEUED}
         with create_session(scoped=False) as session:
             former = task_instances.read_former_ids(restarting, session=session)
-            losses = ledger.read_infrastructure_histories(queued, session=session)
-        replaced = {
-            key: frozenset(entry.ti_id for entry in history.entries if entry.next_ti_id)
-            for key, history in losses.items()
-        }
+        replaced = dict(self._isolation.batch("adopt", list(queued.items()), self._read_replaced))
         return {
             row.key: Orphan(
                 row.key,
@@ -383,10 +379,7 @@ class Adopter:
         for orphan in completed.values():
             self._isolation.alone("adopt", orphan, complete, name=_key, give_up=give_up)
         self._delete_superseded(found.superseded_of(completed))
-        for key, pod in found.plan.replaced:
-            # Its node may be cut off. The next launch waits for it.
-            if key in completed and not pod.is_terminal:
-                self._deletion.delete(key, pod)
+        self._delete_replaced(found, completed)
         adopting = self._registry.adopting()
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
@@ -462,6 +455,7 @@ class Adopter:
             for key, pod in [*current, *found.superseded_of(abandoned)]
             if not self._is_used(pod, by_key.get(key))
         )
+        self._delete_replaced(found, abandoned)
         for key in abandoned:
             self._close(key)
 
@@ -471,7 +465,7 @@ class Adopter:
             return False
         if is_host(row.hostname, pod):
             return True  # it ends by itself; the pod carries our label now, and is seen then
-        is_anothers = row.state == TaskInstanceState.QUEUED and row.queued_by_job_id != self._job_id
+        is_anothers = row.state in State.adoptable_states and row.queued_by_job_id != self._job_id
         return is_anothers and pod.labels.get(SCHEDULER_LABEL) == str(row.queued_by_job_id)
 
     def _close(self, key: TaskInstanceKey) -> None:
@@ -486,11 +480,25 @@ class Adopter:
             else:
                 self._deletion.give_up(key, pod)
 
+    def _delete_replaced(self, found: _Found, keys: Container[TaskInstanceKey]) -> None:
+        """Delete the pods in which these ran before they ran again; their next launches wait for them."""
+        for key, pod in found.plan.replaced:
+            if key in keys and not pod.is_terminal:  # its node may be cut off
+                self._deletion.delete(key, pod)
+
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
         queued = [(key, orphan.ti_id) for key, orphan in orphans.items() if orphan.state == "queued"]
         histories = self._isolation.batch("adopt", queued, self._read_histories)
         return {entry.worker_uid: entry for history in histories for entry in history.entries}
+
+    def _read_replaced(
+        self, queued: Sequence[tuple[TaskInstanceKey, str]]
+    ) -> Iterable[tuple[TaskInstanceKey, frozenset[str]]]:
+        with create_session(scoped=False) as session:
+            losses = ledger.read_infrastructure_histories(dict(queued), session=session)
+        for key, history in losses.items():
+            yield key, frozenset(entry.ti_id for entry in history.entries if entry.next_ti_id)
 
     def _read_histories(self, queued: Sequence[tuple[TaskInstanceKey, str]]) -> Iterable[LaunchHistory]:
         with create_session(scoped=False) as session:

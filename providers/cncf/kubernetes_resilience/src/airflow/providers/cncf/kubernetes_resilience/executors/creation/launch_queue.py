@@ -55,7 +55,7 @@ class _Read(NamedTuple):
     row: TaskInstanceRow | None
     history: LaunchHistory
     lost: LedgerEntry | None
-    """The loss after which the task runs again, if another scheduler has decided that."""
+    """The loss after which the task runs again; None if it does not."""
 
 
 class LaunchQueue:

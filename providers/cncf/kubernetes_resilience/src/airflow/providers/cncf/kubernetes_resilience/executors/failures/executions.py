@@ -119,6 +119,10 @@ class Executions:
         decided, new = {}, []
         for launch in held:
             entry = histories[launch.key].of_worker(launch.worker_uid)
+            if entry and entry.phase is not Phase.EXECUTION:
+                # Its launch had counted as failed, and Airflow has learned of its start after all.
+                histories[launch.key].forget(entry)
+                entry = None
             if entry is None:
                 entry = self._make_entry(launch, histories[launch.key], profiles[launch.ti_id])
                 new.append(launch)
@@ -136,7 +140,7 @@ class Executions:
     def _make_entry(self, launch: Launch, history: LaunchHistory, profile: TaskProfile) -> LedgerEntry:
         failure = _failure(launch)
         classified = classify(failure, launch_number=launch.number, phase=Phase.EXECUTION)
-        decision = self._policies.decide(failure, classified, Phase.EXECUTION, history, profile)
+        decision = self._policies.decide_execution(failure, classified, history, profile)
         runs_again = decision.action is Action.RELAUNCH
         return LedgerEntry(
             ti_id=launch.ti_id,

@@ -45,8 +45,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 )
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
-from airflow_resilience.ledger import LaunchHistory, LedgerEntry
-from airflow_resilience.retry_policy.built_in import bears
+from airflow_resilience.ledger import Histories, LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -154,7 +153,7 @@ class Settlement:
         # The rows were first read without a lock. Only what they say under the lock counts.
         held = [launch for launch in failed if self._still_queued(launch.key, locked.get(launch.ti_id))]
         ti_ids = {launch.key: launch.ti_id for launch in held}
-        histories = ledger.read_histories(ti_ids, session=session)
+        histories = ledger.read_all_histories(ti_ids, session=session)
         profiles = read_profiles(ti_ids.values(), session=session)
         decided = [
             (launch, self._record(launch, histories[launch.key], profiles[launch.ti_id], session))
@@ -170,24 +169,20 @@ class Settlement:
         return is_pre_execution_failure(row, try_number=key.try_number, job_id=self._job_id)
 
     def _record(
-        self, launch: Launch, history: LaunchHistory, profile: TaskProfile, session: Session
+        self, launch: Launch, histories: Histories, profile: TaskProfile, session: Session
     ) -> Decided:
         failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch)
-        entry = history.of_worker(launch.worker_uid)
+        entry = histories.launches.of_worker(launch.worker_uid)
         if entry and launch.has_outlived(entry, failure.facts):
-            history.forget(entry)
+            histories.launches.forget(entry)
             entry = None
         if entry is None:
-            classified, counted_as = classify(failure, launch_number=launch.number), None
-            decision = (
-                _EXPIRED
+            classified = classify(failure, launch_number=launch.number)
+            decision, counted_as = (
+                (_EXPIRED, Phase.LAUNCH)
                 if failure.reason == TOKEN_EXPIRED
-                else self._policies.decide(failure, classified, Phase.LAUNCH, history, profile)
+                else self._policies.decide_launch(failure, classified, histories, profile)
             )
-            if bears(decision, classified.context, self._policies.infrastructure_budget(profile)):
-                losses = ledger.read_infrastructure_histories({launch.key: launch.ti_id}, session=session)
-                counted_as = Phase.EXECUTION
-                decision = self._policies.decide(failure, classified, counted_as, losses[launch.key], profile)
             relaunches = decision.action is Action.RELAUNCH
             entry = LedgerEntry(
                 ti_id=launch.ti_id,
