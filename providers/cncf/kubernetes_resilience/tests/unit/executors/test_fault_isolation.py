@@ -186,7 +186,7 @@ OTHERS = set(range(TASKS)) - {BAD}
 STEPS = {
     "assess": (Settlement, "_assess", "settle"),
     "classify": (settlement, "classify", "settle"),
-    "decide": (RetryPolicies, "decide", "settle"),
+    "decide": (RetryPolicies, "decide_launch", "settle"),
     "ledger": (ledger, "record", "settle"),
     "profiles": (settlement, "read_profiles", "settle"),
     "locks": (task_instances, "lock_rows", "settle"),
@@ -539,10 +539,14 @@ def test_a_delay_of_eleven_thousand_years(start, queued_ti, tmp_path, monkeypatc
     harness = start()
     ti = queued_ti()
     pod = harness.launch(ti)
-    decide = policies.decide
-    monkeypatch.setattr(
-        policies, "decide", lambda *args: dataclasses.replace(decide(*args), delay=99_999_999 * 3600.0)
-    )
+    trace = policies.trace_launch
+
+    def absurd(*args):
+        found, is_borne = trace(*args)
+        late = dataclasses.replace(found.decision, delay=99_999_999 * 3600.0)
+        return dataclasses.replace(found, decision=late), is_borne
+
+    monkeypatch.setattr(policies, "trace_launch", absurd)
     harness.observe(pod, m.evicted())
     (entry,) = harness.ledger(ti)
     assert entry["delay"] == 366 * 86_400
