@@ -153,16 +153,6 @@ def test_a_task_whose_pod_is_lost_runs_again(testbed: Testbed, runs: dict[str, R
     expect_run_again(testbed, runs[dag_id])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("dag_id", ["bash_otherwise", "stubborn_otherwise"])
-@pytest.mark.usefixtures("runs")
-def test_other_operators_whose_pod_is_lost_in_other_ways_run_again(testbed: Testbed, dag_id: str) -> None:
-    run = testbed.trigger(dag_id)
-    wait_for_all_code(run)
-    lose_each(testbed, run)
-    expect_run_again(testbed, run)
-
-
 def test_a_task_that_finishes_within_its_grace_period_has_succeeded(
     testbed: Testbed, runs: dict[str, Run]
 ) -> None:
