@@ -20,15 +20,15 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
 
 DEPLOYMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
 
 RECONNECTS = 4
-SLOWEST_REPLACEMENT = 60.0
+SLOWEST_REPLACEMENT = 300.0
 """
-Seconds from a pod's loss to its replacement, which nothing here comes near. Upstream's executor takes ten
-times as long where a pod is deleted while it is Pending: until ``[scheduler] task_queued_timeout``.
+Seconds from a pod's loss to its replacement. Here they are few, unless 22 workers start up on few cores.
+Upstream's executor takes 600 where a pod is deleted while it is Pending: ``[scheduler] task_queued_timeout``.
 """
 
 RECOVERED = Outcome(state="success", pods=2, launch_failures=1)

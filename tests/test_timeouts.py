@@ -12,7 +12,7 @@ from testbed.records import Outcome
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1200)]
 
 QUEUED_TIMEOUT = 30
 """Seconds, for a worker to start on a busy machine. The token of a workload is good for as long."""

@@ -37,7 +37,7 @@ from cluster_lab.control_plane_options import (
 from cluster_lab.kubeconfig import write_kubeconfig
 from cluster_lab.managed_process import ManagedProcess, Service, inherited_environment
 
-START_TIMEOUT = 60.0
+START_TIMEOUT = 180.0
 """Seconds for each program. It takes two or three, but not on a machine with a lot else to do."""
 
 KILL_TIMEOUT = 10.0

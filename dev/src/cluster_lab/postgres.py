@@ -30,7 +30,7 @@ from cluster_lab.managed_process import Service
 from cluster_lab.ports import LOOPBACK, free_port
 
 MAJOR_VERSION = 18
-START_TIMEOUT = 30.0
+START_TIMEOUT = 120.0
 STOP_TIMEOUT = 20.0
 SUPERUSER = "airflow"
 DEFAULT_DATABASE = "airflow"

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-REQUEST_TIMEOUT = 60.0
+REQUEST_TIMEOUT = 120.0
 """Seconds: with more workers than cores, answers take long."""
 
 

@@ -86,7 +86,7 @@ def configuration(settings: DeploymentSettings, url: str) -> dict[str, str]:
             "MAX_TIS_PER_QUERY": 64,
         },
         # With more workers than cores, an answer that takes long is no reason to give up.
-        "WORKERS": {"EXECUTION_API_TIMEOUT": 30},
+        "WORKERS": {"EXECUTION_API_TIMEOUT": 120},
         "KUBERNETES_EXECUTOR": {
             "NAMESPACE": "default",
             "IN_CLUSTER": False,

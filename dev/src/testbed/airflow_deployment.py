@@ -23,7 +23,7 @@ from cluster_lab.ports import LOOPBACK, free_port
 from testbed.airflow_client import AirflowClient, heartbeat_of
 from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 
-START_TIMEOUT = 180.0
+START_TIMEOUT = 300.0
 STATELESS_STOP_TIMEOUT = 5.0
 
 
@@ -114,7 +114,7 @@ class AirflowDeployment(Service):
         """Return the configuration that a worker container needs."""
         return worker_configuration(self._configuration)
 
-    def wait_for_dag(self, dag_id: str, timeout: float = 60.0) -> None:
+    def wait_for_dag(self, dag_id: str, timeout: float = 300.0) -> None:
         """
         Wait until a DAG can be triggered.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster_lab.managed_process import ManagedProcess, Service, inherited_environment
 
 READY = "cluster lab ready"
-START_TIMEOUT = 90.0
+START_TIMEOUT = 180.0
 """In seconds. It takes two, and with a real control plane ten, but not on a machine with a lot else to do."""
 
 

@@ -30,11 +30,11 @@ HEARTBEAT_VARIABLE = "LIGHT_HEARTBEAT_SECONDS"
 SECONDS_VARIABLE = "LIGHT_WORK_SECONDS"
 """The environment variable that says how long the work takes if nobody ends it before."""
 
-LONGEST_WORK = 600.0
+LONGEST_WORK = 900.0
 """Seconds that it takes if nothing else is said."""
 
-REPEATED_FOR = 60.0
-"""Seconds for which a call is repeated that finds no API server, or one in trouble."""
+REPEATED_FOR = 300.0
+"""Seconds for which a call is repeated that finds no API server, or one in trouble, and that one may take."""
 
 
 class ExecutionApi:
@@ -81,7 +81,7 @@ class ExecutionApi:
             request.add_header("Content-Type", "application/json")
             request.add_header("Authorization", f"Bearer {self._token}")
             try:
-                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                with urllib.request.urlopen(request, timeout=REPEATED_FOR) as answer:  # noqa: S310
                     # The token of the queue is good for the start only; another one comes with its answer.
                     self._token = answer.headers.get("Refreshed-API-Token") or self._token
                 return

@@ -24,7 +24,7 @@ _TRANSACTIONS = text(
 )
 _AGE = text("SELECT extract(epoch FROM now() - latest_heartbeat) FROM job WHERE id = :job_id")
 
-EXIT_TIMEOUT = 45.0
+EXIT_TIMEOUT = 90.0
 """Seconds within which a scheduler has to have ended; executors are given 20 of them."""
 
 

@@ -23,7 +23,7 @@ from testbed.task_instances import code_name
 if TYPE_CHECKING:
     from kubernetes.client import V1Pod
 
-LONGEST_WORK = 300.0
+LONGEST_WORK = 900.0
 """Seconds after which a task ends although no test told it to."""
 
 LIGHT_WORKER = ("python", "-m", "testbed.light_worker")

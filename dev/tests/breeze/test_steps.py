@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from threading import Barrier
 
 import pytest
@@ -48,26 +49,44 @@ def test_steps_run_at_once():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "codes", "expected", "runs"),
+    ("arguments", "codes", "percents", "expected", "runs"),
     [
-        ([], [0, 0, 0], 0, ["pytest", "coverage", "coverage"]),
-        ([], [0, 0, 2], 2, ["pytest", "coverage", "coverage"]),
-        ([], [1], 1, ["pytest"]),
-        (["-k", "one"], [0], 0, ["pytest"]),
+        ([], [0, 0], [95, 100], 0, ["pytest", "coverage"]),
+        ([], [0, 0], [94.9, 100], 1, ["pytest", "coverage"]),
+        ([], [0, 2], [], 2, ["pytest", "coverage"]),
+        ([], [1], [], 1, ["pytest"]),
+        (["-k", "one"], [0], [], 0, ["pytest"]),
     ],
 )
-def test_coverage_is_asked_for_when_the_whole_suite_has_passed(monkeypatch, arguments, codes, expected, runs):
+def test_coverage_is_asked_for_when_the_whole_suite_has_passed(
+    monkeypatch, tmp_path, capsys, arguments, codes, percents, expected, runs
+):
+    suite = suites.SUITES["core-tests"]
+    suite = suite._replace(covered=suite.covered[:2])
+    low = suites.relative(suite.covered[0])
     tools = []
 
-    def run_tool(tool, *_, env):
+    def run_tool(tool, *words, env):
         tools.append(tool)
+        if percents and tool == "coverage":
+            files = {
+                suites.relative(module): {
+                    "summary": {"percent_covered": percent},
+                    "missing_lines": [7],
+                    "missing_branches": [[8, 9]],
+                }
+                for module, percent in zip(suite.covered, percents, strict=True)
+            }
+            words[-1].parent.mkdir()
+            words[-1].write_text(json.dumps({"files": files}))
         return codes[len(tools) - 1]
 
-    suite = suites.SUITES["core-tests"]
-    monkeypatch.setitem(suites.SUITES, "core-tests", suite._replace(covered=suite.covered[:2]))
+    monkeypatch.setattr(suites, "BUILD", tmp_path)
+    monkeypatch.setitem(suites.SUITES, "core-tests", suite)
     monkeypatch.setattr(suites, "run_tool", run_tool)
     assert suites.run_suite("core-tests", arguments) == expected
     assert tools == runs
+    assert (f"{low}: branch coverage is 94.9 %" in capsys.readouterr().out) == (94.9 in percents)
 
 
 @pytest.mark.parametrize(
