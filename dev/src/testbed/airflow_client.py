@@ -42,6 +42,18 @@ class AirflowClient:
         body: dict[str, Any] = answer.json() if answer.is_success else {}
         return body
 
+    def serves_workers(self) -> bool:
+        """
+        Tell whether the execution API answers.
+
+        It is put together at the first request for it, which takes seconds, on a busy machine minutes. No
+        worker should have to wait for that.
+        """
+        try:
+            return self.http.get(f"{self._url}/execution/health").is_success
+        except httpx.TransportError:
+            return False
+
     def log_in(self) -> None:
         """Get a token; the simple auth manager gives one to everybody if all are administrators."""
         token = self._checked(self.http.get(f"{self._url}/auth/token"))["access_token"]

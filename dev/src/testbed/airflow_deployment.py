@@ -132,7 +132,7 @@ class AirflowDeployment(Service):
     def _healthy(self, component: Component) -> bool:
         health = self.client.health()
         if component is Component.API_SERVER:
-            return bool(health)
+            return bool(health) and self.client.serves_workers()
         heartbeat = heartbeat_of(health, component.health_name)
         # A restarted component is healthy in the report of the one before for some time.
         return heartbeat is not None and heartbeat >= self._started_at[component]

@@ -34,6 +34,7 @@ def test_no_heartbeat_of_a_component_that_is_not_well(component: str) -> None:
 def test_no_health_while_nobody_answers() -> None:
     client = AirflowClient(f"http://127.0.0.1:{free_port()}")
     assert client.health() == {}
+    assert not client.serves_workers()
     client.close()
 
 
