@@ -17,7 +17,7 @@ Airflow's scheduler counts its "stuck in queued reschedule" events in the same w
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -61,6 +61,8 @@ class LedgerEntry:
     """How far the task had come. It says which event the row has."""
     next_ti_id: str | None = None
     """The task instance's UUID from now on, if it was running and runs again; else None."""
+    in_next_try: bool = False
+    """Whether it runs again in its next try: the worker has ended this one itself, as it was terminated."""
     counted_as: Phase | None = None
     """Of which phase the limits are that it counts against; None for those of its own phase."""
 
@@ -82,6 +84,7 @@ class LedgerEntry:
                 "ti_id": self.ti_id,
                 "phase": self.phase.value,
                 "next_ti_id": self.next_ti_id,
+                "in_next_try": self.in_next_try,
                 "counted_as": self.counted_as and self.counted_as.value,
             }
         )
@@ -103,6 +106,7 @@ class LedgerEntry:
                 # Rows of version 0.1.0 have none of these.
                 phase=Phase(fields.get("phase", Phase.LAUNCH)),
                 next_ti_id=_read_id(fields.get("next_ti_id")),
+                in_next_try=bool(fields.get("in_next_try")),
                 counted_as=_read_phase(fields.get("counted_as")),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
@@ -190,15 +194,15 @@ def read_infrastructure_histories(
     Read what the ledger says about losses of each task instance's worker while it ran, with one query.
 
     The whole try counts, however often its task process has started: each loss has replaced the task
-    instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
-    cleared has a UUID to which none of them leads, so its count begins anew. Failures of launches that count
-    as losses are among them.
+    instance's UUID, and the rows lead from each of these UUIDs to the next one, also from the try before if
+    that has ended for a loss. A task instance that was cleared, or has failed by itself, has a UUID to which
+    none of them leads, so its count begins anew. Failures of launches that count as losses are among them.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    rows = _read(ti_ids, _EVENTS.values(), session)
-    return {key: _losses(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
+    rows = _read(_with_earlier_tries(ti_ids), _EVENTS.values(), session)
+    return {key: _losses(key, ti_id, rows) for key, ti_id in ti_ids.items()}
 
 
 def read_all_histories(
@@ -210,9 +214,10 @@ def read_all_histories(
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
+    events = (*_EVENTS.values(), TaskInstanceState.RUNNING.value)
+    rows = _read(_with_earlier_tries(ti_ids), events, session)
     return {
-        key: Histories(_launches(ti_id, rows[key]), _losses(ti_id, rows[key]))
+        key: Histories(_launches(ti_id, rows[key]), _losses(key, ti_id, rows))
         for key, ti_id in ti_ids.items()
     }
 
@@ -229,9 +234,25 @@ def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     return history
 
 
-def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
-    entries = [LedgerEntry.from_json(extra) for event, extra in rows if event in _EVENTS.values()]
+def _losses(
+    key: TaskInstanceKey, ti_id: str, rows: Mapping[TaskInstanceKey, Iterable[_Row]]
+) -> LaunchHistory:
+    entries = [
+        LedgerEntry.from_json(extra)
+        for one_try in _up_to(key)
+        for event, extra in rows[one_try]
+        if event in _EVENTS.values()
+    ]
     return _leading_to(ti_id, [entry for entry in entries if entry and entry.counts_in(Phase.EXECUTION)])
+
+
+def _with_earlier_tries(keys: Iterable[TaskInstanceKey]) -> set[TaskInstanceKey]:
+    return {one_try for key in keys for one_try in _up_to(key)}
+
+
+def _up_to(key: TaskInstanceKey) -> Iterator[TaskInstanceKey]:
+    """Return a try and those before it, the first of them first."""
+    return (key._replace(try_number=number) for number in range(1, key.try_number + 1))
 
 
 def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:

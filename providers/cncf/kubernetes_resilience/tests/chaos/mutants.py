@@ -165,6 +165,11 @@ def take_a_label_for_ownership(patch):
     patch.setattr(adopter.Adopter, "_look", by_label)
 
 
+def tidy_up_after_others(patch):
+    """Put every failed pod away that has this scheduler's label, whoever has its task instance."""
+    patch.setattr(Ownership, "_is_elsewhere", lambda *args: False)
+
+
 def let_go_of_what_is_relabelled(patch):
     """Forget a launch whose pod has got another scheduler's label, whoever has queued its task instance."""
     patch.setattr(Ownership, "_read_owners", lambda self, launches: [(launch, None) for launch in launches])

@@ -294,6 +294,36 @@ def test_another_scheduler_has_launched_what_was_revoked_during_a_postponed_adop
     succeeds_in_the_first_try(chaos)
 
 
+def test_a_pod_ends_under_the_eyes_of_a_scheduler_that_does_not_have_its_task_instance(chaos, world):
+    first = world.schedulers[0]
+    second = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(second, commits=False, relabels=1)
+    world.paused.remove(first)
+    world.watchers.remove(first.notice)
+    third = world.add_scheduler()
+    world.adopt_orphans(third)
+    world.kill_scheduler(third)  # before it has relabelled any
+    (pod,) = (pod for pod in chaos.living() if pod.labels["airflow-worker"] == str(second.job_id))
+    (ti,) = (ti for ti in world.tis if str(ti.id) == pod.ti_id)
+    world.kill(pod, "drain")
+    for _ in range(2):
+        chaos.flush()
+        world.pass_time(70)
+    world.adopt_orphans(second)
+    for _ in range(3):
+        chaos.flush()
+        world.pass_time(10)
+        chaos.launch_all()
+    # One relaunch is allowed. This is the second failure.
+    (other,) = (item for item in chaos.living() if item.ti_id == pod.ti_id)
+    world.kill(other, "drain")
+    chaos.come_to_rest()
+    assert {(item.id, item.state) for item in world.tis} == {
+        (item.id, "failed" if item is ti else "success") for item in world.tis
+    }
+
+
 def test_a_creation_that_was_under_way_is_called_off_by_its_own_scheduler(chaos, world):
     first = world.schedulers[0]
     kill_all(chaos)

@@ -54,6 +54,9 @@ DIRECTED = {
     mutants.take_a_label_for_ownership: partial(
         histories.test_an_adopter_is_killed_before_its_commit_and_a_third_scheduler_starts_at_once, relabels=2
     ),
+    mutants.tidy_up_after_others: (
+        histories.test_a_pod_ends_under_the_eyes_of_a_scheduler_that_does_not_have_its_task_instance
+    ),
     mutants.let_go_of_what_is_relabelled: partial(
         histories.test_relabels_are_carried_out_after_another_scheduler_has_adopted, started=False
     ),

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
 from cluster_lab.apiserver.selectors import parse_labels
 
 from ....support import manifests as m
+from ....support.cluster import Pod
 from ....support.harness import lock
 
 
@@ -110,6 +113,39 @@ def test_a_pod_that_was_adopted_stays_until_the_adoption_is_committed(harness, q
     heir.executor.sync()
     heir.wait(10)
     assert heir.runtime.take("delete") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "is_put_away"),
+    [("queued", False), ("running", False), ("deferred", False), ("success", True), ("up_for_retry", True)],
+)
+def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
+    harness, queued_ti, state, is_put_away
+):
+    """It has this scheduler's label since an adoption that was rolled back."""
+    ti = queued_ti()
+    stray = Pod(harness.launch(ti).manifest)
+    harness.set_state(ti, state, queued_by_job_id=999)
+    harness.observe(stray, m.worker_error())
+    harness.quiet()
+    assert ((stray.ref,) in harness.runtime.take("mark_done")) is is_put_away
+    assert harness.ledger(ti) == []
+
+
+def test_a_failed_pod_waits_for_the_database_to_say_whose_it_is(harness, queued_ti, monkeypatch):
+    stray = Pod(harness.launch(queued_ti()).manifest)
+    with monkeypatch.context() as patch:
+        patch.setattr(task_instances, "read_rows", unanswered)
+        harness.observe(stray, m.worker_error())
+        harness.quiet()
+        assert harness.runtime.take("mark_done") == []
+    harness.wait(1)
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == [(stray.ref,)]
+
+
+def unanswered(*args, **kwargs):
+    raise OperationalError("SELECT", {}, Exception("the connection was reset"))
 
 
 # ------------------------------------------------------------------------------- two executors of a scheduler

@@ -42,6 +42,7 @@ class LostWorker:
             "uid": entry.worker_uid,
             "task_instance_id": entry.ti_id,
             "next_task_instance_id": entry.next_ti_id,
+            "in_next_try": entry.in_next_try,
             "reason": entry.reason,
             "context": entry.context.to_dict(),
             "decision": entry.decision.to_dict(),

@@ -36,7 +36,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience im
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, assemble
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
+    Compensated,
+    Decided,
+    Settled,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
@@ -241,6 +245,8 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
     def _settle_ownership(self) -> None:
         for launch, pod in self._parts.ownership.settle():
             self._isolation.run("own", self._parts.event_filter.labelled_again, launch, pod)
+        for pod in self._parts.ownership.settle_strays():
+            self._parts.deletion.tidy(pod.ref, failed=True)
 
     def _continue_adoption(self) -> None:
         try:
@@ -324,11 +330,15 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         match outcome:
             case Keep():
                 pass
-            case Release(why):
+            case Release(why=why):
                 self.log.info("Pod of %s has ended; %s", launch.key, why)
                 self._release(launch)
             case Report(state):
                 self._report(launch, state, settled.failure)
+            case Compensated(entry, failure):
+                self._log_relaunch(launch.key, entry, failure)
+                self._release(launch)
+                _count(entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._log_relaunch(launch.key, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)

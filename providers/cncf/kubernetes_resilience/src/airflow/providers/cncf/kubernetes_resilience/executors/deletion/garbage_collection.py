@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from uuid import UUID
 
 from airflow.configuration import conf
 from airflow.utils.session import create_session
@@ -20,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
     NOT_DONE,
     SCHEDULER_LABEL,
     task_key,
+    ti_id_of,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import schedulers, task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
@@ -28,7 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from airflow_resilience import ledger
 
@@ -95,7 +95,7 @@ class OrphanCollector:
                 self._found.put(pods)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
-        ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := _ti_id(pod))}
+        ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := ti_id_of(pod))}
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows(set(ti_ids.values()), session=session)
             # A task instance that was cleared or tried again has another UUID since.
@@ -129,10 +129,3 @@ class OrphanCollector:
             self._deletion.tidy(pod.ref, failed=True)
         else:
             self._commands.send(DeletePod(pod.ref))
-
-
-def _ti_id(pod: PodFacts) -> str | None:
-    try:
-        return str(UUID(pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION, "")))
-    except ValueError:
-        return None  # not one of ours

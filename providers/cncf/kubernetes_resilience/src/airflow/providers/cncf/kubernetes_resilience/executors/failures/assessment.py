@@ -45,6 +45,8 @@ class Release:
     """Free the slot and report nothing: the task instance's state does not depend on this pod."""
 
     why: str
+    leaves_pod: bool = False
+    """Whether the pod stays as it is, for the scheduler that has the task instance to count its failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def assess(
     if is_pre_execution_failure(row, try_number=try_number, job_id=job_id):
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
-        return Release(f"scheduler job {row.queued_by_job_id} has queued it")
+        return Release(f"scheduler job {row.queued_by_job_id} has queued it", leaves_pod=True)
     return _assess_started(failure, row, job_id=job_id, runs_here=runs_here)
 
 
@@ -127,7 +129,7 @@ def _assess_started(
         if is_alive and not is_silent:
             return Keep()
         if row.queued_by_job_id != job_id:
-            return Release(f"scheduler job {row.queued_by_job_id} has it")
+            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=True)
         return ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.

@@ -296,8 +296,11 @@ class StaleEventFilter:
         elif facts.has_started and not facts.deletion_timestamp and self._has_survived(facts):
             return
         elif facts.is_terminal:
-            self._registry.left(facts.ref.uid)
-            self._deletion.tidy(facts.ref, failed=facts.phase == "Failed")
+            was_replaced = self._registry.left(facts.ref.uid) is not None
+            if facts.phase == "Succeeded" or was_replaced:
+                self._deletion.tidy(facts.ref, failed=facts.phase == "Failed")
+            else:
+                self._ownership.doubt_stray(facts)
         else:
             self._deletion.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts)
             if facts.deletion_timestamp:

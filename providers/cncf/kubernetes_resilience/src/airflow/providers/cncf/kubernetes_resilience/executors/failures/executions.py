@@ -21,7 +21,11 @@ from sqlalchemy.orm import Session
 from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
+    Compensated,
+    Decided,
+    Settled,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -34,6 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
+    find_interruption,
     find_unreported_end,
 )
 from airflow_resilience import ledger
@@ -102,10 +107,54 @@ class Executions:
             if launch.key in histories
         ]
         return [
-            Settled(launch, Decided(entry, _failure(launch)))
+            _settled(launch, entry)
             for launch, entry in found
             if entry and entry.ti_id == launch.ti_id and entry.next_ti_id
         ]
+
+    def compensate(self, gone: Sequence[Launch], session: Session) -> tuple[list[Settled], set[Launch]]:
+        """
+        Give the retry back to tasks whose worker has reported its own termination as their failure.
+
+        An operator whose ``on_kill`` breaks ``execute`` does so, on Airflow 3.3, where nothing in the worker
+        keeps it from that. Its task waits for its next try then, and has another UUID.
+
+        :param gone: launches whose task instance has another UUID, and of which nothing was decided
+        :return: what was settled, and the launches whose row somebody else has locked
+        """
+        told = {launch.key: launch for launch in gone if _interruption(launch)}
+        former = task_instances.read_former_ids(told, session=session)
+        told = {key: launch for key, launch in told.items() if former.get(key) == launch.ti_id}
+        ti_ids = task_instances.read_ids(told, session=session)
+        rows = task_instances.lock_rows(set(ti_ids.values()), session=session)
+        waiting = {
+            launch: row
+            for key, launch in told.items()
+            if (row := rows.get(ti_ids.get(key, ""))) and row.state == TaskInstanceState.UP_FOR_RETRY
+        }
+        entries = self._make_compensations(waiting, session)
+        for launch, entry in entries.items():
+            ledger.record(launch.key, entry, session=session)
+        task_instances.try_again({str(entry.next_ti_id) for entry in entries.values()}, session=session)
+        locked = {told[key] for key, ti_id in ti_ids.items() if ti_id not in rows}
+        return [_settled(launch, entry) for launch, entry in entries.items()], locked
+
+    def _make_compensations(
+        self, waiting: Mapping[Launch, TaskInstanceRow], session: Session
+    ) -> dict[Launch, LedgerEntry]:
+        ti_ids = {launch.key: launch.ti_id for launch in waiting}
+        histories = ledger.read_infrastructure_histories(ti_ids, session=session)
+        profiles = read_profiles({row.ti_id for row in waiting.values()}, session=session)
+        entries = {
+            launch: self._make_entry(
+                launch, histories[launch.key], profiles[row.ti_id], next_ti_id=row.ti_id, in_next_try=True
+            )
+            for launch, row in waiting.items()
+            if row.ti_id in profiles and self._policies.infrastructure_budget(profiles[row.ti_id])
+        }
+        return {
+            launch: entry for launch, entry in entries.items() if entry.decision.action is Action.RELAUNCH
+        }
 
     def _decide(
         self, due: Sequence[Launch], profiles: Mapping[str, TaskProfile], session: Session
@@ -128,7 +177,7 @@ class Executions:
                 new.append(launch)
             decided[launch] = entry
         self._write({launch: decided[launch] for launch in new}, session)
-        return [Settled(launch, Decided(entry, _failure(launch))) for launch, entry in decided.items()]
+        return [_settled(launch, entry) for launch, entry in decided.items()]
 
     def _runs(self, launch: Launch, row: TaskInstanceRow | None) -> bool:
         """Whether, under the row's lock, the task still runs in this launch and is this scheduler's."""
@@ -137,8 +186,16 @@ class Executions:
         now = standing(row, try_number=launch.key.try_number, job_id=self._job_id)
         return now is Standing.RUNNING and launch.runs(row.hostname)
 
-    def _make_entry(self, launch: Launch, history: LaunchHistory, profile: TaskProfile) -> LedgerEntry:
-        failure = _failure(launch)
+    def _make_entry(
+        self,
+        launch: Launch,
+        history: LaunchHistory,
+        profile: TaskProfile,
+        *,
+        next_ti_id: str | None = None,
+        in_next_try: bool = False,
+    ) -> LedgerEntry:
+        failure = _failure(launch, in_next_try=in_next_try)
         classified = classify(failure, launch_number=launch.number, phase=Phase.EXECUTION)
         decision = self._policies.decide_execution(failure, classified, history, profile)
         runs_again = decision.action is Action.RELAUNCH
@@ -152,7 +209,8 @@ class Executions:
             decision=decision,
             due=datetime.now(UTC) + timedelta(seconds=decision.delay) if runs_again else None,
             phase=Phase.EXECUTION,
-            next_ti_id=str(uuid7()) if runs_again else None,
+            next_ti_id=next_ti_id or str(uuid7()) if runs_again else None,
+            in_next_try=in_next_try,
         )
 
     def _write(self, entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
@@ -166,5 +224,15 @@ class Executions:
         task_instances.forbid_retries(for_good, TaskInstanceState.RUNNING, session=session)
 
 
-def _failure(launch: Launch) -> PodFailure:
-    return launch.failure or find_unreported_end(launch.last_seen)
+def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
+    failure = _failure(launch, in_next_try=entry.in_next_try)
+    return Settled(launch, (Compensated if entry.in_next_try else Decided)(entry, failure))
+
+
+def _failure(launch: Launch, *, in_next_try: bool = False) -> PodFailure:
+    found = _interruption(launch) if in_next_try else launch.failure
+    return found or find_unreported_end(launch.last_seen)
+
+
+def _interruption(launch: Launch) -> PodFailure | None:
+    return find_interruption(launch.facts) if launch.facts else None

@@ -26,11 +26,20 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Compensated:
+    """A worker has ended its try as it was terminated. The next one costs no retry of the task."""
+
+    entry: LedgerEntry
+    failure: PodFailure
+    """How its pod was terminated."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What to do about a launch that has ended, as it was committed."""
 
     launch: Launch
-    outcome: Decided | Report | Release | Keep
+    outcome: Decided | Compensated | Report | Release | Keep
     found: PodFailure | None = None
     """How the worker has failed, if its pod does not say so."""
 
@@ -43,7 +52,13 @@ class Settled:
 
     @property
     def leaves_pod(self) -> bool:
-        """Whether its pod goes on as it is: it has not ended, or nobody but Airflow says that it has."""
+        """
+        Whether its pod stays as it is.
+
+        It has not ended, or nobody but Airflow says that it has, or another scheduler has its task instance.
+        """
+        if isinstance(self.outcome, Release):
+            return self.outcome.leaves_pod
         if isinstance(self.outcome, Decided) and self.outcome.entry.decision.action is Action.RELAUNCH:
             return False
         is_silent = self.failure is not None and self.failure.reason == HEARTBEAT_TIMEOUT

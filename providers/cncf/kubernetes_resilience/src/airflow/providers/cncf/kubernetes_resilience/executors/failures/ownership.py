@@ -10,15 +10,21 @@ scheduler that was paused may label a pod after another one has adopted it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import AdoptPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, ti_id_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
@@ -28,6 +34,8 @@ log = logging.getLogger(__name__)
 class Ownership:
     """
     Keeps the launches whose task instances are still this scheduler's, and releases the others.
+
+    A pod's label is no proof: an adoption that has failed may have put it there.
 
     :param slots: those of the others are freed
     :param job_id: this scheduler's job
@@ -48,6 +56,7 @@ class Ownership:
         self._job_id = job_id
         self._isolation = isolation
         self._doubtful: dict[str, tuple[Launch, PodFacts]] = {}
+        self._strays: dict[str, PodFacts] = {}
 
     def doubt(self, launch: Launch, pod: PodFacts) -> None:
         """Note a current launch whose pod has the label of another scheduler."""
@@ -76,6 +85,39 @@ class Ownership:
                 log.info("Pod %s of %s was adopted by scheduler job %s", launch.ref, launch.key, owner)
                 self._let_go(launch)
         return ours
+
+    def doubt_stray(self, pod: PodFacts) -> None:
+        """Note a failed pod that has this scheduler's label and is none of its launches."""
+        self._strays[pod.ref.uid] = pod
+
+    def settle_strays(self) -> list[PodFacts]:
+        """
+        Return the failed pods that are no other scheduler's either. That one counts the failure of its pod.
+
+        :raises DatabaseAwayError: if the database does not answer; they stay in doubt then
+        """
+        return self._isolation.batch(
+            "own",
+            list(self._strays.values()),
+            self._read_forsaken,
+            name=lambda pod: pod.ref.uid,
+            give_up=lambda pod, _: self._forget_strays([pod]),
+        )
+
+    def _read_forsaken(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
+        self._forget_strays(pods)
+        return [pod for pod in pods if not self._is_elsewhere(pod, rows.get(ti_id_of(pod) or ""))]
+
+    def _forget_strays(self, pods: Iterable[PodFacts]) -> None:
+        for pod in pods:
+            self._strays.pop(pod.ref.uid, None)
+
+    def _is_elsewhere(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
+        key = task_key(pod.annotations)
+        number = key.try_number if key else 0
+        return standing(row, try_number=number, job_id=self._job_id) is Standing.ELSEWHERE
 
     def _let_go(self, launch: Launch, _: Exception | None = None) -> None:
         del self._doubtful[launch.launch_id]

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from uuid import UUID
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_NUMBER_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_NUMBER_ANNOTATION,
+    TASK_INSTANCE_ID_ANNOTATION,
+    PodFacts,
+)
 
 SCHEDULER_LABEL = "airflow-worker"
 """Names the job of the scheduler that watches a worker pod."""
@@ -44,6 +49,14 @@ def task_key(annotations: Mapping[str, str]) -> TaskInstanceKey | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+def ti_id_of(pod: PodFacts) -> str | None:
+    """Read the UUID of the task instance that a pod was launched for; None if it does not say."""
+    try:
+        return str(UUID(pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION, "")))
+    except ValueError:
+        return None  # not one of ours
 
 
 def launch_number(pod: PodFacts) -> int:

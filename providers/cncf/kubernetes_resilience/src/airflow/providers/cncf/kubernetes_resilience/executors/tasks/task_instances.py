@@ -174,6 +174,18 @@ def forbid_retries(
     _update(ti_ids, state, {"max_tries": TaskInstance.try_number - 1}, session)
 
 
+def try_again(ti_ids: Collection[str], *, session: Session) -> None:
+    """
+    Have task instances that wait for their next try begin it at once, and give them one more.
+
+    The try that has ended then costs them none, as if they were cleared.
+
+    :param ti_ids: of rows that are locked
+    """
+    values = {"state": None, "max_tries": TaskInstance.max_tries + 1}
+    _update(ti_ids, TaskInstanceState.UP_FOR_RETRY, values, session)
+
+
 def _by_key(
     model: Any, value: Any, keys: Collection[TaskInstanceKey], session: Session, *conditions: Any
 ) -> dict[TaskInstanceKey, Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from signal import SIGKILL, SIGTERM
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, summarise
@@ -217,6 +217,32 @@ def find_unreported_end(facts: PodFacts) -> PodFailure:
     The process that runs the task was killed alone, for example, and its supervisor has ended in good order.
     """
     return replace(find_silent_exit(facts), reason=UNREPORTED_END)
+
+
+def find_interruption(facts: PodFacts) -> PodFailure | None:
+    """
+    Describe a pod that was told to go before its worker had ended; None if that ended by itself.
+
+    However the worker then ended, and whatever it reported: it was not left to do its work.
+    """
+    disruption = facts.condition(DISRUPTION_TARGET)
+    ended_at = facts.worker.finished_at if facts.worker else None
+    if facts.deletion_timestamp is not None:
+        asked_at = facts.deletion_timestamp - timedelta(seconds=facts.deletion_grace_seconds)
+        # Both are in whole seconds.
+        was_told = ended_at is None or ended_at >= asked_at
+    else:
+        # The kubelet that ends a pod gives the reason, and with new versions the condition.
+        was_told = disruption is not None or facts.reason is not None
+    if not was_told:
+        return None
+    return PodFailure(
+        reason=_first(facts.reason, _reason(disruption), DELETED),
+        facts=facts,
+        container=facts.worker,
+        disruption=disruption,
+        deleted=facts.deletion_timestamp is not None,
+    )
 
 
 def find_heartbeat_timeout(facts: PodFacts) -> PodFailure:
