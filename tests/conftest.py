@@ -1,41 +1,76 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""One deployment for each module of tests: with a real control plane it takes some 25 seconds to start."""
+"""
+One deployment for most modules of tests: with a real control plane it takes half a minute to start.
+
+Each module has a scheduler of its own, with its own configuration.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
 FOLDER = Path(__file__).parent / "dags"
 BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
+CONTROL_PLANE = Path(BINARIES) if BINARIES else None
 """The programs of a real control plane; without them the embedded API server takes its place."""
+
+ALONE = ("executors", "mass_drain")
+"""Modules with a deployment of their own: one needs other executors everywhere, one more nodes and a larger
+pool."""
+
+
+@pytest.fixture(scope="session")
+def shared_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """A deployment for the modules that need none of their own, with all of their DAGs and faults."""
+    home = tmp_path_factory.mktemp("airflow")
+    dags, faults = home / "dags", home / "faults.yaml"
+    dags.mkdir()
+    rules: list[Any] = []
+    for folder in FOLDER.iterdir():
+        if folder.name not in ALONE:
+            (dags / folder.name).symlink_to(folder)
+            rules += yaml.safe_load((folder / "faults.yaml").read_text())["rules"]
+    faults.write_text(yaml.safe_dump({"rules": rules}))
+    with open_testbed(
+        TestbedSettings(home=home, dags=dags, faults=faults, control_plane=CONTROL_PLANE)
+    ) as testbed:
+        yield testbed
 
 
 @pytest.fixture(scope="module")
 def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """
-    A deployment that runs.
+    A deployment that runs, with a new scheduler.
 
-    A module has its DAGs and their faults in a folder of its name, and says in ``DEPLOYMENT`` what its
-    configuration has in addition: a mapping, or a function that makes one for the deployment's home. No test
-    relies on another one, but a test may leave behind another scheduler than it found.
+    A module has its DAGs and their faults in a folder of its name, and says in ``DEPLOYMENT`` what the
+    configuration of its schedulers has in addition: a mapping, or a function that makes one for the
+    deployment's home. No test relies on another one, but a test may leave behind another scheduler than it
+    found.
     """
-    folder = FOLDER / Path(request.module.__file__).stem.removeprefix("test_")
-    home = tmp_path_factory.mktemp("airflow")
-    deployment = getattr(request.module, "DEPLOYMENT", {})
+    name = Path(request.module.__file__).stem.removeprefix("test_")
+    given = getattr(request.module, "DEPLOYMENT", {})
+    if name not in ALONE:
+        shared: Testbed = request.getfixturevalue("shared_testbed")
+        with shared.configured(given(shared.home) if callable(given) else given):
+            yield shared
+        return
+    folder = FOLDER / name
     settings = TestbedSettings(
-        home=home,
+        home=tmp_path_factory.mktemp("airflow"),
         dags=folder,
         faults=folder / "faults.yaml",
-        env=deployment(home) if callable(deployment) else deployment,
-        control_plane=Path(BINARIES) if BINARIES else None,
+        env=given,
+        control_plane=CONTROL_PLANE,
         nodes=getattr(request.module, "NODES", 3),
     )
     with open_testbed(settings) as testbed:

@@ -66,7 +66,7 @@ OUTAGE = 3 * QUEUED_TIMEOUT + 10.0
 
 def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py looks for
     """Return the configuration, which names a policy file with the longest delay that there can be."""
-    policies = home / "policies.yaml"
+    policies = home / "longest_delay.yaml"
     policies.write_text(POLICIES.format(delay=longest_delay()))
     return {
         "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policies),

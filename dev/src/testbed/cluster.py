@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cluster_lab.client import MERGE, STRATEGIC_MERGE, JsonObject, KubeClient
+from cluster_lab.client import MERGE, STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
 from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
 from cluster_lab.kubelet.status import timestamp
 from cluster_lab.loop_thread import entered_on_loop
@@ -67,6 +68,18 @@ class Cluster:
     def delete(self, name: str) -> None:
         """Delete a pod at once, as somebody would with ``kubectl delete --force``."""
         self._request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+    def clear(self) -> None:
+        """Delete all pods at once, and let all nodes take pods again."""
+        for name in self.names():
+            try:
+                self.delete(name)
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:  # its node may have been quicker
+                    raise
+        for node in self.nodes():
+            self.cordon(node, unschedulable=False)
+            self.taint(node, tainted=False)
 
     def is_ending(self, name: str) -> bool:
         """Tell whether the deletion of a pod was asked for, and it is still there."""

@@ -43,6 +43,7 @@ EXECUTION_FAILURE_EVENT = "pod execution failed"
 """What the rows of the ledger are called in the audit log."""
 
 _RUN_STATES = text("SELECT dag_id, run_id, state FROM dag_run")
+_DELETE_RUNS = text("DELETE FROM dag_run")
 
 
 class TaskId(NamedTuple):
@@ -98,6 +99,11 @@ class Records:
         """Return the state of each run by its DAG and its id."""
         with self.engine.connect() as connection:
             return {(dag_id, run_id): state for dag_id, run_id, state in connection.execute(_RUN_STATES)}
+
+    def delete_runs(self) -> None:
+        """Delete all runs of all DAGs, with their task instances."""
+        with self.engine.begin() as connection:
+            connection.execute(_DELETE_RUNS)
 
     def journal(self) -> list[JournalEntry]:
         """Return what the lab has noted about all pods, oldest first."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 
@@ -61,6 +62,7 @@ class Schedulers:
         self._engine = engine
         self._home = home
         self._all = [Scheduler(deployment.components[Component.SCHEDULER], self._newest_job())]
+        self._numbers = count(2)
 
     @property
     def alive(self) -> list[Scheduler]:
@@ -74,7 +76,7 @@ class Schedulers:
         :param env: environment variables in which it differs from the others
         """
         before = self._newest_job()
-        name = f"scheduler-{len(self._all) + 1}"
+        name = f"scheduler-{next(self._numbers)}"
         process = ManagedProcess(
             name,
             Component.SCHEDULER.command,
@@ -124,6 +126,12 @@ class Schedulers:
         """Kill a scheduler, and let it count as dead at once."""
         scheduler.end(SIGKILL)
         self.count_as_dead(scheduler)
+
+    def retire(self) -> None:
+        """Kill all of them, let them count as dead, and forget them and what they have written."""
+        for scheduler in self.alive:
+            self.kill_long_ago(scheduler)
+        self._all.clear()
 
     def count_as_dead(self, scheduler: Scheduler) -> None:
         """Date the last heartbeat of a scheduler back that sends no more: nobody waits until it is old."""
