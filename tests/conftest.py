@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
@@ -31,16 +29,14 @@ pool."""
 
 @pytest.fixture(scope="session")
 def shared_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """A deployment for the modules that need none of their own, with all of their DAGs and faults."""
+    """A deployment for the modules that need none of their own, with all of their DAGs."""
     home = tmp_path_factory.mktemp("airflow")
     dags, faults = home / "dags", home / "faults.yaml"
     dags.mkdir()
-    rules: list[Any] = []
     for folder in FOLDER.iterdir():
         if folder.name not in ALONE:
             (dags / folder.name).symlink_to(folder)
-            rules += yaml.safe_load((folder / "faults.yaml").read_text())["rules"]
-    faults.write_text(yaml.safe_dump({"rules": rules}))
+    faults.write_text("rules: []\n")
     with open_testbed(
         TestbedSettings(home=home, dags=dags, faults=faults, control_plane=CONTROL_PLANE)
     ) as testbed:
@@ -58,13 +54,14 @@ def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     found.
     """
     name = Path(request.module.__file__).stem.removeprefix("test_")
+    folder = FOLDER / name
     given = getattr(request.module, "DEPLOYMENT", {})
     if name not in ALONE:
         shared: Testbed = request.getfixturevalue("shared_testbed")
-        with shared.configured(given(shared.home) if callable(given) else given):
+        env = given(shared.home) if callable(given) else given
+        with shared.configured(env, folder / "faults.yaml"):
             yield shared
         return
-    folder = FOLDER / name
     settings = TestbedSettings(
         home=tmp_path_factory.mktemp("airflow"),
         dags=folder,

@@ -79,7 +79,7 @@ def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Tes
     while len(testbed.schedulers.alive) < 2:
         testbed.schedulers.start()
     before = testbed.cluster.version()
-    run = testbed.trigger("two_schedulers")
+    run = testbed.trigger("failover")
     lost, steady = ("lost_1", "lost_2"), ("steady_1", "steady_2")
     run.wait_for_code(*lost, *steady)
 

@@ -126,7 +126,7 @@ def test_what_a_paused_scheduler_has_asked_for_comes_after_the_next_adoption(
 def test_a_task_that_was_cleared_waits_for_its_worker_whatever_becomes_of_its_scheduler(
     testbed: Testbed, first_scheduler: Scheduler
 ) -> None:
-    run = testbed.trigger("cleared")
+    run = testbed.trigger("cleared_while_paused")
     run.wait_for_code("running")
     testbed.api.clear(run.dag_id, run.run_id, "running")
     assert run.outcome("running").state == "restarting"

@@ -142,7 +142,7 @@ IN_STEPS = (
     "resumed",
     "cut_off",
     "graceful",
-    "hopeless",
+    "lost_five_times",
 )
 
 
@@ -258,7 +258,7 @@ def test_the_timeout_of_a_rescheduled_sensor_goes_on(runs: dict[str, Run]) -> No
 
 
 def test_a_task_fails_once_when_its_budget_is_used_up(testbed: Testbed, runs: dict[str, Run]) -> None:
-    run = runs["hopeless"]
+    run = runs["lost_five_times"]
     for number in range(1, 6):
         run.wait_for_times(number, "lost_again")
         testbed.cluster.evict(run.pods("lost_again")[-1])

@@ -27,7 +27,7 @@ DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
 }
-STUCK = text("SELECT count(*) FROM log WHERE event LIKE 'stuck in queued%'")
+STUCK = text("SELECT count(*) FROM log WHERE event LIKE 'stuck in queued%' AND dag_id = 'waits_long'")
 
 
 def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(testbed: Testbed) -> None:

@@ -20,7 +20,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -170,8 +170,12 @@ class Histories(NamedTuple):
     """The losses of its worker while it ran, and failed launches that count as such."""
 
 
-_Row = tuple[str, str | None]
-"""The event of a row about a try, and what is stored in it."""
+class _Row(NamedTuple):
+    """A row about one try."""
+
+    try_number: int
+    event: str
+    extra: str | None
 
 
 def read_histories(
@@ -184,7 +188,7 @@ def read_histories(
     :param session: session to read with
     """
     rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session)
-    return {key: _launches(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
+    return {key: _launches(key, ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
 def read_infrastructure_histories(
@@ -201,8 +205,8 @@ def read_infrastructure_histories(
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    rows = _read(_with_earlier_tries(ti_ids), _EVENTS.values(), session)
-    return {key: _losses(key, ti_id, rows) for key, ti_id in ti_ids.items()}
+    rows = _read(ti_ids, _EVENTS.values(), session)
+    return {key: _losses(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
 def read_all_histories(
@@ -215,44 +219,30 @@ def read_all_histories(
     :param session: session to read with
     """
     events = (*_EVENTS.values(), TaskInstanceState.RUNNING.value)
-    rows = _read(_with_earlier_tries(ti_ids), events, session)
+    rows = _read(ti_ids, events, session)
     return {
-        key: Histories(_launches(ti_id, rows[key]), _losses(key, ti_id, rows))
+        key: Histories(_launches(key, ti_id, rows[key]), _losses(ti_id, rows[key]))
         for key, ti_id in ti_ids.items()
     }
 
 
-def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
+def _launches(key: TaskInstanceKey, ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     history = LaunchHistory()
-    for event, extra in rows:
-        if event == TaskInstanceState.RUNNING:
+    for row in rows:
+        if row.try_number != key.try_number:
+            continue
+        if row.event == TaskInstanceState.RUNNING:
             history.entries.clear()
-        elif event == LAUNCH_FAILURE_EVENT:
-            entry = LedgerEntry.from_json(extra)
+        elif row.event == LAUNCH_FAILURE_EVENT:
+            entry = LedgerEntry.from_json(row.extra)
             if entry and entry.ti_id == ti_id:
                 history.add(entry)
     return history
 
 
-def _losses(
-    key: TaskInstanceKey, ti_id: str, rows: Mapping[TaskInstanceKey, Iterable[_Row]]
-) -> LaunchHistory:
-    entries = [
-        LedgerEntry.from_json(extra)
-        for one_try in _up_to(key)
-        for event, extra in rows[one_try]
-        if event in _EVENTS.values()
-    ]
+def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
+    entries = [LedgerEntry.from_json(row.extra) for row in rows if row.event in _EVENTS.values()]
     return _leading_to(ti_id, [entry for entry in entries if entry and entry.counts_in(Phase.EXECUTION)])
-
-
-def _with_earlier_tries(keys: Iterable[TaskInstanceKey]) -> set[TaskInstanceKey]:
-    return {one_try for key in keys for one_try in _up_to(key)}
-
-
-def _up_to(key: TaskInstanceKey) -> Iterator[TaskInstanceKey]:
-    """Return a try and those before it, the first of them first."""
-    return (key._replace(try_number=number) for number in range(1, key.try_number + 1))
 
 
 def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:
@@ -302,26 +292,37 @@ def _read_id(value: object) -> str | None:
 def _read(
     keys: Iterable[TaskInstanceKey], events: Collection[str], session: Session
 ) -> dict[TaskInstanceKey, list[_Row]]:
-    by_columns = {tuple(key): key for key in keys}
-    found: dict[TaskInstanceKey, list[_Row]] = {key: [] for key in by_columns.values()}
-    for columns, event, extra in _rows(by_columns, events, session):
+    """Return the rows about each of these tries and about those before it, oldest first."""
+    tries: dict[tuple[Any, ...], list[TaskInstanceKey]] = {}
+    for key in keys:
+        tries.setdefault(_place(key), []).append(key)
+    found: dict[TaskInstanceKey, list[_Row]] = {key: [] for each in tries.values() for key in each}
+    for place, row in _rows(tries, events, session):
         # A database that ignores case finds rows of other tasks too.
-        if key := by_columns.get(columns):
-            found[key].append((event, extra))
+        for key in tries.get(place, ()):
+            if row.try_number <= key.try_number:
+                found[key].append(row)
     return found
 
 
+def _place(key: TaskInstanceKey) -> tuple[Any, ...]:
+    """Return what the tries of a task instance have in common."""
+    return key.dag_id, key.task_id, key.run_id, key.map_index
+
+
 def _rows(
-    keys: Collection[tuple[Any, ...]], events: Collection[str], session: Session
-) -> list[tuple[tuple[Any, ...], str, str | None]]:
-    if not keys:
-        return []
-    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
+    places: Collection[tuple[Any, ...]], events: Collection[str], session: Session
+) -> Iterator[tuple[tuple[Any, ...], _Row]]:
+    if not places:
+        return
+    # Not by try: a task instance may have had many, and each would be a condition of its own.
+    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index)
     rows = session.execute(
         # By id, not by time. All of these rows are written under the task instance's row lock, so their ids
         # are in the order of events. The clocks of several machines are not.
-        select(*columns, Log.event, Log.extra)
-        .where(tuple_(*columns).in_(keys), Log.event.in_(events))
+        select(*columns, Log.try_number, Log.event, Log.extra)
+        .where(tuple_(*columns).in_(list(places)), Log.event.in_(events), Log.try_number.is_not(None))
         .order_by(Log.id)
     )
-    return [(tuple(row[:5]), row.event, row.extra) for row in rows]
+    for row in rows:
+        yield tuple(row[:4]), _Row(cast("int", row[4]), row[5], row[6])

@@ -1,6 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m cluster_lab``: the cluster lab as a process, until it gets SIGTERM or SIGINT."""
+"""
+``python -m cluster_lab``: the cluster lab as a process, until it gets SIGTERM or SIGINT.
+
+It reads its fault plan again when it gets SIGHUP.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +87,15 @@ async def _main(options: argparse.Namespace) -> None:
         log_dir=options.log_dir,
         env=dict(options.env),
     ) as lab:
+        if options.plan:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_plan, lab, options.plan)
         print(f"cluster lab ready: {lab.url}", flush=True)
         await stop.wait()
+
+
+def _read_plan(lab: ClusterLab, file: Path) -> None:
+    lab.plan = FaultPlan.load(file)
+    print("fault plan was read again", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGHUP
 
 from cluster_lab.managed_process import ManagedProcess, Service, inherited_environment
 
 READY = "cluster lab ready"
+PLAN_READ = "fault plan was read again"
 START_TIMEOUT = 180.0
 """In seconds. It takes two, and with a real control plane ten, but not on a machine with a lot else to do."""
 
@@ -64,6 +67,21 @@ class Lab(Service):
     def _start(self) -> None:
         self.process.start()
         self.process.wait_until(lambda: READY in self.process.tail(), START_TIMEOUT)
+
+    def use(self, faults: Path) -> None:
+        """
+        Let other faults happen from now on.
+
+        :param faults: a fault plan; the lab was started with one
+        """
+        assert self.settings.plan is not None
+        before = self._plans_read()
+        shutil.copy(faults, self.settings.plan)
+        self.process.signal(SIGHUP)
+        self.process.wait_until(lambda: self._plans_read() > before, START_TIMEOUT)
+
+    def _plans_read(self) -> int:
+        return self.process.log_file.read_text(errors="replace").count(PLAN_READ)
 
     def stop(self) -> None:
         """Stop it, with its pods."""

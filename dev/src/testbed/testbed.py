@@ -71,6 +71,8 @@ class Testbed:
 
     deployment: AirflowDeployment
     schedulers: Schedulers
+    lab: Lab
+    """The nodes."""
     cluster: Cluster
     records: Records
     postgres: EmbeddedPostgres
@@ -102,17 +104,19 @@ class Testbed:
         return Run(self.records, dag_id, self.api.trigger(dag_id, run_id))
 
     @contextmanager
-    def configured(self, env: Mapping[str, str]) -> Iterator[None]:
+    def configured(self, env: Mapping[str, str], faults: Path) -> Iterator[None]:
         """
         Have one scheduler that is configured otherwise, and command lines too; in the end forget all runs.
 
         A deployment takes six times as long to start. The rest of it goes on as it was configured.
 
         :param env: Airflow configuration of schedulers, on top of the deployment's own
+        :param faults: what happens to pods
         """
         before = dict(self.deployment.environment)
         self.deployment.environment.update(env)
         try:
+            self.lab.use(faults)
             self.schedulers.retire()
             self.restart_ended()
             yield
@@ -179,7 +183,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
             )
         )
         lab = _lab(settings, control_plane, deployment)
-        stack.enter_context(Lab(lab))
+        lab_process = stack.enter_context(Lab(lab))
         proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
         proxy.write_kubeconfig(kubeconfig)
         cluster = stack.enter_context(open_cluster(lab.kubeconfig))
@@ -190,6 +194,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         yield Testbed(
             deployment,
             schedulers,
+            lab_process,
             cluster,
             Records(engine, lab.journal, home),
             postgres,

@@ -12,7 +12,7 @@ DAGS = {
     "killed_after_relaunch": ("running", "starting"),
     "killed_before_relaunch": ("failed", "vanished"),
     "killed_amid_relaunches": tuple(f"task_{number}" for number in range(6)),
-    "two_schedulers": ("lost_1", "lost_2", "steady_1", "steady_2"),
+    "failover": ("lost_1", "lost_2", "steady_1", "steady_2"),
     "graceful_stop": tuple(f"task_{number}" for number in range(6)),
     "no_relaunch": ("lost",),
 }

@@ -19,7 +19,7 @@ for dag_id, task_ids in DAGS.items():
         for task_id in task_ids:
             Work(task_id=task_id, executor_config=light_pod())
 
-with DAG("cleared", schedule=None, catchup=False):
+with DAG("cleared_while_paused", schedule=None, catchup=False):
     # Cut off from Airflow: it does not learn that it has to go.
     Work(task_id="running", executor_config=light_pod(heartbeat=600))
 

@@ -26,5 +26,5 @@ with DAG("cut_off", schedule=None, catchup=False, default_args=DEFAULTS):
 with DAG("graceful", schedule=None, catchup=False, default_args=DEFAULTS):
     Work(task_id="finishes", executor_config=pod_with(grace_period=60))
 
-with DAG("hopeless", schedule=None, catchup=False, default_args=DEFAULTS):
+with DAG("lost_five_times", schedule=None, catchup=False, default_args=DEFAULTS):
     Work(task_id="lost_again", executor_config=light_pod() | {"infrastructure_retry_limit": 4})

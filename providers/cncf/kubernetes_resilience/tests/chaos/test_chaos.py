@@ -58,7 +58,7 @@ class Tally:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("limit", "budget"), CASES)
-@pytest.mark.timeout(600 + 60 * MINUTES)
+@pytest.mark.timeout(900 + 60 * MINUTES)
 def test_promises_hold(machine, limit, budget):
     tally, began = Tally(limit, budget), time.monotonic()
     try:

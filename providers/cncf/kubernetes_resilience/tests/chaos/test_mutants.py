@@ -33,7 +33,7 @@ SEARCH = settings(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_broken_promise_is_found(machine, monkeypatch, mutant):
     found = InMemoryExampleDatabase()
     with monkeypatch.context() as patch:

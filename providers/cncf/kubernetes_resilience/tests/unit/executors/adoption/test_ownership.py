@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
 from cluster_lab.apiserver.selectors import parse_labels
@@ -130,6 +131,34 @@ def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
     harness.quiet()
     assert ((stray.ref,) in harness.runtime.take("mark_done")) is is_put_away
     assert harness.ledger(ti) == []
+
+
+def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(harness, queued_ti):
+    """The other scheduler has launched another pod, and knows nothing of this one."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.observe(pod, m.worker_error())
+    assert not harness.occupied(ti)
+    harness.set_state(ti, "success")
+    harness.wait(STRAY_INTERVAL)
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == [(pod.ref,)]
+    harness.wait(STRAY_INTERVAL)
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == []
+
+
+def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.observe(pod, m.worker_error())
+    harness.lose_sight(pod)
+    harness.set_state(ti, "success")
+    harness.wait(STRAY_INTERVAL)
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == []
 
 
 def test_a_failed_pod_waits_for_the_database_to_say_whose_it_is(harness, queued_ti, monkeypatch):

@@ -378,6 +378,8 @@ def test_a_user_who_marks_it_before_it_runs_again(harness, running):
 
 
 TERMINATED = m.disrupted("EvictionByEvictionAPI", exit_code=1)
+TOLD_AT = datetime(2026, 3, 1, 8, 0, 30, tzinfo=UTC)
+"""The grace period of 30 seconds ends at 08:01."""
 
 
 def with_a_retry(harness, ti, pod):
@@ -385,9 +387,10 @@ def with_a_retry(harness, ti, pod):
     return ti, pod
 
 
-def retries(harness, ti):
+def retries(harness, ti, at=TOLD_AT):
     """Have the worker of a task report its failure, as the execution API writes it down."""
     row = harness.row(ti)
+    row.end_date = at
     row.prepare_db_for_next_try(harness.session)
     harness.set_state(row, "up_for_retry")
 
@@ -458,6 +461,15 @@ def test_what_a_worker_reports_stands_otherwise(harness, running, like, state):
     row = present(harness, key)
     assert (row.state, row.max_tries, losses(harness)) == (state, 1, [])
     assert key not in harness.executor.running
+
+
+def test_a_failure_that_was_reported_before_the_worker_was_told_to_go_is_the_tasks_own(harness, running):
+    """Its callback for retries takes minutes, for example, and meanwhile its node is drained."""
+    ti, pod = with_a_retry(harness, *running(harness))
+    key = ti.key
+    retries(harness, ti, at=TOLD_AT - timedelta(seconds=5))
+    harness.observe(pod, TERMINATED)
+    assert (present(harness, key).state, losses(harness)) == ("up_for_retry", [])
 
 
 def test_no_budget_no_compensation(start, running):

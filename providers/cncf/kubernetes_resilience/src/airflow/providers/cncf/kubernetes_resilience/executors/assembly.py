@@ -134,7 +134,12 @@ def assemble(
     executions = Executions(policies=policies, job_id=who.job_id, clock=clock)
     expired_tokens = ExpiredTokens(registry=registry, commands=commands, validity=token_validity, clock=clock)
     ownership = Ownership(
-        registry=registry, commands=commands, slots=slots, job_id=who.job_id, isolation=isolation
+        registry=registry,
+        commands=commands,
+        slots=slots,
+        job_id=who.job_id,
+        isolation=isolation,
+        clock=clock,
     )
     return Parts(
         runtime=runtime,

@@ -330,8 +330,10 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         match outcome:
             case Keep():
                 pass
-            case Release(why=why):
+            case Release(why=why, leaves_pod=is_anothers):
                 self.log.info("Pod of %s has ended; %s", launch.key, why)
+                if is_anothers and launch.facts:
+                    self._parts.ownership.doubt_stray(launch.facts)
                 self._release(launch)
             case Report(state):
                 self._report(launch, state, settled.failure)

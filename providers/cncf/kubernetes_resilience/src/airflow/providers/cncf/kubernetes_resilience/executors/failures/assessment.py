@@ -116,7 +116,7 @@ def assess(
     if is_pre_execution_failure(row, try_number=try_number, job_id=job_id):
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
-        return Release(f"scheduler job {row.queued_by_job_id} has queued it", leaves_pod=True)
+        return Release(f"scheduler job {row.queued_by_job_id} has queued it", leaves_pod=_has_failed(failure))
     return _assess_started(failure, row, job_id=job_id, runs_here=runs_here)
 
 
@@ -129,7 +129,7 @@ def _assess_started(
         if is_alive and not is_silent:
             return Keep()
         if row.queued_by_job_id != job_id:
-            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=True)
+            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=_has_failed(failure))
         return ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.
@@ -138,6 +138,11 @@ def _assess_started(
     if not runs_here:
         return Release(f"the task runs on {row.hostname}, which is another pod")
     return Keep() if is_alive else Report(TaskInstanceState.FAILED)
+
+
+def _has_failed(failure: PodFailure | None) -> bool:
+    # One that is alive may start beside another launch, of which this scheduler knows nothing.
+    return failure is not None and not failure.alive
 
 
 def _is_offered_again(row: TaskInstanceRow | None) -> bool:

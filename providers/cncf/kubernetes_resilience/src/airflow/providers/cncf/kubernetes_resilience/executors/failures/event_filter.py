@@ -293,6 +293,7 @@ class StaleEventFilter:
             self._commands.send(ConfirmPod(facts.ref))
         elif gone:
             self._registry.left(facts.ref.uid)
+            self._ownership.forget_stray(facts)
         elif facts.has_started and not facts.deletion_timestamp and self._has_survived(facts):
             return
         elif facts.is_terminal:

@@ -35,17 +35,22 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskInstanceRow,
     standing,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import End
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_interruption,
     find_unreported_end,
+    when_told_to_go,
 )
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
+
+CLOCK_MARGIN = timedelta(seconds=2)
+"""By how much the clock of a node may be behind the API server's."""
 
 REPORT_GRACE = 2.0
 """Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
@@ -123,8 +128,8 @@ class Executions:
         :return: what was settled, and the launches whose row somebody else has locked
         """
         told = {launch.key: launch for launch in gone if _interruption(launch)}
-        former = task_instances.read_former_ids(told, session=session)
-        told = {key: launch for key, launch in told.items() if former.get(key) == launch.ti_id}
+        ends = task_instances.read_ends(told, session=session)
+        told = {key: told[key] for key, end in ends.items() if _has_reported_its_termination(told[key], end)}
         ti_ids = task_instances.read_ids(told, session=session)
         rows = task_instances.lock_rows(set(ti_ids.values()), session=session)
         waiting = {
@@ -232,6 +237,14 @@ def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
 def _failure(launch: Launch, *, in_next_try: bool = False) -> PodFailure:
     found = _interruption(launch) if in_next_try else launch.failure
     return found or find_unreported_end(launch.last_seen)
+
+
+def _has_reported_its_termination(launch: Launch, end: End) -> bool:
+    """Whether a worker that was told to go has reported an end of its task since, and not before."""
+    told_at = when_told_to_go(launch.last_seen)
+    if end.ti_id != launch.ti_id or told_at is None or end.at is None:
+        return False
+    return end.at >= told_at - CLOCK_MARGIN
 
 
 def _interruption(launch: Launch) -> PodFailure | None:

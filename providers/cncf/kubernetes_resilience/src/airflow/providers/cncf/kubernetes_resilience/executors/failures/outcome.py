@@ -57,8 +57,8 @@ class Settled:
 
         It has not ended, or nobody but Airflow says that it has, or another scheduler has its task instance.
         """
-        if isinstance(self.outcome, Release):
-            return self.outcome.leaves_pod
+        if isinstance(self.outcome, Release) and self.outcome.leaves_pod:
+            return True
         if isinstance(self.outcome, Decided) and self.outcome.entry.decision.action is Action.RELAUNCH:
             return False
         is_silent = self.failure is not None and self.failure.reason == HEARTBEAT_TIMEOUT

@@ -10,7 +10,7 @@ scheduler that was paused may label a pod after another one has adopted it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from airflow.utils.session import create_session
 
@@ -30,6 +30,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 log = logging.getLogger(__name__)
 
+STRAY_INTERVAL = 60.0
+"""Seconds between two looks at whose a failed pod is."""
+
 
 class Ownership:
     """
@@ -39,6 +42,7 @@ class Ownership:
 
     :param slots: those of the others are freed
     :param job_id: this scheduler's job
+    :param clock: monotonic time, seconds
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Ownership:
         slots: Slots,
         job_id: int | None,
         isolation: Isolation,
+        clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._commands = commands
@@ -56,7 +61,9 @@ class Ownership:
         self._job_id = job_id
         self._isolation = isolation
         self._doubtful: dict[str, tuple[Launch, PodFacts]] = {}
-        self._strays: dict[str, PodFacts] = {}
+        self._clock = clock
+        self._strays: dict[str, tuple[PodFacts, float]] = {}
+        """Each with the time of the next look at its row."""
 
     def doubt(self, launch: Launch, pod: PodFacts) -> None:
         """Note a current launch whose pod has the label of another scheduler."""
@@ -88,31 +95,40 @@ class Ownership:
 
     def doubt_stray(self, pod: PodFacts) -> None:
         """Note a failed pod that has this scheduler's label and is none of its launches."""
-        self._strays[pod.ref.uid] = pod
+        self._strays.setdefault(pod.ref.uid, (pod, self._clock()))
+
+    def forget_stray(self, pod: PodFacts) -> None:
+        """Forget a failed pod that is gone, or has another scheduler's label now."""
+        self._strays.pop(pod.ref.uid, None)
 
     def settle_strays(self) -> list[PodFacts]:
         """
         Return the failed pods that are no other scheduler's either. That one counts the failure of its pod.
 
+        A pod is asked about again for as long as another scheduler has its task instance: that one may have
+        launched another pod, and know nothing of this one.
+
         :raises DatabaseAwayError: if the database does not answer; they stay in doubt then
         """
         return self._isolation.batch(
             "own",
-            list(self._strays.values()),
+            [pod for pod, due in self._strays.values() if due <= self._clock()],
             self._read_forsaken,
             name=lambda pod: pod.ref.uid,
-            give_up=lambda pod, _: self._forget_strays([pod]),
+            give_up=lambda pod, _: self.forget_stray(pod),
         )
 
     def _read_forsaken(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
-        self._forget_strays(pods)
-        return [pod for pod in pods if not self._is_elsewhere(pod, rows.get(ti_id_of(pod) or ""))]
-
-    def _forget_strays(self, pods: Iterable[PodFacts]) -> None:
+        forsaken = []
         for pod in pods:
-            self._strays.pop(pod.ref.uid, None)
+            if self._is_elsewhere(pod, rows.get(ti_id_of(pod) or "")):
+                self._strays[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
+            else:
+                self.forget_stray(pod)
+                forsaken.append(pod)
+        return forsaken
 
     def _is_elsewhere(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
         key = task_key(pod.annotations)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
@@ -26,6 +26,15 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Tas
 
 class TaskInstanceChangedError(Exception):
     """A task instance's row is not what it was when it was read. Only without row locks can it be."""
+
+
+class End(NamedTuple):
+    """The reported end of a try."""
+
+    ti_id: str
+    """The UUID that the task instance had."""
+    at: datetime | None
+    """When, by the clock of the worker."""
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
@@ -66,6 +75,13 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
     """
     found = _by_key(TaskInstanceHistory, TaskInstanceHistory.task_instance_id, keys, session)
     return {key: str(ti_id) for key, ti_id in found.items()}
+
+
+def read_ends(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, End]:
+    """Return how tries have ended that were reported to have, as Airflow has written it down first."""
+    former = read_former_ids(keys, session=session)
+    times = _by_key(TaskInstanceHistory, TaskInstanceHistory.end_date, former.keys(), session)
+    return {key: End(ti_id, times.get(key)) for key, ti_id in former.items()}
 
 
 def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
@@ -181,9 +197,11 @@ def try_again(ti_ids: Collection[str], *, session: Session) -> None:
     The try that has ended then costs them none, as if they were cleared.
 
     :param ti_ids: of rows that are locked
+    :raises TaskInstanceChangedError: if one does not wait for its next try any more
     """
     values = {"state": None, "max_tries": TaskInstance.max_tries + 1}
-    _update(ti_ids, TaskInstanceState.UP_FOR_RETRY, values, session)
+    if _update(ti_ids, TaskInstanceState.UP_FOR_RETRY, values, session) != len(ti_ids):
+        raise TaskInstanceChangedError(f"one of {sorted(ti_ids)} does not wait for its next try any more")
 
 
 def _by_key(
@@ -199,14 +217,17 @@ def _by_key(
 
 def _update(
     ti_ids: Collection[str], state: TaskInstanceState, values: Mapping[str, Any], session: Session
-) -> None:
-    if ti_ids:
-        session.execute(
-            update(TaskInstance)
-            .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == state)
-            .values(**values)
-            .execution_options(synchronize_session=False)
-        )
+) -> int:
+    """Change those that are in a state; return how many that were."""
+    if not ti_ids:
+        return 0
+    result = session.execute(
+        update(TaskInstance)
+        .where(TaskInstance.id.in_(typed_ids(ti_ids)), TaskInstance.state == state)
+        .values(**values)
+        .execution_options(synchronize_session=False)
+    )
+    return cast("CursorResult[Any]", result).rowcount
 
 
 def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str, TaskInstanceRow]:

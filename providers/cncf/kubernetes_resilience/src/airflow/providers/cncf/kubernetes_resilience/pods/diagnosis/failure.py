@@ -225,17 +225,11 @@ def find_interruption(facts: PodFacts) -> PodFailure | None:
 
     However the worker then ended, and whatever it reported: it was not left to do its work.
     """
-    disruption = facts.condition(DISRUPTION_TARGET)
-    ended_at = facts.worker.finished_at if facts.worker else None
-    if facts.deletion_timestamp is not None:
-        asked_at = facts.deletion_timestamp - timedelta(seconds=facts.deletion_grace_seconds)
-        # Both are in whole seconds.
-        was_told = ended_at is None or ended_at >= asked_at
-    else:
-        # The kubelet that ends a pod gives the reason, and with new versions the condition.
-        was_told = disruption is not None or facts.reason is not None
-    if not was_told:
+    told_at, ended_at = when_told_to_go(facts), _ended_at(facts)
+    # Both are in whole seconds.
+    if told_at is None or (ended_at is not None and ended_at < told_at):
         return None
+    disruption = facts.condition(DISRUPTION_TARGET)
     return PodFailure(
         reason=_first(facts.reason, _reason(disruption), DELETED),
         facts=facts,
@@ -243,6 +237,26 @@ def find_interruption(facts: PodFacts) -> PodFailure | None:
         disruption=disruption,
         deleted=facts.deletion_timestamp is not None,
     )
+
+
+def when_told_to_go(facts: PodFacts) -> datetime | None:
+    """
+    Say when the worker was told to end, or the earliest moment at which it can have been.
+
+    :return: None if nobody has told it, or if that moment is not known
+    """
+    grace = timedelta(seconds=facts.deletion_grace_seconds)
+    if facts.deletion_timestamp is not None:
+        return facts.deletion_timestamp - grace
+    # A kubelet that ends a pod gives the reason, and with new versions the condition, when it has.
+    if facts.condition(DISRUPTION_TARGET) is None and facts.reason is None:
+        return None
+    ended_at = _ended_at(facts)
+    return ended_at - grace if ended_at else None
+
+
+def _ended_at(facts: PodFacts) -> datetime | None:
+    return facts.worker.finished_at if facts.worker else None
 
 
 def find_heartbeat_timeout(facts: PodFacts) -> PodFailure:
