@@ -54,11 +54,14 @@ class Candidate(StrEnum):
     """The official one with ``worker_pods_creation_batch_size=300``."""
     OURS = "ours"
     """Ours as it comes."""
+    WITH_BUDGET = "ours with budget"
+    """Ours with ``infrastructure_retry_budget=1``, and no delay before the next launch."""
 
     @property
     def executor(self) -> str:
         """The value of ``[core] executor``."""
-        module = "observed_ours" if self is Candidate.OURS else "observed_upstream"
+        is_ours = self in (Candidate.OURS, Candidate.WITH_BUDGET)
+        module = "observed_ours" if is_ours else "observed_upstream"
         return f"{EXECUTOR_NAME}:benchmarks.{module}.ObservedExecutor"
 
 
@@ -94,4 +97,8 @@ def _options(candidate: Candidate, home: Path) -> Mapping[str, str]:
         "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_PODS_CREATION_BATCH_SIZE": (
             "300" if candidate is Candidate.TUNED else "1"
         ),
+        "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": (
+            "1" if candidate is Candidate.WITH_BUDGET else "0"
+        ),
+        "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
     }

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from benchmarks.candidates import Candidate
 from benchmarks.lab import Lab
-from benchmarks.measure.events import measure_events, measure_loop
+from benchmarks.measure.events import measure_events, measure_loop, measure_lost
 from benchmarks.measure.idle import measure_idle
 from benchmarks.measure.launch import measure_drain, measure_launch
 from benchmarks.measure.memory import measure_memory
@@ -22,7 +22,7 @@ Measure = Callable[[Lab, Candidate, int], dict[str, float]]
 
 BOTH = (Candidate.UPSTREAM, Candidate.OURS)
 TUNED = (Candidate.TUNED, Candidate.OURS)
-ALL = tuple(Candidate)
+ALL = (Candidate.UPSTREAM, Candidate.TUNED, Candidate.OURS)
 
 
 class Bound(StrEnum):
@@ -140,6 +140,20 @@ _CATALOGUE = (
             *COSTS,
         ),
         growth=("seconds", "cpu"),
+    ),
+    Benchmark(
+        name="lost",
+        measure=measure_lost,
+        candidates=(*BOTH, Candidate.WITH_BUDGET),
+        size=1000,
+        quick_size=100,
+        sizes={},
+        rows=(
+            Row("longest_turn", "longest sync(), ms", 1000, _at_most(1, Candidate.UPSTREAM)),
+            Row("reported", "s until the last is reported"),
+            Row("replaced", "s until the last has another pod"),
+            *COSTS,
+        ),
     ),
     Benchmark(
         name="loop",

@@ -23,6 +23,8 @@ _STATE = text(
     " queued_dttm = CASE WHEN :state = 'scheduled' THEN NULL ELSE now() END,"
     " scheduled_dttm = now(), start_date = CASE WHEN :state = 'running' THEN now() END"
 )
+# The first item of an array has the number 1, and the first map index is 0.
+_HOSTNAMES = text("UPDATE task_instance SET hostname = (CAST(:names AS text[]))[map_index + 1]")
 _NEWEST_JOB = text("SELECT max(id) FROM job WHERE job_type = 'SchedulerJob'")
 _LIMITS = text("UPDATE slot_pool SET slots = :slots")
 _PAUSE = text("UPDATE dag SET is_paused = :paused")
@@ -56,6 +58,14 @@ class Database:
         :param job_id: the scheduler that has queued them
         """
         self._run(_STATE, state=state, job_id=job_id)
+
+    def set_hostnames(self, names: list[str]) -> None:
+        """
+        Note where the task instances run, as their workers report it.
+
+        :param names: of their pods, in the order of the map indices
+        """
+        self._run(_HOSTNAMES, names=names)
 
     def pause(self, *, paused: bool) -> None:
         """Keep schedulers from the DAG, or let them have it."""

@@ -126,6 +126,19 @@ def never_started() -> Json:
     return ended("Failed", 128, "StartError")
 
 
+def disrupted(status: Json, reason: str) -> Json:
+    """Return the status of a pod that has ended, with the condition that says what has disrupted it."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    return {**status, "conditions": [*status["conditions"], condition]}
+
+
+def shut_down() -> Json:
+    """Return the status of a pod that has ended with its node, which was shut down."""
+    message = "Pod was terminated in response to imminent node shutdown."
+    status = {**ended("Failed", 143, "Error"), "reason": "Terminated", "message": message}
+    return disrupted(status, "TerminationByKubelet")
+
+
 def _conditions(ready: str) -> list[Json]:
     states = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodScheduled": "True"}
     return [{"type": name, "status": status, "lastTransitionTime": _NOW} for name, status in states.items()]

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from benchmarks.candidates import Candidate
 from benchmarks.catalogue import Measure
 from benchmarks.lab import Lab, open_lab
-from benchmarks.measure.events import measure_events, measure_loop
+from benchmarks.measure.events import measure_events, measure_loop, measure_lost
 from benchmarks.measure.recover import measure_recover
 
 PODS = 20
@@ -40,3 +41,29 @@ def lab() -> Iterator[Lab]:
 def test_an_executor_has_results_for_all_pods(lab: Lab, measure: Measure, candidate: Candidate) -> None:
     values = measure(lab, candidate, PODS)
     assert values["kilobytes_per_task"] > 0
+
+
+@pytest.mark.parametrize(
+    ("candidate", "settled"),
+    [
+        (Candidate.UPSTREAM, "reported"),
+        (Candidate.OURS, "reported"),
+        (Candidate.WITH_BUDGET, "replaced"),
+    ],
+)
+def test_running_tasks_whose_pods_are_lost_are_reported_or_have_another_pod(
+    lab: Lab, candidate: Candidate, settled: str
+) -> None:
+    values = measure_lost(lab, candidate, PODS)
+    assert 0 < values["longest_turn"] < values[settled]
+
+
+def test_each_task_instance_runs_in_the_pod_of_its_map_index(lab: Lab) -> None:
+    names = [f"pod-{index}" for index in range(PODS)]
+    with lab.round(Candidate.OURS, PODS) as round_:
+        round_.database.set_hostnames(names)
+        engine = create_engine(round_.database.url)
+        with engine.connect() as connection:
+            found = connection.scalars(text("SELECT hostname FROM task_instance ORDER BY map_index")).all()
+        engine.dispose()
+    assert found == names

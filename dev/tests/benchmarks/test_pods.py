@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
-from benchmarks.pods import Json, failed, never_started, running, succeeded, worker_pod
+from benchmarks.pods import Json, failed, never_started, running, shut_down, succeeded, worker_pod
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from benchmarks.pods import Json, failed, never_started, running, succeeded, wor
         (succeeded(), "Succeeded", 0),
         (failed(), "Failed", 1),
         (never_started(), "Failed", 128),
+        (shut_down(), "Failed", 143),
     ],
 )
 def test_our_executor_reads_what_a_pod_is_made_of(status: Json, phase: str, exit_code: int | None) -> None:

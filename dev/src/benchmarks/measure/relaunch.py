@@ -18,19 +18,16 @@ from benchmarks.candidates import Candidate
 from benchmarks.cluster import Cluster
 from benchmarks.lab import Lab, pause
 from benchmarks.observer import Observer
-from benchmarks.pods import Json, ended, never_started
+from benchmarks.pods import Json, disrupted, ended, never_started
 from benchmarks.scheduler_process import SchedulerProcess
 from testbed.waiting import wait_for
 
 PATIENCE = 10.0
 """Seconds after which a replacement is taken for one that does not come; it counts as so much."""
 
-_DISRUPTED = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
-
 
 def _drain(cluster: Cluster, pod: str) -> None:
-    status = ended("Failed", 143, "Error")
-    cluster.report([pod], {**status, "conditions": [*status["conditions"], *_DISRUPTED]})
+    cluster.report([pod], disrupted(ended("Failed", 143, "Error"), "EvictionByEvictionAPI"))
     cluster.delete([pod])
 
 
