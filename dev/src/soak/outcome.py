@@ -4,8 +4,8 @@
 What became of each task instance, and whether that is what it should have been. Pure.
 
 No task of the soak run fails by itself and no fault is its own, so there is one right outcome: it succeeds in
-its first try, and its code has run once. Each time that a task was cleared while it ran it has one more try,
-and its code may have begun once more.
+its first try, and its code has come to its end once. Each time that a task was cleared while it ran it has
+one more try. Each time that it was cleared, or its worker was lost, its code may have begun once more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cluster_lab.faults.plan import FAULTS_AT_WORK
 from cluster_lab.journal import JournalEntry, JournalEvent
 from testbed.code_journal import CodeRuns
 from testbed.task_instances import TaskInstance
@@ -40,23 +41,29 @@ class Evidence:
     code: CodeRuns
     cleared: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)
     """How often each task instance was cleared while it ran."""
+    lost: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)
+    """How often each task instance has lost a worker that ran."""
 
     def code_ran_once(self, task: TaskInstance) -> bool:
         """
         Tell whether all code of a task ran to its end, and once.
 
-        Code that was cleared may have been cut off, and may have come to its end just before.
+        Code that was cleared or lost its worker was cut off, or has come to its end just before.
         """
         begun, ended = self.code
         runs = {run for run in begun if run.task_id == task.code_name}
-        most = 1 + self.cleared[task[:4]]
+        most = 1 + self.cleared[task[:4]] + self.lost[task[:4]]
         return bool(runs) and all(1 <= ended[run] <= begun[run] <= most for run in runs)
 
 
 def worst_series(journal: Iterable[JournalEntry]) -> Counter[tuple[str, str, str, int]]:
-    """Return the most faults that a phase of a try of each task instance has met."""
+    """
+    Return the most faults of one budget that each task instance has met.
+
+    Those before its start count within a phase of a try, and those at work within the try.
+    """
     series = Counter(
-        ((entry.dag_id, entry.run_id, entry.task_id, entry.map_index), entry.try_number, entry.phase)
+        (_task(entry), entry.try_number, None if _is_at_work(entry) else entry.phase)
         for entry in journal
         if entry.event is JournalEvent.FAULT_INJECTED
     )
@@ -64,6 +71,21 @@ def worst_series(journal: Iterable[JournalEntry]) -> Counter[tuple[str, str, str
     for (task, _, _), count in series.items():
         worst[task] = max(worst[task], count)
     return worst
+
+
+def losses_at_work(journal: Iterable[JournalEntry]) -> Counter[tuple[str, str, str, int]]:
+    """Return how often each task instance has lost a worker that ran."""
+    return Counter(
+        _task(entry) for entry in journal if entry.event is JournalEvent.FAULT_INJECTED and _is_at_work(entry)
+    )
+
+
+def _task(entry: JournalEntry) -> tuple[str, str, str, int]:
+    return entry.dag_id, entry.run_id, entry.task_id, entry.map_index
+
+
+def _is_at_work(entry: JournalEntry) -> bool:
+    return entry.fault in FAULTS_AT_WORK
 
 
 def assess(task: TaskInstance, evidence: Evidence, budget: int) -> TaskResult:

@@ -17,7 +17,7 @@ from rich.console import Console
 from cluster_lab.journal import JournalEvent
 from soak.growth import Sample
 from soak.measurement import MEMORY, measure, read_holdings
-from soak.outcome import Evidence, Outcome, sort_out, worst_series
+from soak.outcome import Evidence, Outcome, losses_at_work, sort_out, worst_series
 from soak.settings import BUDGET, FEW, MANY, REAL_EVERY, RUN_EVERY
 from testbed.code_journal import release_file
 from testbed.testbed import Testbed
@@ -128,7 +128,7 @@ class Soak:
         """
         records = self.testbed.records
         journal, states = records.journal(), records.run_states()
-        evidence = Evidence(worst_series(journal), records.code(), cleared)
+        evidence = Evidence(worst_series(journal), records.code(), cleared, losses_at_work(journal))
         return Outcome(
             results=sort_out(records.task_instances(), evidence, BUDGET),
             runs={run: states.get(run) for run in self.runs},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from cluster_lab.faults.plan import FAULTS_AT_WORK, Fault
+from cluster_lab.faults.plan import Fault
 
 FOLDER_VARIABLE = "SOAK_HOLDINGS"
 """The environment variable that names the folder where executors write how much they hold."""
@@ -30,7 +30,10 @@ RATE, RELAUNCH_RATE = 0.3, 0.1
 """How many of the first pods of a task, and of their replacements, meet a fault."""
 
 BUDGET = 5
-"""Relaunches of one try: at these rates, one task in a million needs more."""
+"""Relaunches of one try, and losses of its worker: at these rates, one task in a million needs more."""
+
+INFRASTRUCTURE_DELAY = 2
+"""Seconds before a task runs again that was lost at work."""
 
 DEAD_AFTER = 20
 """Seconds without a heartbeat after which a scheduler counts as dead."""
@@ -38,16 +41,19 @@ DEAD_AFTER = 20
 QUEUED_TIMEOUT = 90
 """Seconds in the queue after which Airflow takes a task for stuck."""
 
-MAY_COST_A_RETRY = (
+NOT_HEALED = (
+    # The task's own failures.
     Fault.WORKER_EXIT,
-    *FAULTS_AT_WORK,
-    # A worker that starts seconds after its pod is gone runs the task if the scheduler was busy for so long,
-    # and then it is a running task that has lost its pod.
+    Fault.OOM_RUNNING,
+    # It takes Airflow five minutes to notice that nothing is heard of a worker.
+    Fault.NODE_SILENT_RUNNING,
+    # The worker works on until it is refused: how often its code comes to its end is a matter of luck.
     Fault.PARTITION,
+    Fault.PARTITION_RUNNING,
 )
-"""A worker that ends by itself, and one that is lost at work: these are what retries are for."""
 
-FAULTS = [fault for fault in Fault if fault not in MAY_COST_A_RETRY]
+FAULTS = [fault for fault in Fault if fault not in NOT_HEALED]
+"""A task meets them before it starts, and (:data:`.FAULTS_AT_WORK`) while it runs."""
 
 
 def holdings_file(folder: Path, pid: int) -> Path:
@@ -61,6 +67,8 @@ def configuration(home: Path) -> dict[str, str]:
         FOLDER_VARIABLE: str(home),
         "AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor:soak.measured.MeasuredExecutor",
         "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": str(BUDGET),
+        "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": str(BUDGET),
+        "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": str(INFRASTRUCTURE_DELAY),
         # Nobody comes to look at failed pods, and what is left in the end is left by mistake.
         "AIRFLOW__KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE": "True",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": str(DEAD_AFTER),

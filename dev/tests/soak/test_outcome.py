@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 import pytest
 
 from cluster_lab.journal import JournalEntry, JournalEvent
-from soak.outcome import Evidence, Outcome, TaskResult, assess, sort_out, worst_series
+from soak.outcome import (
+    Evidence,
+    Outcome,
+    TaskResult,
+    assess,
+    losses_at_work,
+    sort_out,
+    worst_series,
+)
 from testbed.code_journal import CodeRun, CodeRuns
 from testbed.task_instances import TaskInstance
 
@@ -18,13 +26,17 @@ TASK = TaskInstance("dag", "run", "task", -1, "success", 1)
 NAME = TASK.code_name
 
 
-def evidence(*, begun: int = 1, ended: int = 1, faults: int = 0, cleared: int = 0) -> Evidence:
+def evidence(*, begun: int = 1, ended: int = 1, faults: int = 0, cleared: int = 0, lost: int = 0) -> Evidence:
     run = CodeRun(NAME, "execute")
     code = CodeRuns(Counter({run: begun}), Counter({run: ended}))
-    return Evidence(Counter({TASK[:4]: faults}), code, Counter({TASK[:4]: cleared}))
+    return Evidence(
+        Counter({TASK[:4]: faults}), code, Counter({TASK[:4]: cleared}), Counter({TASK[:4]: lost})
+    )
 
 
-def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -> JournalEntry:
+def entry(
+    event: JournalEvent, *, try_number: int = 1, phase: str = "initial", fault: str = "evicted"
+) -> JournalEntry:
     return JournalEntry(
         time=datetime(2026, 1, 1, tzinfo=UTC),
         event=event,
@@ -39,7 +51,7 @@ def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -
         try_number=try_number,
         phase=phase,
         launch=1,
-        fault="evicted",
+        fault=fault,
     )
 
 
@@ -59,6 +71,13 @@ def entry(event: JournalEvent, *, try_number: int = 1, phase: str = "initial") -
         (TASK, evidence(begun=2), TaskResult.NOT_ONCE),
         (TASK, evidence(ended=0), TaskResult.NOT_ONCE),
         (TASK, evidence(begun=0, ended=0), TaskResult.NOT_ONCE),
+        # Its worker was lost: its code was cut off, or came to its end a moment before.
+        (TASK, evidence(begun=2, faults=1, lost=1), TaskResult.GOOD),
+        (TASK, evidence(begun=2, ended=2, faults=1, lost=1), TaskResult.GOOD),
+        (TASK, evidence(faults=1, lost=1), TaskResult.GOOD),
+        (TASK, evidence(begun=3, faults=1, lost=1), TaskResult.NOT_ONCE),
+        (TASK._replace(try_number=2), evidence(begun=2, faults=1, lost=1), TaskResult.RETRIED),
+        (TASK._replace(state="failed"), evidence(ended=0, faults=1, lost=1), TaskResult.FAILED),
         # Cleared while it ran: its code was cut off, or came to its end a moment before.
         (TASK._replace(try_number=2), evidence(begun=2, cleared=1), TaskResult.GOOD),
         (TASK._replace(try_number=2), evidence(begun=2, ended=2, cleared=1), TaskResult.GOOD),
@@ -85,6 +104,21 @@ def test_faults_count_within_one_phase_of_one_try() -> None:
         entry(fault, try_number=2),
     ]
     assert worst_series(journal) == {TASK[:4]: 2}
+    assert losses_at_work(journal) == {}
+
+
+def test_losses_at_work_have_a_budget_of_their_own_for_the_whole_try() -> None:
+    fault = JournalEvent.FAULT_INJECTED
+    journal = [
+        entry(fault),
+        entry(fault),
+        entry(fault, fault="kill-running"),
+        entry(fault, fault="node-lost-running", phase="resume"),
+        entry(fault, fault="kill-running", phase="resume"),
+        entry(JournalEvent.BOUND, fault="kill-running"),
+    ]
+    assert worst_series(journal) == {TASK[:4]: 3}
+    assert losses_at_work(journal) == {TASK[:4]: 3}
 
 
 GOOD = Outcome(
