@@ -170,6 +170,8 @@ class Runtime(PausedRuntime):
         super().submit(function, *args)
         if function == self.launcher.delete:
             self._world.deletion_was_asked_for(args[0], self._scheduler)
+        elif function == self.launcher.create:
+            self._world.creation_was_asked_for(*args)
 
     def call(self, coroutine: Any, timeout: float) -> Any:
         if not self.may_wait:

@@ -354,6 +354,28 @@ def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, wo
     succeeds_in_the_first_try(chaos)
 
 
+def test_a_creation_is_carried_out_after_another_scheduler_has_launched_the_next_phase(chaos, world):
+    first = world.schedulers[0]
+    kill_all(chaos)
+    chaos.decide(first)  # two replacements are asked for
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    for _ in range(3):
+        chaos.launch_all()
+    start(chaos)
+    for ti in world.tis:
+        world.report_end(ti, "deferred")
+    chaos.flush()
+    for ti in world.tis:
+        world.fire_trigger(ti)
+    chaos.launch_all()
+    world.resume(first)
+    first.runtime.carry_out_all()
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
 # ---------------------------------------------------------------------- a deletion that comes late
 
 

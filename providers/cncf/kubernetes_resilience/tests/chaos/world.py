@@ -87,6 +87,8 @@ class World(Cluster):
         """Whether no list can be had, so that adoption is postponed."""
         self.is_down = False
         """Whether the API server cannot be reached: it tells nothing, and nothing can be asked of it."""
+        self._asked_in: dict[str, Life] = {}
+        """In which life of its task instance each launch was asked for. It may be created in a later one."""
         self.first_calls: dict[str, datetime] = {}
         """When each launch's creation was asked for first."""
         self.seconds = 1000.0
@@ -425,9 +427,15 @@ class World(Cluster):
 
     # ------------------------------------------------------------------ what the executor asks for
 
+    def creation_was_asked_for(self, launch_id: str, body: dict[str, Any]) -> None:
+        """Note a create call, which may be under way for long."""
+        ti_id = body["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
+        self._asked_in.setdefault(launch_id, (ti_id, self.triggers[ti_id]))
+
     def launch(self, body: dict[str, Any]) -> WorldPod:
         """Create a pod: the moment at which it shows whether there are too many."""
         pod = self.create(body)
+        pod.life = self._asked_in[pod.launch_id]
         pod.token_made_at = self.first_calls[pod.launch_id]
         pod.was_held = self.first_calls[pod.launch_id] < self.now
         self._check_cleared(pod)
