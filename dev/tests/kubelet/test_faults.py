@@ -112,7 +112,7 @@ async def test_the_fault_as_it_is_seen(start_cluster, fault):
         assert {entry.fault for entry in cluster.journal(name)} == {fault}
 
 
-@pytest.mark.parametrize("fault", FAULTS_AT_WORK)
+@pytest.mark.parametrize("fault", sorted(FAULTS_AT_WORK))
 async def test_a_fault_that_is_asked_for_while_the_worker_runs(start_cluster, fault):
     async with start_cluster() as cluster:
         name = await cluster.create("load", SLEEP)
