@@ -339,15 +339,21 @@ def test_a_creation_that_was_under_way_is_called_off_by_its_own_scheduler(chaos,
     succeeds_in_the_first_try(chaos)
 
 
-def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
+def stand_still_while_another_launches(chaos, world):
+    """Have a scheduler stand still with two create calls under way; another one adopts, and launches."""
     first = world.schedulers[0]
     kill_all(chaos)
-    chaos.decide(first)  # two replacements are asked for
+    chaos.decide(first)
     heir = world.pause(first)
     world.pass_time(40)
     world.adopt_orphans(heir)
     for _ in range(3):
         chaos.launch_all()
+    return first
+
+
+def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
+    first = stand_still_while_another_launches(chaos, world)
     world.resume(first)
     first.runtime.carry_out_all()
     chaos.flush()
@@ -355,14 +361,7 @@ def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, wo
 
 
 def test_a_creation_is_carried_out_after_another_scheduler_has_launched_the_next_phase(chaos, world):
-    first = world.schedulers[0]
-    kill_all(chaos)
-    chaos.decide(first)  # two replacements are asked for
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
-    for _ in range(3):
-        chaos.launch_all()
+    first = stand_still_while_another_launches(chaos, world)
     start(chaos)
     for ti in world.tis:
         world.report_end(ti, "deferred")
