@@ -24,6 +24,9 @@ NODES = "/api/v1/nodes"
 OWNER_LABEL = "airflow-worker"
 """Its value is the job id of the scheduler to which a worker pod belongs."""
 
+PATIENCE = 120.0
+"""Seconds for which a request is repeated: an API server on a busy machine gives one up after 34."""
+
 DONE_LABEL = "airflow_executor_done"
 """On a pod that is kept and that no executor looks at any more."""
 
@@ -183,5 +186,5 @@ class Cluster:
 @contextmanager
 def open_cluster(kubeconfig: Path) -> Iterator[Cluster]:
     """Connect to the API server of a kubeconfig."""
-    with entered_on_loop("cluster", lambda: KubeClient(kubeconfig)) as (loop, client):
+    with entered_on_loop("cluster", lambda: KubeClient(kubeconfig, PATIENCE)) as (loop, client):
         yield Cluster(loop, client)

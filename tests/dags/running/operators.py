@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, Context
 
 from testbed.code_journal import FOLDER_VARIABLE, recorded
-from testbed.work import Work, code_of, note_failure, pod_with
+from testbed.work import Work, code_of, note_failure
 
 DEFAULTS = {"on_failure_callback": note_failure}
 
@@ -46,8 +46,3 @@ for suffix, losses in (("", LOSSES), ("_otherwise", OTHER_LOSSES)):
     with DAG(f"stubborn{suffix}", schedule=None, catchup=False, default_args=DEFAULTS):
         for loss in losses:
             StubbornWork(task_id=loss)
-
-# In an image without airflow-resilience the worker reports a failure, and that its task is to be tried again.
-UNGUARDED = pod_with(command=("python", "-m", "testbed.unguarded_worker"))
-with DAG("bash_unguarded", schedule=None, catchup=False, default_args=DEFAULTS):
-    BashWork(task_id="evicted", bash_command=UNTIL_RELEASED, retries=1, executor_config=UNGUARDED)
