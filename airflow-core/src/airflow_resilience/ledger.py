@@ -218,8 +218,7 @@ def read_all_histories(
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    events = (*_EVENTS.values(), TaskInstanceState.RUNNING.value)
-    rows = _read(ti_ids, events, session)
+    rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
     return {
         key: Histories(_launches(key, ti_id, rows[key]), _losses(ti_id, rows[key]))
         for key, ti_id in ti_ids.items()

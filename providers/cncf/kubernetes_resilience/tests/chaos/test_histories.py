@@ -32,6 +32,16 @@ def start(chaos):
     chaos.flush()
 
 
+def come_to_the_next_phase(chaos):
+    """Have all tasks start and defer, and their triggers fire."""
+    start(chaos)
+    for ti in chaos.world.tis:
+        chaos.world.report_end(ti, "deferred")
+    chaos.flush()
+    for ti in chaos.world.tis:
+        chaos.world.fire_trigger(ti)
+
+
 def kill_all(chaos):
     for pod in chaos.living():
         chaos.world.kill(pod, "drain")
@@ -362,12 +372,7 @@ def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, wo
 
 def test_a_creation_is_carried_out_after_another_scheduler_has_launched_the_next_phase(chaos, world):
     first = stand_still_while_another_launches(chaos, world)
-    start(chaos)
-    for ti in world.tis:
-        world.report_end(ti, "deferred")
-    chaos.flush()
-    for ti in world.tis:
-        world.fire_trigger(ti)
+    come_to_the_next_phase(chaos)
     chaos.launch_all()
     world.resume(first)
     first.runtime.carry_out_all()
@@ -436,12 +441,7 @@ def test_the_api_is_away_for_more_than_three_queued_timeouts(chaos, world, befor
         kill_all(chaos)
         chaos.decide(world.schedulers[0])
     elif before == "tasks are queued":
-        start(chaos)
-        for ti in world.tis:
-            world.report_end(ti, "deferred")
-        chaos.flush()
-        for ti in world.tis:
-            world.fire_trigger(ti)
+        come_to_the_next_phase(chaos)
         chaos.enqueue_all()
     world.begin_outage()
     if before == "the scheduler dies":

@@ -151,9 +151,7 @@ class Executions:
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         profiles = read_profiles({row.ti_id for row in waiting.values()}, session=session)
         entries = {
-            launch: self._make_entry(
-                launch, histories[launch.key], profiles[row.ti_id], next_ti_id=row.ti_id, in_next_try=True
-            )
+            launch: self._make_entry(launch, histories[launch.key], profiles[row.ti_id], in_next_try=row)
             for launch, row in waiting.items()
             if row.ti_id in profiles and self._policies.infrastructure_budget(profiles[row.ti_id])
         }
@@ -197,10 +195,14 @@ class Executions:
         history: LaunchHistory,
         profile: TaskProfile,
         *,
-        next_ti_id: str | None = None,
-        in_next_try: bool = False,
+        in_next_try: TaskInstanceRow | None = None,
     ) -> LedgerEntry:
-        failure = _failure(launch, in_next_try=in_next_try)
+        """
+        Decide about a loss.
+
+        :param in_next_try: the row that waits for its next try, if the worker has ended this one itself
+        """
+        failure = _failure(launch, in_next_try=in_next_try is not None)
         classified = classify(failure, launch_number=launch.number, phase=Phase.EXECUTION)
         decision = self._policies.decide_execution(failure, classified, history, profile)
         runs_again = decision.action is Action.RELAUNCH
@@ -214,8 +216,8 @@ class Executions:
             decision=decision,
             due=datetime.now(UTC) + timedelta(seconds=decision.delay) if runs_again else None,
             phase=Phase.EXECUTION,
-            next_ti_id=next_ti_id or str(uuid7()) if runs_again else None,
-            in_next_try=in_next_try,
+            next_ti_id=(in_next_try.ti_id if in_next_try else str(uuid7())) if runs_again else None,
+            in_next_try=in_next_try is not None,
         )
 
     def _write(self, entries: Mapping[Launch, LedgerEntry], session: Session) -> None:

@@ -49,8 +49,8 @@ def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
 
 def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
     """Return the present UUIDs of the task instances that are in these tries."""
-    found = _by_key(TaskInstance, TaskInstance.id, keys, session)
-    return {key: str(ti_id) for key, ti_id in found.items()}
+    found = _by_key(TaskInstance, (TaskInstance.id,), keys, session)
+    return {key: str(ti_id) for key, (ti_id,) in found.items()}
 
 
 def read_restarting(
@@ -64,7 +64,8 @@ def read_restarting(
     :return: the job of the scheduler that has each
     """
     is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
-    return _by_key(TaskInstance, TaskInstance.queued_by_job_id, keys, session, is_restarting)
+    found = _by_key(TaskInstance, (TaskInstance.queued_by_job_id,), keys, session, is_restarting)
+    return {key: job_id for key, (job_id,) in found.items()}
 
 
 def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
@@ -73,15 +74,14 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
 
     Airflow writes them down with the first end of a try, and gives the task instance another one.
     """
-    found = _by_key(TaskInstanceHistory, TaskInstanceHistory.task_instance_id, keys, session)
-    return {key: str(ti_id) for key, ti_id in found.items()}
+    return {key: end.ti_id for key, end in read_ends(keys, session=session).items()}
 
 
 def read_ends(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, End]:
     """Return how tries have ended that were reported to have, as Airflow has written it down first."""
-    former = read_former_ids(keys, session=session)
-    times = _by_key(TaskInstanceHistory, TaskInstanceHistory.end_date, former.keys(), session)
-    return {key: End(ti_id, times.get(key)) for key, ti_id in former.items()}
+    past = TaskInstanceHistory
+    found = _by_key(past, (past.task_instance_id, past.end_date), keys, session)
+    return {key: End(str(ti_id), at) for key, (ti_id, at) in found.items()}
 
 
 def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
@@ -205,14 +205,18 @@ def try_again(ti_ids: Collection[str], *, session: Session) -> None:
 
 
 def _by_key(
-    model: Any, value: Any, keys: Collection[TaskInstanceKey], session: Session, *conditions: Any
-) -> dict[TaskInstanceKey, Any]:
-    """Return a column's values for tries that are known by their keys, with one query."""
+    model: Any,
+    values: tuple[Any, ...],
+    keys: Collection[TaskInstanceKey],
+    session: Session,
+    *conditions: Any,
+) -> dict[TaskInstanceKey, tuple[Any, ...]]:
+    """Return what some columns say of tries that are known by their keys, with one query."""
     if not keys:
         return {}
     columns = (model.dag_id, model.task_id, model.run_id, model.try_number, model.map_index)
-    query = select(*columns, value).where(tuple_(*columns).in_([tuple(key) for key in keys]), *conditions)
-    return {TaskInstanceKey(*row[:5]): row[5] for row in session.execute(query)}
+    query = select(*columns, *values).where(tuple_(*columns).in_([tuple(key) for key in keys]), *conditions)
+    return {TaskInstanceKey(*row[:5]): tuple(row[5:]) for row in session.execute(query)}
 
 
 def _update(
