@@ -26,16 +26,27 @@ ALONE = ("executors", "mass_drain")
 """Modules with a deployment of their own: one needs other executors everywhere, one more nodes and a larger
 pool."""
 
+TIMEOUT = 1200
+"""Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests in this folder their time limit; others may have been collected with them."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER.parent) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT))
+
 
 @pytest.fixture(scope="session")
-def shared_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """A deployment for the modules that need none of their own, with all of their DAGs."""
+def shared_testbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Testbed]:
+    """A deployment for the modules that are to run and need none of their own, with all of their DAGs."""
     home = tmp_path_factory.mktemp("airflow")
     dags, faults = home / "dags", home / "faults.yaml"
     dags.mkdir()
-    for folder in FOLDER.iterdir():
-        if folder.name not in ALONE:
-            (dags / folder.name).symlink_to(folder)
+    for name in {name_of(item.path) for item in request.session.items}.difference(ALONE):
+        (dags / name).symlink_to(FOLDER / name)
     faults.write_text("rules: []\n")
     with open_testbed(
         TestbedSettings(home=home, dags=dags, faults=faults, control_plane=CONTROL_PLANE)
@@ -53,7 +64,7 @@ def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     deployment's home. No test relies on another one, but a test may leave behind another scheduler than it
     found.
     """
-    name = Path(request.module.__file__).stem.removeprefix("test_")
+    name = name_of(Path(request.module.__file__))
     folder = FOLDER / name
     given = getattr(request.module, "DEPLOYMENT", {})
     if name not in ALONE:
@@ -83,3 +94,8 @@ def first_scheduler(testbed: Testbed) -> Iterator[Scheduler]:
     yield testbed.schedulers.alive[0]
     for scheduler in testbed.schedulers.alive:
         scheduler.resume()
+
+
+def name_of(module: Path) -> str:
+    """Return what the folder of a module is called."""
+    return module.stem.removeprefix("test_")

@@ -25,7 +25,7 @@ from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 RELAUNCHES = 5
 DEPLOYMENT = {

@@ -21,7 +21,7 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 REDIS = shutil.which("redis-server")
 BROKER_PORT = free_port()

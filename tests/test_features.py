@@ -16,7 +16,7 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 DEPLOYMENT = {
     # A worker that exits on its own is relaunched here, which is a way to get a lost pod that has a log.

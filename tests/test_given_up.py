@@ -14,7 +14,7 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 LATE = ("late_1", "late_2", "late_3")
 UNTOUCHED = Outcome(state="success", pods=1, launch_failures=1)

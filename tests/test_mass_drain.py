@@ -20,7 +20,7 @@ from testbed.records import Outcome, Run, TaskId
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 TASKS = 300
 PARALLELISM = {"above": 400, "below": 100}

@@ -15,7 +15,7 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",

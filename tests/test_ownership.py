@@ -26,7 +26,7 @@ from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",

@@ -20,7 +20,7 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 DEFAULT = "defaultPolicy: lenient\n"
 WRITTEN = Path(__file__).parent / "dags" / "policies" / "policies.yaml"

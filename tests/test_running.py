@@ -22,7 +22,7 @@ from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 POLICIES = Path(__file__).parent / "dags" / "running" / "policies.yaml"
 DEPLOYMENT = {
@@ -160,6 +160,28 @@ def test_other_operators_whose_pod_is_lost_in_other_ways_run_again(testbed: Test
     wait_for_all_code(run)
     lose_each(testbed, run)
     expect_run_again(testbed, run)
+
+
+@pytest.mark.long
+def test_a_retry_is_given_back_that_a_worker_without_the_guard_has_taken(testbed: Testbed) -> None:
+    run = testbed.trigger("bash_unguarded")
+    wait_for_all_code(run)
+    lose_each(testbed, run)
+    # Long before the delay is over that the task's own retries have.
+    run.wait_for_times(2, "evicted")
+    run.release()
+    assert run.wait_for_end("evicted") == Outcome(
+        state="success",
+        try_number=2,
+        max_tries=2,
+        pods=2,
+        begun=2,
+        launch_failures=0,
+        execution_failures=1,
+    )
+    (row,) = run.ledger("evicted", event=EXECUTION_FAILURE_EVENT)
+    assert (row["action"], row["in_next_try"]) == ("relaunch", True)
+    expect_nothing_left(testbed, run)
 
 
 def test_a_task_that_finishes_within_its_grace_period_has_succeeded(

@@ -7,12 +7,14 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from cluster_lab.faults.plan import Fault
+from cluster_lab.journal import JournalEvent
 from testbed.predicates import deletes_pod
 from testbed.records import Outcome
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 QUEUED_TIMEOUT = 60
 """Seconds, for a worker to start on a busy machine. The token of a workload is good for as long."""
@@ -46,3 +48,18 @@ def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(testbed: Te
     with testbed.records.engine.connect() as connection:
         assert connection.execute(STUCK).scalar() == 0
     wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+
+
+def test_a_worker_that_is_not_heard_of_any_more_is_replaced(testbed: Testbed) -> None:
+    run = testbed.trigger("silent")
+    run.wait_for_code("silent", "evicted")
+    for task in ("silent", "evicted"):
+        testbed.cluster.lose(run.pods(task)[0], Fault.NODE_SILENT_RUNNING)
+        wait_for("it stands still", lambda task=task: run.events(task, JournalEvent.FAULT_INJECTED))
+    # For that one, Kubernetes notices it first; its node does not confirm the deletion.
+    testbed.cluster.evict(run.pods("evicted")[0])
+    run.wait_for_times(2, "silent", "evicted")
+    run.release()
+    again = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
+    assert run.wait_for_all_to_end() == {"silent": again, "evicted": again}
+    assert [run.history(task) for task in ("silent", "evicted")] == [0, 0]

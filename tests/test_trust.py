@@ -21,12 +21,7 @@ from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.long,
-    pytest.mark.timeout(1200),
-    pytest.mark.usefixtures("first_scheduler"),
-]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.usefixtures("first_scheduler")]
 
 OTHERS = tuple(f"task_{number}" for number in range(11))
 HEALED = Outcome(state="success", pods=2, launch_failures=1)

@@ -14,7 +14,7 @@ from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.system
 
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",

@@ -209,6 +209,25 @@ def read_infrastructure_histories(
     return {key: _losses(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
+def read_failed_launches(
+    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+) -> dict[TaskInstanceKey, list[LedgerEntry]]:
+    """
+    Read every entry about a launch of each task instance, oldest first, with one query.
+
+    Also those from before its task process last started: a worker whose launch had counted as failed may be
+    the one that Airflow takes for started.
+
+    :param ti_ids: the tries to look up, each with its task instance's UUID
+    """
+    rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT,), session)
+    entries = {key: [LedgerEntry.from_json(row.extra) for row in rows[key]] for key in ti_ids}
+    return {
+        key: [entry for entry in entries[key] if entry and entry.ti_id == ti_id]
+        for key, ti_id in ti_ids.items()
+    }
+
+
 def read_all_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, Histories]:

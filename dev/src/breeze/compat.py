@@ -1,9 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``breeze testing compat``: the contract tests, with each supported version of what we build on.
+"""``breeze testing compat``: each supported version of what we build on.
 
 The contract tests name every part of Airflow and of the official provider that we touch. A version that moves
-one shows up here by name.
+one shows up here by name. Whether tasks heal with it, only a deployment tells: a few system tests run with
+the newest release of each Airflow that is not the locked one.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
+from breeze.control_plane import control_plane_environment
 from breeze.distributions import build_distributions
 from breeze.environments import make_environment
 from breeze.locking import foreign_requirements
 from breeze.paths import BUILD, DEV, PROVIDER, relative
 from breeze.steps import Step, run_program, run_steps
+from breeze.suites import EACH_VERSION, SUITES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -45,25 +49,48 @@ _COVERING = (
     Versions("3.3.2", "10.24.0"),
 )
 
+#: On which a deployment runs. On the locked versions, which are the newest, all system tests do.
+_DEPLOYED = (Versions("3.1.8", "10.21.0"), Versions("3.2.2", "10.25.0"))
+
 _AT_ONCE = 2
-"""Pairs. Each is one process, which spends half of its time starting."""
+"""Pairs. Each is one process, which spends half of its time starting, or a deployment, which mostly waits."""
 
 
 def check_versions(*, full: bool = False) -> int:
     """Run the contract tests with every pair of versions.
 
-    :param full: every supported pair; otherwise as many as it takes to meet each version.
+    :param full: every supported pair, and deployments; otherwise as many pairs as it takes to meet each
+        version.
     :returns: 0 if all passed, otherwise 1.
     """
     wheels = build_distributions(BUILD / "wheels")
     if not wheels:
         return 1
     pairs = [Versions(*pair) for pair in product(_CORES, _PROVIDERS)] if full else _COVERING
-    steps = [Step(str(pair), partial(_run_contract, pair, wheels)) for pair in pairs]
-    return run_steps("breeze testing compat", steps, at_once=_AT_ONCE)
+    contracts = [Step(str(pair), partial(_run_contract, pair, wheels)) for pair in pairs]
+    failed = run_steps("breeze testing compat", contracts, at_once=_AT_ONCE)
+    if full:
+        # Not beside the others: environments are shared, and each is brought up to date first.
+        control_plane = control_plane_environment()
+        deployments = [
+            Step(str(pair), partial(_run_deployment, pair, wheels, control_plane)) for pair in _DEPLOYED
+        ]
+        failed |= run_steps("breeze testing compat, deployments", deployments, at_once=_AT_ONCE)
+    return failed
 
 
 def _run_contract(versions: Versions, wheels: list[Path]) -> int:
+    return _run_pytest(versions, wheels, PROVIDER / "tests" / "contract")
+
+
+def _run_deployment(versions: Versions, wheels: list[Path], control_plane: Mapping[str, str]) -> int:
+    tests = SUITES["system-tests"].tests
+    return _run_pytest(versions, wheels, tests, "-m", EACH_VERSION, env=control_plane)
+
+
+def _run_pytest(
+    versions: Versions, wheels: list[Path], tests: Path, *options: str, env: Mapping[str, str] | None = None
+) -> int:
     python = make_environment(
         str(versions),
         wheels,
@@ -72,11 +99,13 @@ def _run_contract(versions: Versions, wheels: list[Path]) -> int:
             f"apache-airflow-providers-cncf-kubernetes=={versions.provider}",
             *map(str, foreign_requirements(DEV)),
         ],
+        sources=[DEV / "src"],
     )
     if python is None:
         return 1
-    env = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / str(versions)), "PYTHONPATH": str(DEV / "src")}
-    tests = relative(PROVIDER / "tests" / "contract")
+    home = BUILD / "airflow-home" / str(versions)
     return run_program(
-        [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", tests], env=env, in_one_piece=True
+        [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", relative(tests), *options],
+        env={"AIRFLOW_HOME": str(home), **(env or {})},
+        in_one_piece=True,
     )

@@ -22,6 +22,12 @@ def control_plane_binaries() -> Path | None:
     return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 
+def control_plane_environment() -> dict[str, str]:
+    """Return the environment variables of system tests, for which a control plane is built if it can be."""
+    binaries = control_plane_binaries() if control_plane_possible() else None
+    return {"CONTROL_PLANE_BINARIES": str(binaries)} if binaries else {}
+
+
 def control_plane_possible() -> bool:
     """Tell whether this machine has, or can build, a control plane; why not has been printed."""
     return subprocess.run([*_COMMAND, "--check"], check=False).returncode == 0

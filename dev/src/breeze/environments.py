@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from breeze.locking import read_project
@@ -13,10 +15,11 @@ from breeze.steps import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
-def make_environment(name: str, wheels: Sequence[Path], requirements: Sequence[str] = ()) -> Path | None:
+def make_environment(
+    name: str, wheels: Sequence[Path], requirements: Sequence[str] = (), *, sources: Sequence[Path] = ()
+) -> Path | None:
     """Make, or bring up to date, a virtual environment with our Python.
 
     Everything comes at the locked version, unless that contradicts what is asked for: a new release of some
@@ -25,6 +28,7 @@ def make_environment(name: str, wheels: Sequence[Path], requirements: Sequence[s
     :param name: what to call it.
     :param wheels: the wheels of our distributions.
     :param requirements: what to install besides them and their dependencies, in the words of pip.
+    :param sources: folders whose modules can be imported in it, whoever starts its Python.
     :returns: its Python, or None if it could not be made; the reason has been printed.
     """
     home = BUILD / "environments" / name
@@ -42,7 +46,15 @@ def make_environment(name: str, wheels: Sequence[Path], requirements: Sequence[s
     ]
     if any(run_program(command) for command in commands):
         return None
+    # Not PYTHONPATH: the workers of a deployment are given an environment of their own.
+    path_file = _site_packages(home) / "sources-of-this-checkout.pth"
+    path_file.write_text("".join(f"{source}\n" for source in sources))
     return home / "bin" / "python"
+
+
+def _site_packages(home: Path) -> Path:
+    """Return where a virtual environment that our Python has made keeps its packages."""
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(home)}))
 
 
 def _project_names() -> list[str]:

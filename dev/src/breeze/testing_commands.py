@@ -96,7 +96,12 @@ def soak(
 
 @testing_app.command()
 def compat(
-    full: Annotated[bool, typer.Option("--full", help="Every supported pair, not a covering few.")] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Every supported pair, not a covering few, and a deployment of each Airflow."
+        ),
+    ] = False,
 ) -> None:
     """Check what we rely on in Airflow and the official provider against the supported versions."""
     from breeze.compat import check_versions

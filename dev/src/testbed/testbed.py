@@ -22,6 +22,7 @@ from testbed.code_journal import FOLDER_VARIABLE, Order, order_file
 from testbed.lab import Lab, LabSettings
 from testbed.records import Records, Run
 from testbed.schedulers import Schedulers
+from testbed.waiting import wait_for
 
 # The files do not change, and to parse them again and again takes time from the workers.
 _PARSE_ONCE = {
@@ -135,6 +136,18 @@ class Testbed:
         others = {Component.API_SERVER, Component.DAG_PROCESSOR, Component.TRIGGERER}
         ended = [component for component in others if not self.deployment.components[component].running]
         self.deployment.start_components(*ended)
+
+    def reconnect(self) -> None:
+        """
+        Have the executor list and watch all pods anew, and tell the scheduler what it makes of that.
+
+        The scheduler is to send a heartbeat each second.
+        """
+        opened = self.proxy.watches_opened
+        self.proxy.expire_watches(1)
+        self.proxy.cut_watches()
+        wait_for("the watch is open again", lambda: self.proxy.watches_opened > opened)
+        self.schedulers.wait_for_turns(3)
 
     def decide(self, pod: str, script: str = "") -> None:
         """

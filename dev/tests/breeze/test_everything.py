@@ -22,7 +22,7 @@ def names(steps):
 def pytest_runs(monkeypatch):
     """Give a function that runs the suites of some steps; it returns what pytest is told of each suite."""
     calls = []
-    monkeypatch.setattr(suites, "control_plane_possible", lambda: False)
+    monkeypatch.setattr(suites, "control_plane_environment", dict)
     monkeypatch.setattr(suites, "_check_coverage", lambda *_: 0)
     monkeypatch.setattr(suites, "run_tool", lambda tool, *words, env: calls.append(words) or 0)
 
@@ -58,7 +58,8 @@ def test_every_test_is_in_exactly_one_of_the_two(pytest_runs):
         whole = [word for word in words if not word.startswith("--cov")]
         if tests in long:
             assert whole[-2:] == ["-m", "not long"]
-            assert long[tests] == (*whole[:-1], "long")
+            # Those that are marked each_version are compat's.
+            assert long[tests] == (*whole[:-1], "long and not each_version")
         else:
             # Nothing is left out here, whatever its marks.
             assert "-m" not in whole

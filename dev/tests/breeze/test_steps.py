@@ -77,7 +77,6 @@ def test_coverage_is_asked_for_when_the_whole_suite_has_passed(
                 }
                 for module, percent in zip(suite.covered, percents, strict=True)
             }
-            words[-1].parent.mkdir()
             words[-1].write_text(json.dumps({"files": files}))
         return codes[len(tools) - 1]
 
@@ -94,7 +93,7 @@ def test_coverage_is_asked_for_when_the_whole_suite_has_passed(
 )
 def test_a_suites_options_are_for_the_whole_of_it(monkeypatch, arguments, expected):
     calls = []
-    monkeypatch.setattr(suites, "control_plane_possible", lambda: False)
+    monkeypatch.setattr(suites, "control_plane_environment", dict)
     monkeypatch.setattr(suites, "run_tool", lambda *words, env: calls.append(list(words)) or 0)
     assert suites.run_suite("system-tests", arguments) == 0
     assert calls == [["pytest", "tests", *expected]]

@@ -113,6 +113,11 @@ class Cluster:
             event["object"] for event in reversed(self.events) if event["object"]["metadata"]["name"] == name
         )
 
+    def conditions(self, name: str) -> dict[str, tuple[str, str | None]]:
+        """The status of each condition of the pod, as it was seen last, and its reason."""
+        found = self.latest(name)["status"].get("conditions", [])
+        return {item["type"]: (item["status"], item.get("reason")) for item in found}
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that a watch event brings about."""
         async with self.changed, asyncio.timeout(TIMEOUT_SECONDS):

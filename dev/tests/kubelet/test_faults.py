@@ -147,6 +147,15 @@ async def test_a_worker_may_finish_while_its_node_shuts_down(start_cluster):
         await cluster.until_seen(name, "Failed Terminated base=Completed/0 TerminationByKubelet")
 
 
+async def test_the_pod_of_a_silent_node_is_not_ready_and_its_containers_stay_as_they_were(start_cluster):
+    async with start_cluster(FaultRule(fault=Fault.NODE_SILENT_RUNNING, delay=0.2)) as cluster:
+        name = await cluster.create("load", SLEEP)
+        await cluster.until_seen(name, RUNNING)
+        await cluster.until(lambda: cluster.conditions(name).get("Ready") == ("False", None))
+        assert cluster.conditions(name)["ContainersReady"] == ("True", None)
+        assert cluster.history(name) == [WAITING, RUNNING]
+
+
 async def test_a_node_that_is_silent_confirms_no_deletion(start_cluster):
     script = "import time; print('up')\nwhile True: time.sleep(0.05); print('alive')"
     async with start_cluster(FaultRule(fault=Fault.NODE_SILENT_RUNNING, delay=0.2)) as cluster:

@@ -19,10 +19,6 @@ SLEEP = "import time; print('up'); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(600)"
 
 
-def conditions(pod):
-    return {item["type"]: (item["status"], item.get("reason")) for item in pod["status"]["conditions"]}
-
-
 def worker_pid(cluster, name):
     return int(cluster.log(name).split("pid=")[1].split()[0])
 
@@ -40,7 +36,7 @@ async def test_a_worker_that_succeeds(start_cluster):
         ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
         assert ended["containerID"]
         assert datetime.fromisoformat(ended["startedAt"]) <= datetime.fromisoformat(ended["finishedAt"])
-        assert conditions(pod) == {
+        assert cluster.conditions(name) == {
             "PodScheduled": ("True", None),
             "Initialized": ("True", None),
             "ContainersReady": ("False", "PodCompleted"),
@@ -65,7 +61,7 @@ async def test_a_running_worker_is_ready(start_cluster):
     async with start_cluster() as cluster:
         name = await cluster.create("load", SLEEP)
         await cluster.until_seen(name, "Running base=running")
-        found = conditions(cluster.latest(name))
+        found = cluster.conditions(name)
         assert all(found[type_] == ("True", None) for type_ in ("Initialized", "ContainersReady", "Ready"))
 
 

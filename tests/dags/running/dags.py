@@ -1,6 +1,5 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-# Airflow passes a context by name whether it is used or not.
 """The DAGs of test_running.py whose pods are like all others. What is lost when, the test decides."""
 
 from __future__ import annotations
@@ -8,10 +7,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.triggers.file import FileTrigger
-from airflow.sdk import DAG, BaseOperator, BaseSensorOperator, Context
+from airflow.sdk import DAG, BaseSensorOperator, Context
 
 from testbed.code_journal import folder_of_worker, read_steps, recorded
+from testbed.operators import WorkWhenResumed
 from testbed.work import Work, code_of, note_failure, work
 
 LOSSES = (
@@ -29,26 +28,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "out_of_memory": {"executor_config": {"retry_policies": ["more-memory"]}},
 }
 ONE_RETRY: dict[str, Any] = {"retries": 1, "retry_delay": timedelta(0)}
-
-GIVEN = {"number": 7}
-
-
-class WorkWhenResumed(BaseOperator):
-    """Works in the pod that continues it, if that is given what the first one has left for it."""
-
-    def execute(self, context: Context) -> None:
-        """Hand over to the triggerer, for a moment."""
-        with recorded(code_of(context)):
-            # A file that there is by now.
-            trigger = FileTrigger(str(folder_of_worker() / "executions.jsonl"), poke_interval=0.5)
-        self.defer(trigger=trigger, method_name=self.resume.__name__, kwargs={"given": GIVEN})
-
-    def resume(self, context: Context, event: Any = None, given: Any = None) -> None:
-        """Work."""
-        with recorded(code_of(context), "resume"):
-            if (event, given) != (True, GIVEN):
-                raise ValueError(f"the event is {event!r}, and {given!r} was given")
-            work(context)
 
 
 class LongPoke(BaseSensorOperator):

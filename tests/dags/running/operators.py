@@ -5,27 +5,16 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
-from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, Context
 
-from testbed.code_journal import FOLDER_VARIABLE, recorded
-from testbed.work import Work, code_of, note_failure
+from testbed.operators import BashWork
+from testbed.work import Work, note_failure, pod_with
 
 DEFAULTS = {"on_failure_callback": note_failure}
 
 LOSSES = ("evicted", "node_shut_down", "force_deleted")
 OTHER_LOSSES = ("preempted", "under_pressure", "node_lost", "vanished", "killed")
-
-
-class BashWork(BashOperator):
-    """Works in a program of its own, which ``on_kill`` ends."""
-
-    def execute(self, context: Context) -> Any:
-        """Work."""
-        with recorded(code_of(context)):
-            return super().execute(context)
 
 
 class StubbornWork(Work):
@@ -37,12 +26,15 @@ class StubbornWork(Work):
         super().execute(context)
 
 
-UNTIL_RELEASED = f"until [ -e ${FOLDER_VARIABLE}/{{{{ dag.dag_id }}}}/release ]; do sleep 0.2; done"
-
 for suffix, losses in (("", LOSSES), ("_otherwise", OTHER_LOSSES)):
     with DAG(f"bash{suffix}", schedule=None, catchup=False, default_args=DEFAULTS):
         for loss in losses:
-            BashWork(task_id=loss, bash_command=UNTIL_RELEASED)
+            BashWork(task_id=loss)
     with DAG(f"stubborn{suffix}", schedule=None, catchup=False, default_args=DEFAULTS):
         for loss in losses:
             StubbornWork(task_id=loss)
+
+# In an image without airflow-resilience the worker reports a failure, and that its task is to be tried again.
+UNGUARDED = pod_with(command=("python", "-m", "testbed.unguarded_worker"))
+with DAG("bash_unguarded", schedule=None, catchup=False, default_args=DEFAULTS):
+    BashWork(task_id="evicted", retries=1, executor_config=UNGUARDED)

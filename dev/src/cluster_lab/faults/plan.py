@@ -105,8 +105,9 @@ class Fault(StrEnum):
     """The worker runs, and after ``delay`` its machine is gone: the node says nothing more about the pod, its
     object is removed, and PodGC deletes the pod."""
     NODE_SILENT_RUNNING = "node-silent-running"
-    """The worker runs, and after ``delay`` stands still with its node, which reports nothing more, confirms
-    no deletion, and leaves the pod as it is."""
+    """The worker runs, and after ``delay`` stands still with its node, which reports nothing more and
+    confirms no deletion. The node controller says that the pod is not ready, and leaves it as it is
+    otherwise."""
     PARTITION_RUNNING = "partition-running"
     """The worker runs, and after ``delay`` its node loses the API server: the pod is force-deleted, and the
     worker works on and reaches everything else."""

@@ -237,8 +237,11 @@ async def _lose_node_running(run: PodRun, delay: float) -> None:
 
 async def _silence_node_running(run: PodRun, delay: float) -> None:
     if process := await _at_work(run, delay):
-        run.partitioned = True
         process.suspend()
+        # In the way of the node controller: it has no say here over single pods of a node.
+        run.status.node_is_silent = True
+        await run.report()
+        run.partitioned = True
         await process.wait()
 
 

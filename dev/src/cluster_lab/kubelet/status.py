@@ -39,6 +39,8 @@ class PodStatus:
         self.reason: str | None = None
         self.message: str | None = None
         self.disruption: JsonObject | None = None
+        self.node_is_silent = False
+        """Whether the node controller has not heard of the node and says of its pods that none is ready."""
         if self._init:
             for container in (*self._init, *self._containers):
                 container.state = {"waiting": {"reason": "PodInitializing"}}
@@ -174,7 +176,10 @@ class PodStatus:
         yield self._condition("PodScheduled", True)
         yield self._condition("Initialized", initialized, {"reason": "ContainersNotInitialized"})
         yield self._condition("ContainersReady", not unready, why)
-        yield self._condition("Ready", not unready, why)
+        if self.node_is_silent:
+            yield self._condition("Ready", False)
+        else:
+            yield self._condition("Ready", not unready, why)
         if self.disruption:
             yield self._condition("DisruptionTarget", True) | self.disruption
 

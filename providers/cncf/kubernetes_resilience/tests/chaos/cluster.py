@@ -18,6 +18,7 @@ from typing import Any
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 from ..support.cluster import Pod
+from ..support.manifests import AIRFLOW_UNREACHABLE
 
 GRACE = timedelta(seconds=30)
 DONE = "airflow_executor_done"
@@ -29,6 +30,8 @@ TERMINATED = {
 }
 DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
 OWN_EXIT = {"exitCode": 1, "reason": "Error"}
+UNREACHABLE = OWN_EXIT | {"message": AIRFLOW_UNREACHABLE}
+"""The end of a worker that cannot reach Airflow's API server."""
 
 Life = tuple[str, int]
 """A task instance's UUID, and how many of its triggers have fired: launches are counted anew after each."""
@@ -52,6 +55,10 @@ class WorldPod(Pod):
         self.has_reported = False
         """Whether its worker has asked the execution API whether it may run its task."""
         self.exited_by_itself = False
+        self.was_unreached = False
+        """Whether its worker could not reach Airflow's API server, and has ended for that."""
+        self.has_started_late = False
+        """Whether Airflow has learned of its worker's start when that had ended."""
         self.is_cut_off = False
         """Whether Kubernetes cannot reach its node."""
         self.goes_on = False
@@ -96,6 +103,11 @@ class WorldPod(Pod):
             "reason": reason,
             "containerStatuses": [{"name": "base", "state": state}],
         }
+
+    def end(
+        self, phase: str, terminated: dict[str, Any], now: datetime, *, reason: str | None = None
+    ) -> None:
+        self.enter(phase, reason=reason, terminated=terminated | {"finishedAt": now.isoformat()})
 
 
 class Cluster:
@@ -155,7 +167,7 @@ class Cluster:
         self.changed(pod)
 
     def succeed(self, pod: WorldPod) -> None:
-        pod.enter("Succeeded", terminated={"exitCode": 0, "reason": "Completed"})
+        pod.end("Succeeded", {"exitCode": 0, "reason": "Completed"}, self.now)
         self.changed(pod)
 
     def stall(self, pod: WorldPod) -> None:
@@ -166,7 +178,13 @@ class Cluster:
     def exit_by_itself(self, pod: WorldPod) -> None:
         """End a worker before it has reported, by its own fault."""
         pod.exited_by_itself = True
-        pod.enter("Failed", terminated=OWN_EXIT)
+        pod.end("Failed", OWN_EXIT, self.now)
+        self.changed(pod)
+
+    def give_airflow_up(self, pod: WorldPod) -> None:
+        """End a worker that cannot reach Airflow's API server, before it has reported."""
+        pod.was_unreached = True
+        pod.end("Failed", UNREACHABLE, self.now)
         self.changed(pod)
 
     def kill(self, pod: WorldPod, how: str) -> None:
@@ -175,13 +193,13 @@ class Cluster:
         if how == "drain":
             pod.manifest["status"]["conditions"] = [DRAINED]
         reason, terminated = TERMINATED[how]
-        pod.enter("Failed", reason=reason, terminated=terminated)
+        pod.end("Failed", terminated, self.now, reason=reason)
         self.changed(pod)
 
     def finish_deletion(self, pod: WorldPod) -> None:
         """Let the kubelet carry out a deletion that was asked for."""
         if pod.phase == "Running":
-            pod.enter("Failed", terminated={"exitCode": 143, "reason": "Error"})
+            pod.end("Failed", {"exitCode": 143, "reason": "Error"}, self.now)
             self.changed(pod)
         self.remove(pod)
 

@@ -81,4 +81,26 @@ def begin_anew(session, tis):
     session.execute(delete(Log))
     for ti in tis:
         ti.id, ti.state, ti.try_number, ti.queued_by_job_id, ti.hostname = uuid7(), "scheduled", 1, None, ""
+        ti.max_tries, ti.end_date = 0, None
     session.commit()
+
+
+@pytest.fixture
+def by_hand(machine):
+    """Give a function that makes the chaos machine, to be led by hand, for a limit and a budget."""
+    made = []
+
+    def make(limit: int, budget: int = 0) -> Chaos:
+        made.append(machine(limit, budget)())
+        return made[-1]
+
+    yield make
+    for chaos in made:
+        chaos.world.cure()
+        chaos.travel.stop()
+
+
+@pytest.fixture
+def world(chaos):
+    """Give the world of the machine that a module leads by hand."""
+    return chaos.world

@@ -28,9 +28,11 @@ class ExecutionChaos(Chaos):
 
     world: ExecutionWorld
 
-    @initialize(starts=st.sampled_from([True, True, False]))
-    def begin(self, starts: bool) -> None:
+    @initialize(starts=st.sampled_from([True, True, False]), retries=st.sampled_from([0, 1]))
+    def begin(self, starts: bool, retries: int = 0) -> None:
         """Begin with workers that run."""
+        for ti in self.world.tis:
+            self.world.give_retries(ti, retries)
         self.launch_all()
         if starts:
             self.start_all()
@@ -42,6 +44,10 @@ class ExecutionChaos(Chaos):
         for pod in self.starting():
             self.world.report_start(pod)
         self.flush()
+
+    def enqueue_all(self) -> None:
+        self.world.schedule_next_tries()
+        super().enqueue_all()
 
     def wait_for_replacements(self) -> None:
         """Let the time pass after which replacements are launched, and start."""
@@ -139,6 +145,101 @@ class ExecutionChaos(Chaos):
     @rule(data=st.data(), state=reports, through=gets_through)
     def severed_worker_reports(self, data: st.DataObject, state: str, through: bool) -> None:
         self.world.report(pick(data, self.world.severed()), state)
+        self.flush(through)
+
+    # ------------------------------------------------------------------ workers that are told to go
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), through=gets_through)
+    def worker_is_told_to_go(self, data: st.DataObject, through: bool) -> None:
+        self.world.ask_to_end(self.pod_of(pick(data, self.healthy())))
+        self.flush(through)
+
+    @possible(lambda self: [*self.world.told_to_go(), *self.healthy()])
+    @rule(
+        data=st.data(),
+        before=st.sampled_from(["nothing", "nothing", "crash", "next try"]),
+        ends=st.sampled_from(["well", "killed", "later"]),
+        through=gets_through,
+    )
+    def worker_reports_its_termination(
+        self, data: st.DataObject, before: str, ends: str, through: bool
+    ) -> None:
+        """Have an operator break that its worker is told to go, which nothing in the worker prevents."""
+        world = self.world
+        pod = pick(data, [*world.told_to_go(), *(self.pod_of(ti) for ti in self.healthy())])
+        if not pod.is_deleting:
+            world.ask_to_end(pod)
+        world.report_termination(pod)
+        if before == "crash":
+            world.crash(self.scheduler(data))
+        elif before == "next try":
+            world.schedule_next_tries(early=True)
+            self.launch_all()
+        if ends == "well":
+            world.end_in_good_order(pod)
+        elif ends == "killed":
+            world.finish_deletion(pod)
+        self.flush(through)
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), drained=st.booleans(), through=gets_through)
+    def task_fails_by_itself(self, data: st.DataObject, drained: bool, through: bool) -> None:
+        """Let a failure be reported some time before its worker is told to go, which is busy with it."""
+        pod = self.pod_of(pick(data, self.healthy()))
+        self.world.report_failure(pod)
+        self.world.pass_time(5)
+        if drained:
+            self.world.ask_to_end(pod)
+            self.flush()
+        self.world.end_in_good_order(pod)
+        self.flush(through)
+
+    @possible(lambda self: self.tis("up_for_retry", None))
+    @rule(data=st.data(), early=st.booleans(), state=st.sampled_from(["scheduled", *ENDED]))
+    def next_try_is_scheduled_or_marked(self, data: st.DataObject, early: bool, state: str) -> None:
+        if state == "scheduled":
+            self.world.schedule_next_tries(early=early)
+            self.launch_all()
+        else:
+            self.world.mark(pick(data, self.tis("up_for_retry", None)), state)
+
+    # ------------------------------------------------------------------ workers that cannot reach Airflow
+
+    @possible(lambda self: self.starting())
+    @rule(data=st.data(), through=gets_through)
+    def worker_cannot_reach_airflow(self, data: st.DataObject, through: bool) -> None:
+        self.world.give_airflow_up(pick(data, self.starting()))
+        self.flush(through)
+
+    @possible(lambda self: self.starting())
+    @rule(
+        data=st.data(),
+        late=st.sampled_from(["replacement waits", "replacement runs", "at once"]),
+        crashes=st.sampled_from([False, False, True]),
+        through=gets_through,
+    )
+    def start_is_carried_out_late(self, data: st.DataObject, late: str, crashes: bool, through: bool) -> None:
+        """Let Airflow learn of the start of a worker that has given up and ended."""
+        world = self.world
+        pod = pick(data, self.starting())
+        world.give_airflow_up(pod)
+        if late != "at once":
+            self.flush()
+        if late == "replacement runs":
+            world.pass_time(40)
+            self.flush()
+            for other in self.pods("Pending"):
+                world.run(other)
+        world.start_late(pod)
+        if crashes:
+            world.crash(self.scheduler(data))
+        self.flush(through)
+
+    @possible(lambda self: self.world.late())
+    @rule(data=st.data(), through=gets_through)
+    def a_late_start_is_carried_out(self, data: st.DataObject, through: bool) -> None:
+        self.world.start_late(pick(data, self.world.late()))
         self.flush(through)
 
     # ------------------------------------------------------------------ people

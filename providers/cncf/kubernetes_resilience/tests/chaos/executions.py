@@ -15,22 +15,21 @@ from airflow.callbacks.callback_requests import TaskCallbackRequest
 
 from .cluster import WorldPod
 from .scheduler import Killed, Scheduler
-from .world import World
+from .tries import Tries
 
 HEARTBEAT_TIMEOUT = 300
 """Seconds after which Airflow gives up a worker that it does not hear of."""
 
 UNREADY = {"type": "Ready", "status": "False"}
 
-Attempt = tuple[int, int]
-"""A try of a task instance: its map index and its number."""
 
-
-class ExecutionWorld(World):
+class ExecutionWorld(Tries):
     """A world in which what the infrastructure takes from a running task runs again in the same try."""
 
     def __init__(self, *args: Any, budget: int, **options: Any) -> None:
         self.budget = budget
+        self._undecided: set[str] = set()
+        """UIDs of pods whose late start was carried out before a scheduler had counted their end."""
         super().__init__(*args, **options)
 
     def add_scheduler(self) -> Scheduler:
@@ -92,7 +91,7 @@ class ExecutionWorld(World):
             assert ti.hostname == pod.name, (
                 f"I8: the worker of {pod.name}, which was replaced, has ended the run of {ti.hostname}"
             )
-            self.mark(ti, state)
+            self.fail(ti) if state == "failed" else self.mark(ti, state)
         pod.goes_on = False
         if pod.exists and pod.phase == "Running" and not pod.is_cut_off:
             self.succeed(pod)
@@ -141,28 +140,39 @@ class ExecutionWorld(World):
             self.read_again()
             self.crash(scheduler)
 
+    # ------------------------------------------------------------------ starts that Airflow learns of late
+
+    def late(self) -> list[WorldPod]:
+        """Return the pods whose worker has ended, and whose request to run its task is still under way."""
+        return [pod for pod in self.pods if pod.was_unreached and not pod.has_reported]
+
+    def start_late(self, pod: WorldPod) -> None:
+        """Carry the request of a worker out that asked whether it may run its task, and has ended since."""
+        ti = self.known_to(pod)
+        pod.has_reported = True
+        if ti is None or ti.state != "queued":
+            return
+        pod.has_started_late = True
+        if not self.has_counted_end(pod):
+            self._undecided.add(pod.uid)
+        self.start(ti, pod)
+
     # ------------------------------------------------------------------ promises
-
-    def attempt(self, pod: WorldPod) -> Attempt:
-        return int(pod.annotations["map_index"]), int(pod.annotations["try_number"])
-
-    def runs_of(self, attempt: Attempt) -> set[str]:
-        """Return the UUIDs under which a try was launched."""
-        return {pod.ti_id for pod in self.pods if self.attempt(pod) == attempt}
 
     def is_owed(self, ti: Any) -> bool:
         """Whether a task instance has lost its worker to the infrastructure, within its budget."""
         pod = self.pod_named(ti.hostname)
         if pod is None or not self.runs_in(ti, pod) or self.may_fail(str(ti.id)):
             return False
-        losses = len(self.runs_of(self.attempt(pod)))
-        return pod.lost and not pod.exited_by_itself and losses <= self.budget
+        # Nobody can tell whether a worker had begun that has ended by itself when its task was running.
+        is_lost = pod.uid not in self._undecided if pod.was_unreached else pod.lost
+        return is_lost and not pod.exited_by_itself and self.most_used(self.attempt(pod)) < self.budget
 
     def launch(self, body: dict[str, Any]) -> WorldPod:
         pod = super().launch(body)
         attempt = self.attempt(pod)
-        runs = len(self.runs_of(attempt))
-        assert runs <= self.budget + 1, f"I4: {runs} runs of a try with a budget of {self.budget}"
+        used = self.least_used(attempt)
+        assert used <= self.budget, f"I4: {used} infrastructure retries with a budget of {self.budget}"
         for other in self.pods:
             # Nobody can wait for a worker whose pod is gone: its reports are refused.
             if self.attempt(other) == attempt and other.ti_id != pod.ti_id and not other.is_forgotten:

@@ -7,11 +7,21 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+import pytest
 from airflow.executors.base_executor import BaseExecutor
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
+from sqlalchemy import update
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter, plan
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
+    adopter,
+    hand_back,
+    plan,
+    pod_search,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
@@ -19,16 +29,23 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import exec
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, schedulers
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import (
+    queued_timeout,
+    schedulers,
+    task_instances,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
+from airflow_resilience.retry_policy import built_in
+from airflow_resilience.retry_policy.evidence import Phase
 
 from .scheduler import Runtime
 
@@ -103,7 +120,7 @@ def lose_vanished_pods(patch):
 
 
 def drop_podless_orphans(patch):
-    patch.setattr(adopter.task_instances, "reschedule", lambda *args, **kwargs: None)
+    patch.setattr(hand_back.task_instances, "reschedule", lambda *args, **kwargs: None)
 
 
 def adopt_nothing(patch):
@@ -143,26 +160,27 @@ def wait_for_kubernetes(patch):
 
 def adopt_what_others_have(patch):
     """Go on with an adoption that was postponed, though another scheduler has adopted meanwhile."""
-    patch.setattr(adopter.Adopter, "_forget_adopted_elsewhere", lambda *args: None)
+    patch.setattr(Orphans, "forget_adopted_elsewhere", lambda *args: None)
 
 
 def delete_what_others_have_launched(patch):
     """Delete what was revoked during an adoption, though another scheduler has launched it meanwhile."""
-    patch.setattr(adopter.Adopter, "_is_used", lambda *args: False)
+    patch.setattr(SurplusPods, "_is_used", lambda *args: False)
 
 
 def take_a_label_for_ownership(patch):
     """Leave pods out of adoption that carry the label of a scheduler which seems to be alive."""
-    look = adopter.Adopter._look
+    list_pods = pod_search.PodSearch._list
 
     async def by_label(self, orphans):
+        own = int(self._own_labels[identity.SCHEDULER_LABEL])
         with create_session(scoped=False) as session:
-            living = sorted(map(str, schedulers.read_living(but=self._job_id, session=session)))
+            living = sorted(map(str, schedulers.read_living(but=own, session=session)))
         selector = f"airflow-worker notin ({','.join(living) or '0'}),{identity.NOT_DONE}"
-        patch.setattr(adopter, "NOT_DONE", selector)
-        return await look(self, orphans)
+        patch.setattr(pod_search, "NOT_DONE", selector)
+        return await list_pods(self, orphans)
 
-    patch.setattr(adopter.Adopter, "_look", by_label)
+    patch.setattr(pod_search.PodSearch, "_list", by_label)
 
 
 def tidy_up_after_others(patch):
@@ -247,8 +265,8 @@ def run_again_under_the_same_uuid(patch):
     """Let the worker before report about the next run."""
     make = executions.Executions._make_entry
 
-    def unfenced(self, launch, *args):
-        entry = make(self, launch, *args)
+    def unfenced(self, launch, *args, **options):
+        entry = make(self, launch, *args, **options)
         return replace(entry, next_ti_id=entry.next_ti_id and entry.ti_id)
 
     patch.setattr(executions.Executions, "_make_entry", unfenced)
@@ -264,10 +282,10 @@ def count_losses_in_memory_only(patch):
     own = defaultdict(set)
     make = executions.Executions._make_entry
 
-    def forgetful(self, launch, history, profile):
+    def forgetful(self, launch, history, *args, **options):
         for entry in [entry for entry in history.entries if entry.next_ti_id not in own[id(self)]]:
             history.forget(entry)
-        entry = make(self, launch, history, profile)
+        entry = make(self, launch, history, *args, **options)
         own[id(self)].add(entry.next_ti_id)
         return entry
 
@@ -302,7 +320,7 @@ def reset_lost_orphans(patch):
     """Have Airflow reset, as it always did, what ran in a pod that is gone when it is adopted."""
 
     def keep_none(self):
-        self._parts.adopter.forget_lost(self._parts.adopter.lost())
+        self._parts.completion.forget_lost(self._parts.completion.lost())
         return set()
 
     patch.setattr(KubernetesExecutor, "_keep_lost", keep_none)
@@ -311,6 +329,98 @@ def reset_lost_orphans(patch):
 def forget_what_was_committed(patch):
     """Take a task instance that was given another UUID for one that was cleared."""
     patch.setattr(executions.Executions, "read_decided", lambda *args: [])
+
+
+def give_nothing_back(patch):
+    """Let a worker that was told to go spend a retry of its task."""
+    patch.setattr(executions.Executions, "compensate", lambda *args: ([], set()))
+
+
+def give_own_failures_back(patch):
+    """Do not ask whether a worker had failed before it was told to go."""
+    patch.setattr(executions, "_has_reported_its_termination", lambda *args: True)
+
+
+def give_back_what_is_scheduled(patch):
+    """Neither lock the row of a try that is given back, nor ask under which state it is changed."""
+
+    def read_unlocked(self, gone, session):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(task_instances, "lock_rows", task_instances.read_rows)
+            return compensate(self, gone, session)
+
+    compensate = executions.Executions.compensate
+    patch.setattr(executions.Executions, "compensate", read_unlocked)
+    patch.setattr(task_instances, "try_again", _try_again_in_any_state)
+
+
+def give_back_twice(patch):
+    """Forget what was committed about a try, and that its next one may begin."""
+
+    def lock(ti_ids, *, session):
+        rows = lock_rows(ti_ids, session=session)
+        return {ti_id: row._replace(state=row.state or "up_for_retry") for ti_id, row in rows.items()}
+
+    lock_rows = task_instances.lock_rows
+    forget_what_was_committed(patch)
+    patch.setattr(task_instances, "lock_rows", lock)
+    patch.setattr(task_instances, "try_again", _try_again_in_any_state)
+
+
+def _try_again_in_any_state(ti_ids, *, session):
+    ti = TaskInstance
+    values = {"state": None, "max_tries": ti.max_tries + 1}
+    session.execute(update(ti).where(ti.id.in_(task_instances.typed_ids(ti_ids))).values(**values))
+
+
+def give_back_without_counting(patch):
+    """Let tries that were given back use nothing of the budget."""
+
+    def read(ti_ids, *, session):
+        histories = read_all(ti_ids, session=session)
+        for history in histories.values():
+            for entry in [entry for entry in history.entries if entry.in_next_try]:
+                history.forget(entry)
+        return histories
+
+    read_all = ledger.read_infrastructure_histories
+    patch.setattr(ledger, "read_infrastructure_histories", read)
+
+
+def begin_a_new_budget_with_each_try(patch):
+    """Do not follow the UUIDs of a task from a try that was given back."""
+    leading_to = ledger._leading_to
+
+    def of_one_try(ti_id, entries):
+        return leading_to(ti_id, [entry for entry in entries if not entry.in_next_try])
+
+    patch.setattr(ledger, "_leading_to", of_one_try)
+
+
+def relaunch_own_exits(patch):
+    """Have ``Error`` excluded from nothing."""
+    patch.setattr(built_in, "_exclusions", lambda reasons: iter(()))
+
+
+def charge_nothing_for_starts(patch):
+    """Let workers that cannot reach Airflow be launched again without a limit."""
+    decide = RetryPolicies.decide_launch
+    patch.setattr(RetryPolicies, "decide_launch", lambda *args: (decide(*args)[0], Phase.LAUNCH))
+
+
+def let_go_of_late_starts(patch):
+    """Let go of a task if a worker that has ended has its start carried out late."""
+    patch.setattr(executions.Executions, "find_unfollowed", lambda *args, **kwargs: None)
+
+
+def blame_late_starts_on_the_task(patch):
+    """Take the end of a worker whose start is carried out late for that of a worker that had begun."""
+    patch.setattr(executions, "_had_ended_before_its_start", lambda *args: False)
+
+
+def charge_late_starts_twice(patch):
+    """Take a worker whose start is carried out late for another one than the one that was counted."""
+    patch.setattr(executions, "_entry_of", lambda launch, history: history.of_worker(launch.worker_uid))
 
 
 # The promise that the machine finds broken, as a regular expression.

@@ -267,10 +267,20 @@ class Scheduler:
 
         queue.relaunch = fail
 
+    def fail_to_release(self, error: BaseException) -> None:
+        """Have it fail, once, after the commit of what it has settled, as it lets a launch go."""
+        release = self.executor._release
+
+        def fail(launch: Any) -> None:
+            self.executor._release = release
+            raise error
+
+        self.executor._release = fail
+
     @property
     def is_adopting(self) -> bool:
         """Whether it still looks for pods of a dead scheduler."""
-        return bool(self.executor._registry.adopting() or self.executor._parts.adopter._abandoned)
+        return bool(self.executor._registry.adopting() or self.executor._parts.adopter._surplus.abandoned)
 
     def tell(self, message: Any) -> None:
         if facts := getattr(message, "facts", None):

@@ -15,18 +15,11 @@ BUDGET = 2
 
 
 @pytest.fixture
-def chaos(machine):
-    """Give the chaos machine, to be led by hand: two task instances that run."""
-    chaos = machine(1, BUDGET)()
+def chaos(by_hand):
+    """Give the machine: two task instances that run."""
+    chaos = by_hand(1, BUDGET)
     chaos.begin(starts=True)
-    yield chaos
-    chaos.world.cure()
-    chaos.travel.stop()
-
-
-@pytest.fixture
-def world(chaos):
-    return chaos.world
+    return chaos
 
 
 def lose(chaos, how="drain", *, goes_on=False):

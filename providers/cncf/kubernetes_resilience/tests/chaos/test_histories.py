@@ -10,18 +10,11 @@ from .poison import STEPS
 
 
 @pytest.fixture
-def chaos(machine):
-    """Give the chaos machine, to be led by hand: two task instances whose pods are Pending."""
-    chaos = machine(1)()
+def chaos(by_hand):
+    """Give the machine: two task instances whose pods are Pending."""
+    chaos = by_hand(1)
     chaos.launch_all()
-    yield chaos
-    chaos.world.cure()
-    chaos.travel.stop()
-
-
-@pytest.fixture
-def world(chaos):
-    return chaos.world
+    return chaos
 
 
 def start(chaos):
@@ -518,3 +511,16 @@ def test_what_was_cleared_while_it_ran_runs_again_once_its_worker_has_ended(chao
     chaos.flush()
     assert (world.tis[0].state, world.tis[0].try_number) == ("scheduled", 2)
     chaos.come_to_rest()
+
+
+# ---------------------------------------------------------------------- workers that cannot reach Airflow
+
+
+def test_a_worker_cannot_reach_airflow(chaos, world):
+    """Without an infrastructure budget it has ended by itself, whatever it has said."""
+    pod = chaos.pods("Pending")[0]
+    world.run(pod)
+    world.give_airflow_up(pod)
+    chaos.come_to_rest()
+    assert [(ti.state, ti.try_number) for ti in world.tis] == [("failed", 1), ("success", 1)]
+    assert len(world.pods) == 2

@@ -14,6 +14,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from . import mutants
 from . import test_execution_histories as execution_histories
 from . import test_histories as histories
+from . import test_start_histories as start_histories
+from . import test_termination_histories as termination_histories
 from .mutants import MUTANTS
 from .poison import Poison
 
@@ -83,6 +85,7 @@ DIRECTED = {
     mutants.divide_no_batch: partial(
         histories.test_a_step_raises_an_exception_for_one_task_instance, step=STEP
     ),
+    mutants.relaunch_own_exits: histories.test_a_worker_cannot_reach_airflow,
 }
 
 
@@ -141,16 +144,81 @@ DIRECTED_EXECUTIONS = {
         execution_histories.test_the_replacement_waits_for_a_worker_on_a_node_that_is_cut_off,
         "I2",
     ),
+    mutants.give_nothing_back: (
+        partial(termination_histories.test_a_worker_reports_its_own_termination, ends="well"),
+        "I3",
+    ),
+    mutants.give_own_failures_back: (
+        termination_histories.test_a_worker_is_told_to_go_when_its_task_has_failed_by_itself,
+        "I3",
+    ),
+    mutants.give_back_what_is_scheduled: (
+        termination_histories.test_airflow_schedules_the_next_try_while_it_is_given_back,
+        "I3",
+    ),
+    mutants.give_back_twice: (
+        partial(
+            termination_histories.test_what_follows_a_try_that_was_given_back_fails, error=Poison("release")
+        ),
+        "I3",
+    ),
+    mutants.give_back_without_counting: (
+        partial(termination_histories.test_tries_are_given_back_once_more_than_the_budget_has, crashes=False),
+        "I4",
+    ),
+    mutants.begin_a_new_budget_with_each_try: (
+        termination_histories.test_losses_and_tries_that_are_given_back_have_one_budget,
+        "I4",
+    ),
+}
+
+
+# About workers that start, in the same way.
+DIRECTED_STARTS = {
+    mutants.charge_nothing_for_starts: (
+        partial(
+            start_histories.test_a_worker_cannot_reach_airflow_once_more_than_the_budget_has, crashes=False
+        ),
+        "I4",
+    ),
+    mutants.let_go_of_late_starts: (
+        partial(
+            start_histories.test_a_start_is_carried_out_when_its_worker_was_replaced,
+            replacement="waits",
+            crashes=False,
+        ),
+        "I3",
+    ),
+    mutants.blame_late_starts_on_the_task: (
+        partial(
+            start_histories.test_a_start_is_carried_out_when_its_worker_was_replaced,
+            replacement="waits",
+            crashes=True,
+        ),
+        "I3",
+    ),
+    mutants.charge_late_starts_twice: (start_histories.test_a_late_start_takes_of_the_budget_once, "I3"),
 }
 
 
 @pytest.mark.parametrize("mutant", DIRECTED_EXECUTIONS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_promise_about_running_tasks_is_found_by_design(machine, monkeypatch, mutant):
-    history, promise = DIRECTED_EXECUTIONS[mutant]
+    find(machine, monkeypatch, mutant, *DIRECTED_EXECUTIONS[mutant], starts=True)
+
+
+@pytest.mark.parametrize("mutant", DIRECTED_STARTS, ids=lambda mutant: mutant.__name__)
+def test_a_broken_promise_about_starts_is_found_by_design(machine, monkeypatch, mutant):
+    find(machine, monkeypatch, mutant, *DIRECTED_STARTS[mutant], starts=False)
+
+
+def find(machine, monkeypatch, mutant, history, promise, *, starts):
+    """Play a history with a mutant, and have a promise found broken."""
     mutant(monkeypatch)
     chaos = machine(1, execution_histories.BUDGET)()
     try:
-        chaos.begin(starts=True)
+        chaos.begin(starts=starts)
+        if not starts:
+            start_histories.run_all(chaos)
         with pytest.raises(AssertionError, match=f"^{promise}:"):
             history(chaos=chaos, world=chaos.world)
     finally:

@@ -265,7 +265,11 @@ class World(Cluster):
             return
         if not self.may_fail(str(ti.id)):
             self.check_failure(ti, info)
-        ti.state = "failed"
+        self.fail(ti)
+
+    def fail(self, ti: Any) -> None:
+        """Do what Airflow does about a failure of a task. It has no retries here."""
+        self.mark(ti, "failed")
 
     def check_failure(self, ti: Any, info: Any) -> None:
         """Look at a failure that the executor has reported."""
@@ -390,10 +394,13 @@ class World(Cluster):
         ti = self.known_to(pod)
         pod.has_reported = True
         if ti is None or ti.state != "queued":
-            pod.enter("Failed", terminated=OWN_EXIT)
+            pod.end("Failed", OWN_EXIT, self.now)
             self.changed(pod)
             return
-        ti.state, ti.hostname = "running", pod.name
+        self.start(ti, pod)
+
+    def start(self, ti: Any, pod: WorldPod) -> None:
+        ti.state, ti.hostname, ti.end_date = "running", pod.name, None
         self._stuck.pop(self.life(ti), None)
         self.session.add(Log(event="running", task_instance=ti.key))
         self.session.commit()
@@ -453,12 +460,26 @@ class World(Cluster):
             assert self.may_be_replaced(other), (
                 f"I2: {pod.name} was launched while {other.name} could still run"
             )
+            self.check_replaced(other)
         revoked = {other.launch_id for other in earlier if other.asked_at} | {pod.launch_id}
         launches = len({item.launch_id for item in [*earlier, pod]} - (revoked & self._called_off))
         expired = sum(self._has_expired(other) for other in earlier)
-        allowed = self.limit + 1 + self._vanished[pod.life] + expired
+        allowed = self.limit + 1 + self._vanished[pod.life] + expired + self.borne(earlier)
         assert launches <= allowed, f"I4: {launches} launches of {allowed} allowed"
         return pod
+
+    def check_replaced(self, pod: WorldPod) -> None:
+        """Look at a pod that was replaced in the same life of its task instance."""
+        is_free = pod.was_held or not pod.exists or pod.launch_id in self._revoked
+        assert is_free or not self.is_own_exit(pod), f"I3: {pod.name} had ended by itself, and was replaced"
+
+    def borne(self, pods: list[WorldPod]) -> int:
+        """Return how many of these pods were replaced without a relaunch that counts."""
+        return 0
+
+    def is_own_exit(self, pod: WorldPod) -> bool:
+        """Whether a pod's end is its task's own failure. Without a budget it is whatever its log says."""
+        return pod.was_unreached
 
     def _has_expired(self, pod: WorldPod) -> bool:
         """
@@ -551,7 +572,8 @@ class World(Cluster):
         healthy = [pod.name for pod in pods if pod.is_healthy and not pod.is_forgotten]
         assert not healthy, f"I1: failed although {healthy[0]} is healthy: {info}"
         lost = sum(pod.lost for pod in pods) + len(never_created)
-        assert lost > self.limit or any(pod.exited_by_itself or pod.is_forgotten for pod in pods), (
+        excuses = [pod.exited_by_itself or pod.is_forgotten or self.is_own_exit(pod) for pod in pods]
+        assert lost > self.limit or any(excuses), (
             f"I3: failed after {lost} lost launches of {self.limit} allowed: {info}"
         )
 

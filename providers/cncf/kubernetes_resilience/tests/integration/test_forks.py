@@ -8,6 +8,8 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreate
 from airflow.providers.cncf.kubernetes_resilience.pods.thread import forks
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
+from cluster_lab.ports import LOOPBACK
 
 pytestmark = [
     # What Python 3.12 warns of is what is tested.
@@ -104,6 +107,30 @@ def test_a_connection_that_is_closed_is_closed_while_a_forked_process_lives(
         assert pipe.recv() == "here"
         runtime.stop(1)
         eventually(lambda: server.faults.open_watches() == 0, seconds=5.0)
+
+
+def test_a_connection_that_is_not_registered_yet_is_not_in_a_forked_process(
+    runtime: KubernetesRuntime,
+) -> None:
+    sock = socket.create_server((LOOPBACK, 0))
+
+    async def connect() -> socket.socket:
+        # As it is between the end of this call and the next step of the loop, in which its reader is added.
+        client = socket.socket()
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, sock.getsockname())
+        return client
+
+    client = runtime.call(connect(), 10)
+    accepted, _ = sock.accept()
+
+    def tell(pipe: Connection) -> None:
+        pipe.send(stat.S_ISSOCK(os.fstat(client.fileno()).st_mode))
+
+    with sock, client, accepted:
+        with forked(tell) as pipe:
+            assert pipe.recv() is False
+        assert stat.S_ISSOCK(os.fstat(client.fileno()).st_mode)
 
 
 def test_the_runtime_is_down_in_a_forked_process(runtime: KubernetesRuntime) -> None:

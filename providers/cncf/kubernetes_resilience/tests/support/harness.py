@@ -18,7 +18,7 @@ from airflow.executors.workloads import ExecuteTask
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import QUIET_SECONDS
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
@@ -124,7 +124,7 @@ class Harness:
     def adopt(self, *tis) -> list[Any]:
         """As :meth:`offer`, and let the pods be relabelled; return the task instances that are reset."""
         lost = self.offer(*tis)
-        self.runtime.carry_out("Adopter")
+        self.runtime.carry_out("PodSearch")
         self.executor.sync()
         return lost
 
@@ -232,3 +232,16 @@ def lock(ti):
         session.execute(select(TaskInstance.id).where(TaskInstance.id == ti.id).with_for_update())
         yield
         session.rollback()
+
+
+@contextmanager
+def statements(session):
+    """Collect the statements that are executed, by whatever session."""
+    found = []
+
+    def note(*args):
+        found.append(args[2])
+
+    event.listen(session.bind, "before_cursor_execute", note)
+    yield found
+    event.remove(session.bind, "before_cursor_execute", note)

@@ -14,6 +14,14 @@ from typing import Any
 
 Json = dict[str, Any]
 
+AIRFLOW_UNREACHABLE = (
+    'File "/airflow/sdk/api/client.py", line 1, in request\n'
+    'File "/httpx/default.py", line 2, in map_httpcore_exceptions\n'
+    "    raise mapped_exc(message) from exc\n"
+    "httpx.ConnectError: [Errno -2] Name or service not known\n"
+)
+"""What the supervisor of a worker prints that could not reach Airflow's API server, on Airflow 3.1."""
+
 NAME = "sales-load-x7k2m9qa"
 NODE = "node-1"
 IMAGE = "registry.example.com/airflow:3.3.2"
@@ -213,14 +221,7 @@ def worker_error(exit_code: int = 1) -> Json:
 
 
 def api_unreachable() -> Json:
-    """The worker's supervisor could not reach Airflow: what Airflow 3.1 prints then."""
-    message = (
-        'File "/airflow/sdk/api/client.py", line 1, in request\n'
-        'File "/httpx/default.py", line 2, in map_httpcore_exceptions\n'
-        "    raise mapped_exc(message) from exc\n"
-        "httpx.ConnectError: [Errno -2] Name or service not known\n"
-    )
-    return pod("Failed", [base(terminated(1, "Error", message))])
+    return pod("Failed", [base(terminated(1, "Error", AIRFLOW_UNREACHABLE))])
 
 
 def init_error() -> Json:

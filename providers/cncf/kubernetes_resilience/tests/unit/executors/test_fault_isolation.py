@@ -18,6 +18,7 @@ from sqlalchemy.exc import DataError
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
@@ -522,12 +523,12 @@ def test_an_adoption_that_fails_as_a_whole_is_postponed(play, successor, monkeyp
         raise OddError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Adopter, "_complete", fail)
+        patch.setattr(Completion, "complete", fail)
         assert heir.harness.offer(*play.tis.values()) == []
     assert counted == ["adopt"]
     for _ in range(10):
         heir.turn(5)
-        heir.harness.runtime.carry_out("Adopter")
+        heir.harness.runtime.carry_out("PodSearch")
     assert all(heir.harness.row(ti).state == "scheduled" for ti in heir.tis.values())
     assert heir.left_over() == {}
 

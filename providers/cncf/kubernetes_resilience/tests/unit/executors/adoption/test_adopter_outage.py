@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     KubernetesApiError,
@@ -21,7 +20,7 @@ def try_again(heir) -> None:
     """Let the time of the next attempt come, and the attempt be made."""
     heir.clock.advance(60)
     heir.executor.sync()
-    heir.runtime.carry_out("Adopter")
+    heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
     heir.executor.sync()
 
@@ -111,114 +110,6 @@ def test_a_pod_that_was_labelled_by_a_scheduler_that_died_meanwhile_is_found(orp
     assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
 
 
-def test_a_postponed_task_that_was_revoked_is_not_adopted(orphan, successor, cluster):
-    ti, _ = orphan
-    heir = successor()
-    cluster.outage = OUTAGES[0]
-    heir.adopt(ti)
-    heir.executor.revoke_task(ti=ti)
-    cluster.outage = None
-    try_again(heir)
-    assert not heir.occupied(ti)
-
-
-@pytest.fixture
-def revoked(orphan, successor, cluster):
-    """Give a scheduler that has revoked a task instance before it could adopt its pod, which it now can."""
-    ti, pod = orphan
-    heir = successor()
-    cluster.outage = OUTAGES[0]
-    heir.adopt(ti)
-    heir.executor.revoke_task(ti=ti)
-    heir.executor.sync()
-    cluster.outage = None
-    return heir, ti, pod
-
-
-def test_the_pod_of_a_postponed_task_that_was_revoked_is_deleted_when_it_is_found(revoked):
-    heir, _, pod = revoked
-    assert heir.runtime.take("delete") == []
-    try_again(heir)
-    assert heir.runtime.take("delete") == [(pod.ref,)]
-    try_again(heir)
-    assert heir.runtime.take("delete") == []
-
-
-def test_it_is_also_deleted_if_it_is_being_looked_for_at_that_moment(orphan, successor, cluster):
-    ti, pod = orphan
-    heir = successor()
-    cluster.outage = OUTAGES[0]
-    heir.adopt(ti)
-    cluster.outage = None
-    heir.wait(60)
-    heir.runtime.carry_out("Adopter")
-    heir.executor.revoke_task(ti=ti)
-    try_again(heir)
-    assert heir.runtime.take("delete") == [(pod.ref,)]
-
-
-def test_it_is_labelled_if_it_has_failed(revoked):
-    heir, _, pod = revoked
-    pod.become(m.start_error())
-    try_again(heir)
-    heir.quiet()
-    assert (heir.runtime.take("delete"), heir.runtime.take("mark_done")) == ([], [(pod.ref,)])
-
-
-def test_it_is_deleted_although_it_cannot_be_labelled(revoked, cluster):
-    heir, _, pod = revoked
-    cluster.refused[pod.ref.uid] = KubernetesApiError("busy", status=500)
-    try_again(heir)
-    assert heir.runtime.take("delete") == [(pod.ref,)]
-
-
-def test_it_is_left_alone_if_the_task_runs_in_it(revoked):
-    heir, ti, pod = revoked
-    heir.begin(ti, pod)
-    try_again(heir)
-    assert heir.runtime.take("delete") == []
-
-
-def test_the_next_launch_waits_until_it_is_gone(revoked):
-    heir, ti, pod = revoked
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
-    try_again(heir)
-    assert heir.runtime.take("create") == []
-    heir.deleted(pod.ref)
-    assert heir.created().launch_number == 1
-
-
-def test_the_next_launch_does_not_wait_if_there_is_none(revoked, cluster):
-    heir, ti, pod = revoked
-    cluster.remove(pod)
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
-    assert heir.runtime.take("create") == []
-    try_again(heir)
-    assert heir.created().launch_number == 1
-
-
-def test_the_next_launch_does_not_wait_for_ever_for_what_cannot_be_found(revoked, cluster):
-    heir, ti, _ = revoked
-    cluster.outage = OUTAGES[0]
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
-    heir.wait(DELETION_TIMEOUT)
-    assert heir.created().launch_number == 1
-
-
-def test_one_that_is_offered_again_is_adopted_after_all(revoked):
-    heir, ti, pod = revoked
-    heir.set_state(ti, "queued", queued_by_job_id=ti.queued_by_job_id + 1000)
-    heir.adopt(ti)
-    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
-    try_again(heir)
-    assert heir.runtime.take("delete") == []
-    heir.observe(pod, m.start_error())
-    assert heir.row(ti).state == "scheduled"
-
-
 def test_a_postponed_task_that_was_queued_anew_keeps_its_new_launch(orphan, successor, cluster):
     ti, old = orphan
     heir = successor()
@@ -292,13 +183,3 @@ def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(orphan, succe
     heir.executor.sync()
     heir.quiet()
     assert heir.runtime.take("clean_up") == [(old.ref,)]
-
-
-def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(orphan, successor, cluster):
-    ti, pod = orphan
-    heir = successor()
-    heir.offer(ti)
-    heir.runtime.carry_out("Adopter")
-    cluster.remove(pod)
-    heir.lose_sight(pod)
-    assert heir.runtime.take("confirm") == [(pod.ref,)]

@@ -5,24 +5,15 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy.exc import DataError, OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import Orphan, plan_adoption
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
-    ConnectionFailedError,
-    KubernetesApiError,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.cluster import Pod
 from ..tasks.test_queued_timeout import CONFIG, INTERVAL, TIMEOUT, age, expired, is_fresh  # noqa: F401
 from .test_adopter_outage import try_again
-
-AWAY = ConnectionFailedError("refused")
 
 
 @pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "deferred"])
@@ -36,7 +27,7 @@ def test_a_launch_whose_adoption_was_rolled_back_and_whose_task_has_ended_gives_
     heir = successor()
     heir.executor.try_adopt_task_instances([ti])
     heir.session.rollback()
-    heir.runtime.carry_out("Adopter")
+    heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
     heir.set_state(ti, state)
     heir.observe(pod, m.succeeded())
@@ -44,40 +35,6 @@ def test_a_launch_whose_adoption_was_rolled_back_and_whose_task_has_ended_gives_
     heir.quiet()
     assert not heir.occupied(ti)
     assert heir.runtime.take("clean_up") == [(pod.ref,)]
-
-
-def test_a_task_that_has_started_while_its_adoption_was_postponed_is_not_killed(
-    harness, queued_ti, successor, cluster
-):
-    """What is planned with is what the row said before the outage."""
-    ti = queued_ti()
-    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
-    second = cluster.add(Pod(first.manifest).created("2026-01-01T00:00:01Z"))
-    second.manifest["metadata"]["name"] = "another-name"
-    heir = successor()
-    cluster.outage = AWAY
-    heir.adopt(ti)
-    for pod in (first, second):
-        pod.become(m.alive())
-    heir.begin(ti, first)  # the outage is between us and the API server only
-    cluster.outage = None
-    try_again(heir)
-    assert heir.runtime.take("delete") == [(second.ref,)]
-
-
-def test_nor_while_the_pods_are_relabelled(harness, queued_ti, successor, cluster):
-    ti = queued_ti()
-    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
-    second = cluster.add(Pod(first.manifest).created("2026-01-01T00:00:01Z"))
-    second.manifest["metadata"]["name"] = "another-name"
-    for pod in (first, second):
-        pod.become(m.alive())
-    heir = successor()
-    heir.offer(ti)
-    heir.begin(ti, first)
-    heir.runtime.carry_out("Adopter")
-    heir.executor.sync()
-    assert heir.runtime.take("delete") == [(second.ref,)]
 
 
 def test_a_queued_task_whose_pod_cannot_be_labelled_is_not_held_off_for_ever(
@@ -97,50 +54,6 @@ def test_a_queued_task_whose_pod_cannot_be_labelled_is_not_held_off_for_ever(
     heir.wait(INTERVAL)
     heir.wait(INTERVAL)
     assert heir.row(ti).state == "scheduled" or not is_fresh(heir, ti)
-
-
-def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
-    harness, queued_ti, successor, monkeypatch
-):
-    """The loop ends with it: it keeps its slot for ever, and those without a pod before it are forgotten."""
-    odd, *others = tis = queued_ti(mapped=5)
-    pods = {ti.map_index: harness.launch(ti) for ti in (odd, others[0])}
-    real = adopter._launch
-
-    def broken(orphan, *args):
-        if orphan.key == odd.key:
-            raise ValueError("nobody expects this")
-        return real(orphan, *args)
-
-    heir = successor()
-    monkeypatch.setattr(adopter, "_launch", broken)
-    heir.adopt(*tis)
-    for _ in range(10):
-        try_again(heir)
-    heir.observe(pods[others[0].map_index], m.start_error())
-    assert [heir.row(ti).state for ti in others] == ["scheduled"] * 4
-    assert not heir.occupied(odd)
-
-
-def test_a_row_that_the_database_refuses_does_not_end_the_scheduler_in_adoption(
-    harness, queued_ti, successor, monkeypatch
-):
-    """Airflow repeats the offer for an OperationalError only; any other ends the scheduler, and the next."""
-    odd, good = queued_ti(mapped=2)
-    pod = harness.launch(good)
-    real = task_instances.read_rows
-    odd_id = str(odd.id)
-
-    def broken(ti_ids, *, session):
-        if odd_id in ti_ids:
-            raise DataError("select", {}, ValueError("invalid byte sequence"))
-        return real(ti_ids, session=session)
-
-    heir = successor()
-    monkeypatch.setattr(task_instances, "read_rows", broken)
-    heir.adopt(odd, good)
-    heir.observe(pod, m.start_error())
-    assert heir.row(good).state == "scheduled"
 
 
 def orphan_of(harness, ti) -> None:
@@ -188,33 +101,3 @@ def test_a_pod_with_the_address_of_the_phase_before_is_a_launch_all_the_same(har
     pod = harness.launch(ti).become(m.alive())
     orphan = Orphan(ti.key, str(ti.id), "queued", "10.244.1.7", 1)
     assert plan_adoption({ti.key: orphan}, [pod.facts()]).current
-
-
-def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(
-    harness, queued_ti, successor, monkeypatch
-):
-    """Else it would be followed when its next phase has taken its place."""
-    running, podless = queued_ti(mapped=2)
-    pod = harness.launch(running)
-    harness.begin(running, pod)
-    heir = successor()
-    assert heir.offer(running, podless) == []
-    heir.runtime.carry_out("Adopter")
-
-    def broken(*args, **kwargs):
-        raise OperationalError("UPDATE", {}, Exception("gone"))
-
-    with monkeypatch.context() as patch:
-        for name in ("reschedule", "read_rows"):
-            patch.setattr(task_instances, name, broken)
-        patch.setattr(isolation, "database_answers", lambda: False)
-        heir.executor.sync()
-        heir.observe(pod, m.succeeded())  # its task has deferred
-    heir.set_state(running, "queued", queued_by_job_id=heir.executor.job_id)
-    heir.queue(running)
-    heir.executor.heartbeat()
-    resumed = heir.created()
-    for _ in range(3):
-        heir.wait(1)
-    assert heir.executor._registry.get(running.key).ref == resumed.ref
-    assert heir.ledger(running) == []

@@ -57,7 +57,7 @@ def test_executors_of_a_scheduler_share_it(start, queued_ti, session, monkeypatc
 
     monkeypatch.setattr(KubernetesExecutor, "_patience", Patience())
     first, second = start(), start()
-    second.executor._parts.adopter._clock = first.clock
+    second.executor._parts.adopter._search._clock = first.clock
     allowed = []
 
     def hang(coroutine, timeout):

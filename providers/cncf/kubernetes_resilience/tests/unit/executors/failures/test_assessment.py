@@ -166,7 +166,7 @@ def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | Non
 @pytest.mark.parametrize("state", ["running", "restarting"])
 def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
     assessment = assessed(failure, row(state, hostname=SIBLING), runs_here=False)
-    assert assessment == Release(f"the task runs on {SIBLING}, which is another pod")
+    assert assessment == Release(f"the task runs on {SIBLING}, which is another pod", runs_elsewhere=True)
 
 
 def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:

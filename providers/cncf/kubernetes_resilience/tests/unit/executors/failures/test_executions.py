@@ -19,11 +19,12 @@ from sqlalchemy import func, select, update
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
-from ....support.harness import lock
+from ....support.harness import lock, statements
 
 DELAY = 10.0
 BUDGET = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2"}
@@ -156,6 +157,22 @@ def test_what_the_next_start_depends_on_is_kept(harness, running, session):
     assert session.scalar(select(func.count()).select_from(TaskReschedule)) == 2
 
 
+def test_many_that_are_lost_at_once_take_no_more_statements_than_one(harness, queued_ti, session):
+    counts = []
+    for dag_id, count in (("one", 1), ("many", 6)):
+        tis = queued_ti(dag_id, mapped=count)
+        pods = [harness.launch(ti) for ti in tis]
+        for ti, pod in zip(tis, pods, strict=True):
+            harness.observe(pod, m.alive())
+            harness.begin(ti, pod)
+        harness.send(*(PodObservation(pod.become(m.evicted()).facts()) for pod in pods))
+        with statements(session) as found:
+            harness.wait(REPORT_GRACE)
+        counts.append(len(found))
+    assert len(losses(harness)) == 7
+    assert counts[0] == counts[1]
+
+
 # ------------------------------------------------------------------ the budget
 
 
@@ -239,6 +256,88 @@ def test_a_start_that_airflow_learns_of_later_makes_it_a_loss(harness, queued_ti
     heir.wait(REPORT_GRACE)
     assert [loss["ti_id"] for loss in losses(heir)] == [before]
     assert key.try_number == present(heir, key).try_number == 1
+    assert [loss["context"]["reason"] for loss in losses(heir)] == ["DB_CONNECTION_ERROR"]
+    assert [loss["action"] for loss in losses(heir)] == ["relaunch"]
+
+
+def test_a_start_that_airflow_learns_of_while_the_replacement_waits_makes_it_a_loss(harness, queued_ti):
+    ti = queued_ti()
+    key, before = ti.key, str(ti.id)
+    pod = harness.launch(ti)
+    harness.observe(pod, m.api_unreachable())
+    harness.begin(ti, pod)
+    harness.wait(DELAY)
+    assert (harness.runtime.take("create"), key in harness.executor.running) == ([], True)
+    harness.wait(REPORT_GRACE)
+    (loss,) = losses(harness)
+    assert (loss["action"], loss["ti_id"], loss["worker_uid"]) == ("relaunch", before, pod.uid)
+    harness.wait(1)
+    row = present(harness, key)
+    assert (row.state, row.try_number, str(row.id)) == ("scheduled", 1, loss["next_ti_id"])
+    assert harness.events() == {}
+
+
+def test_a_start_that_airflow_learns_of_when_the_replacement_exists_makes_it_a_loss(harness, queued_ti):
+    """The worker of the replacement is refused, since the task runs."""
+    ti = queued_ti()
+    key = ti.key
+    pod = harness.launch(ti)
+    harness.observe(pod, m.api_unreachable())
+    harness.wait(60)
+    replacement = harness.created()
+    harness.begin(ti, pod)
+    harness.observe(replacement, m.worker_error(1))
+    harness.wait(REPORT_GRACE)
+    assert [loss["worker_uid"] for loss in losses(harness)] == [pod.uid]
+    assert (harness.events(), present(harness, key).try_number) == ({}, 1)
+
+
+def test_such_a_start_is_no_loss_without_a_budget(start, queued_ti):
+    harness = start()
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.evicted())
+    harness.begin(ti, pod)
+    harness.wait(60)
+    assert losses(harness) == []
+    assert len(heartbeat_timeout(harness, ti)) == 1
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_pod_that_was_given_up_and_has_started_counts_as_lost_if_its_heartbeat_times_out(
+    harness, queued_ti
+):
+    """It may run until then: when it was given up, it had not ended."""
+    ti = queued_ti()
+    key = ti.key
+    pod = harness.launch(ti)
+    deleting = m.pod("Pending", [m.base(m.CREATING)], deleted=True)
+    harness.observe(pod, deleting)
+    harness.wait(60)
+    assert [entry["reason"] for entry in failed_launches(harness)] == ["DeletionOverdue"]
+    harness.begin(ti, pod)
+    harness.wait(60)
+    assert (losses(harness), key in harness.executor.running) == ([], False)
+    assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
+    harness.wait(REPORT_GRACE)
+    assert [loss["action"] for loss in losses(harness)] == ["relaunch"]
+    assert harness.events() == {}
+
+
+def test_a_heartbeat_times_out_while_the_replacement_of_its_pod_waits(start, queued_ti):
+    """The delay may be long, and Airflow has learned of the start at its beginning."""
+    harness = start(**BUDGET, KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY="3600")
+    ti = queued_ti()
+    key = ti.key
+    pod = harness.launch(ti)
+    harness.observe(pod, m.api_unreachable())
+    harness.begin(ti, pod)
+    harness.wait(300)
+    assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
+    harness.wait(REPORT_GRACE)
+    assert [loss["action"] for loss in losses(harness)] == ["relaunch"]
+    harness.wait(1)
+    assert (harness.events(), present(harness, key).state) == ({}, "scheduled")
 
 
 def test_without_a_budget_it_ended_by_itself(start, queued_ti):
@@ -469,6 +568,19 @@ def test_a_failure_that_was_reported_before_the_worker_was_told_to_go_is_the_tas
     key = ti.key
     retries(harness, ti, at=TOLD_AT - timedelta(seconds=5))
     harness.observe(pod, TERMINATED)
+    assert (present(harness, key).state, losses(harness)) == ("up_for_retry", [])
+
+
+def test_a_launch_failure_that_another_scheduler_has_reported_is_not_given_back(harness, queued_ti):
+    """This one had the task before, and comes back: it sees its pod go, which has never started."""
+    ti = queued_ti()
+    key = ti.key
+    pod = harness.launch(ti)
+    harness.set_state(ti, "queued", max_tries=1)
+    harness.observe(pod, m.starting())
+    retries(harness, ti)
+    harness.observe(pod, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
+    harness.vanish(pod)
     assert (present(harness, key).state, losses(harness)) == ("up_for_retry", [])
 
 

@@ -15,12 +15,20 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.store import PodSt
 Pod = Callable[..., dict[str, Any]]
 
 
+RUNS = {"phase": "Running"}
+
+
 def container(**state: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "base", "state": state}]}
 
 
 def condition(type_: str, status: str, **more: str) -> dict[str, Any]:
     return {"conditions": [{"type": type_, "status": status, **more}]}
+
+
+def readiness(status: str, *, containers: str) -> dict[str, Any]:
+    conditions = [("Ready", status), ("ContainersReady", containers)]
+    return {"conditions": [{"type": type_, "status": status} for type_, status in conditions]}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +41,10 @@ def condition(type_: str, status: str, **more: str) -> dict[str, Any]:
         (condition("DisruptionTarget", "True"), condition("DisruptionTarget", "False")),
         ({}, condition("PodScheduled", "False", reason="Unschedulable")),
         ({}, condition("example.com/gpu", "False")),
+        # The node controller takes the readiness from the pods of a node that it has not heard of.
+        (RUNS | readiness("True", containers="True"), RUNS | readiness("False", containers="True")),
+        (RUNS | readiness("False", containers="True"), RUNS | readiness("True", containers="True")),
+        (RUNS, RUNS | condition("Ready", "False")),
         (container(waiting={"reason": "ContainerCreating"}), container(waiting={"reason": "ErrImagePull"})),
         (container(waiting={}), container(running={"startedAt": "2026-01-01T00:00:00Z"})),
         (container(terminated={"exitCode": 0}), container(terminated={"exitCode": 1})),
@@ -54,6 +66,8 @@ def test_status_that_matters(pod: Pod, before: dict[str, Any], after: dict[str, 
         {"message": "another"},
         {"podIP": "10.0.0.1"},
         condition("Ready", "False"),
+        readiness("False", containers="False"),
+        readiness("True", containers="True"),
         condition("ContainersReady", "True"),
         condition("Initialized", "True"),
         condition("PodReadyToStartContainers", "True"),

@@ -12,7 +12,12 @@ from airflow.configuration import conf
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.hand_back import HandBack
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
@@ -76,13 +81,15 @@ class Parts:
     create_retries: CreateRetries
     deletion: PodDeletion
     cancelled: CancelledLaunches
-    orphans: OrphanCollector
+    garbage: OrphanCollector
     event_filter: StaleEventFilter
     ownership: Ownership
     expired_tokens: ExpiredTokens
     settlement: Settlement
     executions: Executions
     adopter: Adopter
+    completion: Completion
+    hand_back: HandBack
     queued_timeout: QueuedTimeout
 
 
@@ -133,6 +140,16 @@ def assemble(
     )
     executions = Executions(policies=policies, job_id=who.job_id, clock=clock)
     expired_tokens = ExpiredTokens(registry=registry, commands=commands, validity=token_validity, clock=clock)
+    orphans = Orphans(registry=registry, slots=slots, isolation=isolation, job_id=who.job_id)
+    surplus = SurplusPods(registry=registry, deletion=deletion, job_id=who.job_id, clock=clock)
+    completion = Completion(
+        orphans=orphans,
+        surplus=surplus,
+        commands=commands,
+        registry=registry,
+        slots=slots,
+        isolation=isolation,
+    )
     ownership = Ownership(
         registry=registry,
         commands=commands,
@@ -165,7 +182,7 @@ def assemble(
             isolation=isolation,
             clock=clock,
         ),
-        orphans=OrphanCollector(
+        garbage=OrphanCollector(
             runtime=runtime,
             commands=commands,
             deletion=deletion,
@@ -195,16 +212,28 @@ def assemble(
             job_id=who.job_id,
         ),
         adopter=Adopter(
-            runtime=runtime,
-            commands=commands,
+            orphans=orphans,
+            search=PodSearch(
+                runtime=runtime,
+                commands=commands,
+                namespaces=who.namespaces,
+                own_labels=who.labels,
+                patience=patience,
+                clock=clock,
+            ),
+            completion=completion,
+            surplus=surplus,
             registry=registry,
             deletion=deletion,
-            namespaces=who.namespaces,
-            own_labels=who.labels,
-            job_id=who.job_id,
             slots=slots,
-            patience=patience,
             isolation=isolation,
+        ),
+        completion=completion,
+        hand_back=HandBack(
+            registry=registry,
+            slots=slots,
+            isolation=isolation,
+            job_id=who.job_id,
             clock=clock,
         ),
         queued_timeout=QueuedTimeout(

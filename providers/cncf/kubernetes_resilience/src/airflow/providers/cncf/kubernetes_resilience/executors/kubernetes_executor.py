@@ -53,6 +53,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     LaunchState,
     NextAttempt,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
@@ -222,7 +223,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             run("create", self._repeat_creations)
             has_more |= run("launch", self._launch_due)
             run("cancel", parts.cancelled.tick)
-            run("collect", parts.orphans.tick)
+            run("collect", parts.garbage.tick)
         except DatabaseAwayError as error:
             # Nothing is lost: what could not be settled or launched is still there for the next turn.
             self.log.warning("The metadata database did not answer; trying again in the next loop: %s", error)
@@ -251,6 +252,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
     def _continue_adoption(self) -> None:
         try:
             self._parts.adopter.continue_()
+            self._parts.hand_back.tick()
         finally:
             self._follow_adopted()
             self._keep_lost()
@@ -330,11 +332,13 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         match outcome:
             case Keep():
                 pass
-            case Release(why=why, leaves_pod=is_anothers):
+            case Release(why=why, leaves_pod=is_anothers, runs_elsewhere=runs_elsewhere):
                 self.log.info("Pod of %s has ended; %s", launch.key, why)
                 if is_anothers and launch.facts:
                     self._parts.ownership.doubt_stray(launch.facts)
+                unfollowed = self._find_unfollowed(launch.key) if runs_elsewhere else None
                 self._release(launch)
+                self._hold_unfollowed(unfollowed)
             case Report(state):
                 self._report(launch, state, settled.failure)
             case Compensated(entry, failure):
@@ -401,9 +405,28 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             if item.error:
                 self._give_up(launch, item.error)
                 continue
+            unfollowed = None if item.why else self._find_unfollowed(launch.key)
             self._drop(launch.key)
+            self._hold_unfollowed(unfollowed)
             if item.why:
                 self.fail(launch.key, item.why)
+
+    def _find_unfollowed(self, key: TaskInstanceKey, *, is_silent: bool = False) -> Orphan | None:
+        """Return a task instance that runs in a pod which nobody follows, and which counts as lost."""
+        found: list[Orphan | None] = []
+
+        def find() -> None:
+            found.append(self._parts.executions.find_unfollowed(key, is_silent=is_silent))
+
+        self._isolation.run("find", find)  # else Airflow notices that it does not hear of the worker
+        return found[0] if found else None
+
+    def _hold_unfollowed(self, orphan: Orphan | None) -> None:
+        """Have the loss of a task instance settled that runs in a pod which nobody follows."""
+        if orphan and self._registry.get(orphan.key) is None:
+            self.log.info("%s has started in %s, which counts as lost", orphan.key, orphan.hostname)
+            self._parts.event_filter.hold_lost(orphan)
+            self._slots.occupied.add(orphan.key)
 
     def _drop(self, key: TaskInstanceKey) -> None:
         self._parts.deletion.call_off(key)
@@ -447,7 +470,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
 
     def _follow_adopted(self) -> None:
         """Follow the adopted launches. One that cannot be read does not stop the others."""
-        for launch in self._parts.adopter.take_adopted():
+        for launch in self._parts.completion.take_adopted():
             if not self._registry.is_current(launch):
                 continue
             try:
@@ -460,14 +483,14 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
 
     def _keep_lost(self) -> set[str]:
         """Hold what was adopted without a pod, if it has an infrastructure budget; return its UUIDs."""
-        found = self._parts.adopter.lost()
+        found = self._parts.completion.lost()
         lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
         kept: set[str] = set()
         for ti_id in self._isolation.batch("adopt", list(lost), self._parts.executions.with_budget):
             self._parts.event_filter.hold_lost(lost[ti_id])
             self._slots.occupied.add(lost[ti_id].key)
             kept.add(ti_id)
-        self._parts.adopter.forget_lost(found)
+        self._parts.completion.forget_lost(found)
         return kept
 
     # ------------------------------------------------------------------ what the scheduler asks for
@@ -504,20 +527,29 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             super().change_state(key, state, info, remove_running)
             return
         self._held_callbacks = [item for item in self._held_callbacks if item[0] != key]
-        if launch := self._registry.get(key):
+        launch = self._registry.get(key)
+        if launch and _is_followed(launch):
             self._parts.event_filter.heard_nothing(launch)
+            return
+        orphan = None if self._registry.adopting_of(key) else self._find_unfollowed(key, is_silent=True)
+        if orphan and launch and launch.waiting:
+            self._drop(key)
+        self._hold_unfollowed(orphan)
 
     def _settles(self, key: TaskInstanceKey) -> bool:
-        """Whether the end of a task that runs is settled here: its pod is followed, or looked for."""
+        """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""
         if not self._is_started:
             return False
-        if launch := self._registry.get(key):
-            return launch.has_started or launch.state is LaunchState.ENDED
+        launch = self._registry.get(key)
+        if launch and _is_followed(launch):
+            return True
         orphan = self._registry.adopting_of(key)
-        if orphan is None or orphan.state != TaskInstanceState.RUNNING:
+        if orphan and orphan.state != TaskInstanceState.RUNNING:
             return False
         # Airflow guesses again every few seconds, and by then its pod, or its loss, may be known.
         try:
+            if orphan is None:
+                return self._find_unfollowed(key, is_silent=True) is not None
             return self._isolation.run(
                 "adopt", lambda: bool(self._parts.executions.with_budget({orphan.ti_id}))
             )
@@ -596,6 +628,11 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         """Return what tells this executor from the others of its scheduler, also after a restart."""
         name = self.name.alias or self.name.module_path if self.name else type(self).__name__
         return self._make_safe_label_value(f"{self.team_name}.{name}" if self.team_name else name)
+
+
+def _is_followed(launch: Launch) -> bool:
+    """Whether the end of a launch's worker is, or was, noticed here."""
+    return launch.has_started or launch.state is LaunchState.ENDED
 
 
 def _count(entry: LedgerEntry) -> None:

@@ -248,6 +248,23 @@ class PodFacts:
         """The scheduler's condition that it has no node for the pod; None if there is none."""
         return self.condition("PodScheduled", status="False") if self.phase == "Pending" else None
 
+    @property
+    def is_on_silent_node(self) -> bool:
+        """
+        Whether the pod runs on a node that has not been heard of, as far as the pod shows.
+
+        The control plane then takes the readiness from the node's pods. What a kubelet has said of their
+        containers stays as it was.
+
+        .. seealso:: https://kubernetes.io/docs/concepts/architecture/nodes/#node-status
+        """
+        # In this order: it is asked of each reading of each pod, and most are ready.
+        return (
+            self.phase == "Running"
+            and self.condition("Ready", status="False") is not None
+            and self.condition("ContainersReady", status="False") is None
+        )
+
     def condition(self, type_: str, *, status: str = "True") -> ConditionFacts | None:
         """Return the condition of that type if its status is the given one."""
         for condition in self.conditions:

@@ -47,6 +47,8 @@ class Release:
     why: str
     leaves_pod: bool = False
     """Whether the pod stays as it is, for the scheduler that has the task instance to count its failure."""
+    runs_elsewhere: bool = False
+    """Whether the task runs in another pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _assess_started(
     if failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
         return Report(row.state)
     if not runs_here:
-        return Release(f"the task runs on {row.hostname}, which is another pod")
+        return Release(f"the task runs on {row.hostname}, which is another pod", runs_elsewhere=True)
     return Keep() if is_alive else Report(TaskInstanceState.FAILED)
 
 

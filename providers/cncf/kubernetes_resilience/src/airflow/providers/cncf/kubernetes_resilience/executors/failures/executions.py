@@ -13,8 +13,10 @@ transaction under the row's lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
@@ -25,9 +27,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
     Compensated,
     Decided,
     Settled,
+    make_entry,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
@@ -51,6 +56,8 @@ from airflow_resilience.retry_policy.selection import TaskProfile
 
 CLOCK_MARGIN = timedelta(seconds=2)
 """By how much the clock of a node may be behind the API server's."""
+
+_TERMINAL = frozenset({"Failed", "Succeeded"})
 
 REPORT_GRACE = 2.0
 """Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
@@ -98,6 +105,31 @@ class Executions:
         budget = self._policies.infrastructure_budget
         return {ti_id for ti_id, profile in profiles.items() if budget(profile)}
 
+    def find_unfollowed(self, key: TaskInstanceKey, *, is_silent: bool = False) -> Orphan | None:
+        """
+        Return a task instance that runs in a pod whose launch has counted as failed; None if it does not.
+
+        Airflow has learned late that its worker starts: the request was under way when the worker ended, or
+        when it was given up. The launch was let go of, so that nobody follows the pod.
+
+        :param is_silent: whether Airflow has not heard of the worker for too long; else the pod has to have
+            ended when its launch failed
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        with create_session(scoped=False) as session:
+            ti_ids = task_instances.read_ids({key}, session=session)
+            row = task_instances.read_rows(set(ti_ids.values()), session=session).get(ti_ids.get(key, ""))
+            now = standing(row, try_number=key.try_number, job_id=self._job_id)
+            if row is None or row.state != TaskInstanceState.RUNNING or now is not Standing.RUNNING:
+                return None
+            failed = ledger.read_failed_launches(ti_ids, session=session)[key]
+        entry = next((item for item in reversed(failed) if _is_of(item, row.hostname)), None)
+        if entry is None or not (is_silent or entry.context.metadata.get("phase") in _TERMINAL):
+            return None
+        if row.queued_by_job_id is None or not self.with_budget({row.ti_id}):
+            return None
+        return Orphan(key, row.ti_id, row.state, row.hostname, row.queued_by_job_id)
+
     def read_decided(self, gone: Sequence[Launch], session: Session) -> list[Settled]:
         """
         Return what was decided about launches whose task instance has another UUID since.
@@ -107,9 +139,7 @@ class Executions:
         ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         found = [
-            (launch, histories[launch.key].of_worker(launch.worker_uid))
-            for launch in gone
-            if launch.key in histories
+            (launch, _entry_of(launch, histories[launch.key])) for launch in gone if launch.key in histories
         ]
         return [
             _settled(launch, entry)
@@ -170,15 +200,14 @@ class Executions:
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         decided, new = {}, []
         for launch in held:
-            entry = histories[launch.key].of_worker(launch.worker_uid)
-            if entry and entry.phase is not Phase.EXECUTION:
-                # Its launch had counted as failed, and Airflow has learned of its start after all.
-                histories[launch.key].forget(entry)
-                entry = None
-            if entry is None:
-                entry = self._make_entry(launch, histories[launch.key], profiles[launch.ti_id])
+            before = _entry_of(launch, histories[launch.key])
+            if before is None or before.phase is not Phase.EXECUTION:
+                decided[launch] = self._make_entry(
+                    launch, histories[launch.key], profiles[launch.ti_id], before=before
+                )
                 new.append(launch)
-            decided[launch] = entry
+            else:
+                decided[launch] = before
         self._write({launch: decided[launch] for launch in new}, session)
         return [_settled(launch, entry) for launch, entry in decided.items()]
 
@@ -196,27 +225,30 @@ class Executions:
         profile: TaskProfile,
         *,
         in_next_try: TaskInstanceRow | None = None,
+        before: LedgerEntry | None = None,
     ) -> LedgerEntry:
         """
         Decide about a loss.
 
+        :param before: the entry by which the launch had counted as failed. It does not count any more:
+            Airflow has learned of the start of its worker after all
         :param in_next_try: the row that waits for its next try, if the worker has ended this one itself
         """
         failure = _failure(launch, in_next_try=in_next_try is not None)
-        classified = classify(failure, launch_number=launch.number, phase=Phase.EXECUTION)
+        never_began = before is not None and _had_ended_before_its_start(launch, before, failure)
+        phase = Phase.LAUNCH if never_began else Phase.EXECUTION
+        classified = classify(failure, launch_number=launch.number, phase=phase)
+        if before:
+            history.forget(before)
         decision = self._policies.decide_execution(failure, classified, history, profile)
-        runs_again = decision.action is Action.RELAUNCH
-        return LedgerEntry(
-            ti_id=launch.ti_id,
-            worker_uid=launch.worker_uid,
-            worker_name=launch.name,
-            launch=launch.number,
-            reason=failure.reason,
-            context=classified.context,
-            decision=decision,
-            due=datetime.now(UTC) + timedelta(seconds=decision.delay) if runs_again else None,
+        next_ti_id = None
+        if decision.action is Action.RELAUNCH:
+            next_ti_id = in_next_try.ti_id if in_next_try else str(uuid7())
+        return replace(
+            make_entry(launch, failure, classified, decision),
+            worker_uid=before.worker_uid if before else launch.worker_uid,
             phase=Phase.EXECUTION,
-            next_ti_id=(in_next_try.ti_id if in_next_try else str(uuid7())) if runs_again else None,
+            next_ti_id=next_ti_id,
             in_next_try=in_next_try is not None,
         )
 
@@ -236,6 +268,25 @@ def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
     return Settled(launch, (Compensated if entry.in_next_try else Decided)(entry, failure))
 
 
+def _entry_of(launch: Launch, history: LaunchHistory) -> LedgerEntry | None:
+    """Return the entry about a launch's worker, of which nothing but the host may be known."""
+    if launch.ref:
+        return history.of_worker(launch.worker_uid)
+    return next(
+        (item for item in history.entries if item.ti_id == launch.ti_id and _is_of(item, launch.name)), None
+    )
+
+
+def _is_of(entry: LedgerEntry, hostname: str | None) -> bool:
+    return locate(hostname, name=entry.worker_name) is Place.HERE
+
+
+def _had_ended_before_its_start(launch: Launch, entry: LedgerEntry, failure: PodFailure) -> bool:
+    """Whether a worker had ended when its task was still queued, so that it has run none of its code."""
+    has_ended = failure.facts.is_terminal or failure.facts.has_lost_worker
+    return has_ended and not launch.has_outlived(entry, failure.facts)
+
+
 def _failure(launch: Launch, *, in_next_try: bool = False) -> PodFailure:
     found = _interruption(launch) if in_next_try else launch.failure
     return found or find_unreported_end(launch.last_seen)
@@ -244,6 +295,8 @@ def _failure(launch: Launch, *, in_next_try: bool = False) -> PodFailure:
 def _has_reported_its_termination(launch: Launch, end: End) -> bool:
     """Whether a worker that was told to go has reported an end of its task since, and not before."""
     told_at = when_told_to_go(launch.last_seen)
+    if not end.hostname or not launch.runs(end.hostname):
+        return False  # a failed launch, which another scheduler has reported; or the worker of another pod
     if end.ti_id != launch.ti_id or told_at is None or end.at is None:
         return False
     return end.at >= told_at - CLOCK_MARGIN

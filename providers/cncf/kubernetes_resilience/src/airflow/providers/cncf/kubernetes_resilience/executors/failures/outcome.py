@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
     PodFailure,
 )
-from airflow_resilience.decision import Action
+from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LedgerEntry
 
 
@@ -63,3 +65,20 @@ class Settled:
             return False
         is_silent = self.failure is not None and self.failure.reason == HEARTBEAT_TIMEOUT
         return is_silent or isinstance(self.outcome, Keep)
+
+
+def make_entry(
+    launch: Launch, failure: PodFailure, classified: Classified, decision: Decision
+) -> LedgerEntry:
+    """Make the ledger's entry about a launch that has failed; it is one of a launch failure."""
+    relaunches = decision.action is Action.RELAUNCH
+    return LedgerEntry(
+        ti_id=launch.ti_id,
+        worker_uid=launch.worker_uid,
+        worker_name=launch.name,
+        launch=launch.number,
+        reason=failure.reason,
+        context=classified.context,
+        decision=decision,
+        due=datetime.now(UTC) + timedelta(seconds=decision.delay) if relaunches else None,
+    )

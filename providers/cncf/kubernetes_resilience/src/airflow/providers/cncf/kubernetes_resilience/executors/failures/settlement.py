@@ -9,7 +9,8 @@ That is one transaction for many launches. Nothing is acted on here. What is ret
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -29,7 +30,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
+    Decided,
+    Settled,
+    make_entry,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -45,7 +50,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 )
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
-from airflow_resilience.ledger import Histories, LedgerEntry
+from airflow_resilience.ledger import Histories
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -187,18 +192,7 @@ class Settlement:
                 if failure.reason == TOKEN_EXPIRED
                 else self._policies.decide_launch(failure, classified, histories, profile)
             )
-            relaunches = decision.action is Action.RELAUNCH
-            entry = LedgerEntry(
-                ti_id=launch.ti_id,
-                worker_uid=launch.worker_uid,
-                worker_name=launch.name,
-                launch=launch.number,
-                reason=failure.reason,
-                context=classified.context,
-                decision=decision,
-                due=datetime.now(UTC) + timedelta(seconds=decision.delay) if relaunches else None,
-                counted_as=counted_as,
-            )
+            entry = replace(make_entry(launch, failure, classified, decision), counted_as=counted_as)
             ledger.record(launch.key, entry, session=session)
         return Decided(entry, failure)
 

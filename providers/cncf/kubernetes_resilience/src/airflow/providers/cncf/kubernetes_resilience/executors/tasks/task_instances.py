@@ -18,7 +18,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.models.taskreschedule import TaskReschedule
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import CursorResult, delete, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, CursorResult, case, delete, insert, literal, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
@@ -35,6 +35,8 @@ class End(NamedTuple):
     """The UUID that the task instance had."""
     at: datetime | None
     """When, by the clock of the worker."""
+    hostname: str | None
+    """Where its worker ran; empty or None if it had not begun."""
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
@@ -80,8 +82,8 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
 def read_ends(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, End]:
     """Return how tries have ended that were reported to have, as Airflow has written it down first."""
     past = TaskInstanceHistory
-    found = _by_key(past, (past.task_instance_id, past.end_date), keys, session)
-    return {key: End(str(ti_id), at) for key, (ti_id, at) in found.items()}
+    found = _by_key(past, (past.task_instance_id, past.end_date, past.hostname), keys, session)
+    return {key: End(str(ti_id), at, hostname) for key, (ti_id, at, hostname) in found.items()}
 
 
 def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
@@ -150,33 +152,22 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
     reschedules = session.execute(select(past).where(are_theirs).order_by(past.c.id)).mappings().all()
     # The foreign key does not follow a change of the UUID.
     session.execute(delete(past).where(are_theirs))
-    for old_id, new_id in new_ids.items():
-        _run_again(old_id, new_id, at, session)
+    values = {
+        "id": _mapped(new_ids),
+        "state": TaskInstanceState.QUEUED,
+        "queued_dttm": at,
+        "hostname": "",
+        "pid": None,
+        "external_executor_id": None,
+        "last_heartbeat_at": None,
+    }
+    if _update(new_ids, TaskInstanceState.RUNNING, values, session) != len(new_ids):
+        raise TaskInstanceChangedError(f"one of {sorted(new_ids)} does not run any more")
     if reschedules:
         (kind,) = {type(row["ti_id"]) for row in reschedules}
         session.execute(
             insert(past), [{**row, "ti_id": kind(new_ids[str(row["ti_id"])])} for row in reschedules]
         )
-
-
-def _run_again(old_id: str, new_id: str, at: datetime, session: Session) -> None:
-    (old,), (new,) = typed_ids([old_id]), typed_ids([new_id])
-    result = session.execute(
-        update(TaskInstance)
-        .where(TaskInstance.id == old, TaskInstance.state == TaskInstanceState.RUNNING)
-        .values(
-            id=new,
-            state=TaskInstanceState.QUEUED,
-            queued_dttm=at,
-            hostname="",
-            pid=None,
-            external_executor_id=None,
-            last_heartbeat_at=None,
-        )
-        .execution_options(synchronize_session=False)
-    )
-    if cast("CursorResult[Any]", result).rowcount != 1:
-        raise TaskInstanceChangedError(f"task instance {old_id} does not run any more")
 
 
 def forbid_retries(
@@ -232,6 +223,14 @@ def _update(
         .execution_options(synchronize_session=False)
     )
     return cast("CursorResult[Any]", result).rowcount
+
+
+def _mapped(new_ids: Mapping[str, str]) -> ColumnElement[Any]:
+    """Return the new UUID of each task instance, so that one statement changes them all."""
+    column = TaskInstance.id
+    pairs = zip(typed_ids(new_ids), typed_ids(new_ids.values()), strict=True)
+    # With the column among its results. Else PostgreSQL would take it for a text.
+    return case(*((column == old, literal(new, column.type)) for old, new in pairs), else_=column)
 
 
 def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str, TaskInstanceRow]:

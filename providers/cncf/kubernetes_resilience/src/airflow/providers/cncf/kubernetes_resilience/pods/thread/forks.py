@@ -27,10 +27,13 @@ import concurrent.futures.thread  # noqa: F401
 import logging
 import os
 import selectors
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +41,16 @@ PAUSE_SECONDS = 1.0
 """How long a fork waits for a loop to pause. Only code of the deployment, such as a client factory, could
 keep a loop busy for longer. The fork then happens anyway."""
 
+CLOSED = -1
+"""The descriptor of a socket that is closed."""
+
 
 class ForkSafeLoop(asyncio.SelectorEventLoop):
     """Pauses while its process forks. A forked process has none of its connections."""
 
     def __init__(self) -> None:
         self._own_selector = selectors.DefaultSelector()
+        self._connected: WeakSet[socket.socket] = WeakSet()
         super().__init__(self._own_selector)
         _loops.add(self)
 
@@ -68,6 +75,11 @@ class ForkSafeLoop(asyncio.SelectorEventLoop):
         self.call_soon_threadsafe(stand)
         return standing
 
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Connect a socket. One that is connected is not always registered: between its steps, or paused."""
+        self._connected.add(sock)
+        await super().sock_connect(sock, address)
+
     def disconnect(self) -> None:
         """
         In a forked process: replace every descriptor of the loop by one of ``/dev/null``.
@@ -76,8 +88,9 @@ class ForkSafeLoop(asyncio.SelectorEventLoop):
         harm to other files.
         """
         nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        registered = [key.fd for key in self._own_selector.get_map().values()]
-        for descriptor in (self._own_selector.fileno(), *registered):
+        descriptors = {key.fd for key in self._own_selector.get_map().values()}
+        descriptors.update(sock.fileno() for sock in self._connected)
+        for descriptor in {self._own_selector.fileno(), *descriptors} - {CLOSED}:
             os.dup2(nowhere, descriptor, inheritable=False)
         os.close(nowhere)
 

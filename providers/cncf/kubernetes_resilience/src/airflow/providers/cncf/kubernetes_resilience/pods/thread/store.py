@@ -10,8 +10,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import LABELS, PodF
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
-"""Conditions that repeat the containers' states, some seconds later. A change of any other one matters, also
-of a custom one, because a policy may name it."""
+"""Conditions that repeat the containers' states, some seconds later. That a pod is not ready
+although its containers are is another matter: then its node is not heard of. A change of any other condition
+matters, also of a custom one, because a policy may name it."""
 
 
 class PodStore:
@@ -49,6 +50,7 @@ def _signature(facts: PodFacts) -> Hashable:
         facts.reason,
         facts.node,
         facts.deletion_timestamp,
+        facts.is_on_silent_node,
         tuple(facts.labels.get(label) for label in LABELS),
         tuple((item.name, item.state, item.reason, item.exit_code) for item in facts.containers),
         tuple(

@@ -18,17 +18,10 @@ _HEARTBEAT = f"{_AIRFLOW}/core-concepts/tasks.html#task-instance-heartbeat-timeo
 
 
 def _on_lost_node(failure: PodFailure) -> bool:
-    """
-    Whether the node has not been heard of either.
-
-    The control plane then takes the readiness from the node's pods. What a kubelet has said of their
-    containers stays as it was: they run, and are ready.
-    """
+    """Whether the node has not been heard of either."""
     facts = failure.facts
     runs = facts.worker is not None and facts.worker.state is ContainerState.RUNNING
-    is_unready = facts.condition("Ready", status="False") is not None
-    by_kubelet = facts.condition("ContainersReady", status="False") is not None
-    return failure.reason == HEARTBEAT_TIMEOUT and runs and is_unready and not by_kubelet
+    return failure.reason == HEARTBEAT_TIMEOUT and runs and facts.is_on_silent_node
 
 
 SILENCES = (

@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual environments, without installing anything into them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from breeze import environments
+
+PRINTS_WHERE = "import only_here; print(only_here.__file__)"
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Give a function that makes an environment, of which only the first command is run: it is empty."""
+    lock = tmp_path / "lock"
+    lock.touch()
+    monkeypatch.setattr(environments, "BUILD", tmp_path)
+    monkeypatch.setattr(environments, "LOCK", lock)
+
+    def run_program(command):
+        if command[1] == "venv":
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", command[-1]], check=True)
+        return 0
+
+    monkeypatch.setattr(environments, "run_program", run_program)
+    return environments.make_environment
+
+
+def test_modules_of_sources_can_be_imported_whatever_the_environment_variables(made, tmp_path):
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "only_here.py").touch()
+    python = made("some", [], sources=[source])
+    done = subprocess.run([python, "-c", PRINTS_WHERE], env={}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(source / "only_here.py")
+
+    assert made("some", []) == python
+    assert subprocess.run([python, "-c", PRINTS_WHERE], env={}, check=False, capture_output=True).returncode
+
+
+def test_there_is_none_if_a_command_fails(made, monkeypatch):
+    monkeypatch.setattr(environments, "run_program", lambda command: 2)
+    assert made("some", []) is None

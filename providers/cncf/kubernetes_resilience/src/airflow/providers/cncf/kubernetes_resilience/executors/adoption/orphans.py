@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which task instances are orphans, by their rows: before their pods are looked for, and while they are.
+
+Airflow offers the task instances of a scheduler that seems to be dead. It repeats the offer if its own
+transaction fails, and another scheduler may take what is offered at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow_resilience import ledger
+
+log = logging.getLogger(__name__)
+
+
+class Orphans:
+    """
+    Reads which task instances are orphans, and lets go of those that are not to be adopted any more.
+
+    :param slots: those of task instances that another scheduler has adopted are freed
+    :param job_id: this scheduler's job
+    """
+
+    def __init__(
+        self, *, registry: LaunchRegistry, slots: Slots, isolation: Isolation, job_id: int | None
+    ) -> None:
+        self._registry = registry
+        self._slots = slots
+        self._isolation = isolation
+        self._job_id = job_id
+
+    def read(self, ti_ids: Sequence[str]) -> dict[str, Orphan | None]:
+        """
+        Read task instances that are offered, by their UUIDs.
+
+        :return: None for one that no scheduler has queued; without those that cannot be read
+        """
+        rows = self._isolation.batch("adopt", ti_ids, self._read_rows)
+        restarting = {row.key for row in rows if row.state == TaskInstanceState.RESTARTING}
+        queued = [(row.key, row.ti_id) for row in rows if row.state == TaskInstanceState.QUEUED]
+        with create_session(scoped=False) as session:
+            former = task_instances.read_former_ids(restarting, session=session)
+        replaced = dict(self._isolation.batch("adopt", queued, self._read_replaced))
+        return {
+            row.ti_id: Orphan(
+                row.key,
+                row.ti_id,
+                row.state,
+                row.hostname,
+                row.queued_by_job_id,
+                former.get(row.key),
+                replaced.get(row.key, frozenset()),
+            )
+            if row.queued_by_job_id
+            else None
+            for row in rows
+        }
+
+    def is_taken(self, orphan: Orphan) -> bool:
+        """Whether this scheduler has a task instance already, or is about to adopt it."""
+        if orphan.job_id == self._job_id:
+            return orphan.key in self._slots.occupied  # another scheduler took us for dead
+        # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may
+        # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
+        launch = self._registry.get(orphan.key)
+        was_adopted = launch is not None and launch.adopted_from == orphan.job_id
+        return was_adopted or self._registry.adopting_of(orphan.key) == orphan
+
+    def forget_adopted_elsewhere(self) -> None:
+        """Forget what another scheduler has adopted since, as it took this one for dead."""
+        orphans = self._registry.adopting()
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({o.ti_id for o in orphans.values()}, session=session)
+        for key, orphan in orphans.items():
+            row = rows.get(orphan.ti_id)
+            now = standing(row, try_number=key.try_number, job_id=self._job_id, adopted_from=orphan.job_id)
+            if now is Standing.ELSEWHERE:
+                log.info("%s was adopted by scheduler job %s", key, row and row.queued_by_job_id)
+                self.let_go_of(key)
+
+    def let_go_of(self, key: TaskInstanceKey) -> None:
+        """Adopt a task instance no longer; without a launch it has no slot."""
+        self._registry.adopted(key)
+        if self._registry.get(key) is None:
+            self._slots.free(key)
+
+    def _read_rows(self, ti_ids: Sequence[str]) -> Iterable[TaskInstanceRow]:
+        # With one query: the scheduler hands over rows with few columns loaded, and each of the others
+        # would be a query for each row.
+        with create_session(scoped=False) as session:
+            return task_instances.read_rows(set(ti_ids), session=session).values()
+
+    def _read_replaced(
+        self, queued: Sequence[tuple[TaskInstanceKey, str]]
+    ) -> Iterable[tuple[TaskInstanceKey, frozenset[str]]]:
+        with create_session(scoped=False) as session:
+            losses = ledger.read_infrastructure_histories(dict(queued), session=session)
+        for key, history in losses.items():
+            yield key, frozenset(entry.ti_id for entry in history.entries if entry.next_ti_id)

@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Looks for the pods of orphaned task instances, and puts this scheduler's label on those that are adopted.
+
+Only here does the scheduler's thread wait for the API server: for the first list of the pods. Airflow has to
+know at once what could not be adopted: it resets that, which costs a try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+
+if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
+
+log = logging.getLogger(__name__)
+
+ADOPTION_TIMEOUT = 15.0
+"""Seconds after which pods are looked for again if nothing is heard of an attempt."""
+
+RELABEL_BATCH = 500
+"""Pods that are adopted together, once each was relabelled or could not be."""
+
+RELABEL_TIMEOUT = 10.0
+"""Seconds for each pod of a batch. Less than :data:`ADOPTION_TIMEOUT`."""
+
+RETRY_INTERVAL = 5.0
+"""Seconds between attempts while the API server does not answer."""
+
+
+class PodSearch:
+    """
+    Finds the pods of orphans, and relabels the current launches among them.
+
+    The scheduler waits for the first list, and no longer than its patience allows. Everything else is done in
+    the Kubernetes thread meanwhile, and comes in as answers.
+
+    :param own_labels: select the pods of this scheduler and executor
+    :param patience: how long the scheduler may be kept waiting, with all its executors
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: KubernetesRuntime,
+        commands: PodCommands,
+        namespaces: Sequence[str | None],
+        own_labels: Mapping[str, str],
+        patience: Patience,
+        clock: Callable[[], float],
+    ) -> None:
+        self._runtime = runtime
+        self._commands = commands
+        self._namespaces = namespaces
+        self._own_labels = own_labels
+        self._patience = patience
+        self._clock = clock
+        self._answers: deque[FoundPods | None] = deque()
+        """None ends an attempt."""
+        self._next_look = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is an answer, or it is time for another attempt."""
+        return self._clock() >= self._next_look or bool(self._answers)
+
+    def look(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods | None:
+        """
+        Wait for the list of the pods, and have them relabelled; the answers say what has become of each.
+
+        :return: None if there is no list; they are looked for again
+        """
+        self._next_look = self._clock() + RETRY_INTERVAL
+        try:
+            with self._patience.spent(self._clock) as seconds:
+                found = self._runtime.call(self._list(orphans), seconds)
+        except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
+            log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
+            return None
+        self._next_look = self._clock() + ADOPTION_TIMEOUT
+        self._commands.run(self._relabel, found)
+        return found
+
+    def look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
+        """Look for the pods once more, if there are any to look for and it is time to; nobody waits."""
+        if orphans and self._clock() >= self._next_look:
+            self._next_look = self._clock() + ADOPTION_TIMEOUT
+            self._commands.run(self._look_again, orphans)
+
+    def answers(self) -> Iterator[FoundPods]:
+        """Return, each once, what was found and relabelled since."""
+        while self._answers:
+            found = self._answers.popleft()
+            self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else RETRY_INTERVAL)
+            if found:
+                yield found
+
+    def put_back(self, found: FoundPods) -> None:
+        """Return something once more in the next turn: it could not be used in this one."""
+        self._answers.appendleft(found)
+
+    async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
+        # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
+        # alive, may have been cut off after it had put its own on some of the pods.
+        pods = await self._runtime.launcher.list_pods(self._namespaces, NOT_DONE)
+        plan = plan_adoption(orphans, pods, phases_may_be_past=True)
+        return FoundPods(orphans, plan, listed={key: pod.ref for key, pod in plan.current.items()})
+
+    async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
+        try:
+            found = await self._list(orphans)
+        except KubernetesApiError as error:
+            log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
+            self._answers.append(None)
+        else:
+            found = replace(found, is_late=True)
+            self._answers.append(found)
+            await self._relabel(found)
+
+    async def _relabel(self, found: FoundPods) -> None:
+        """Put this scheduler's label on the current launches."""
+        pods = list(found.listed.items())
+        for first in range(0, len(pods), RELABEL_BATCH):
+            batch = pods[first : first + RELABEL_BATCH]
+            answers = await asyncio.gather(
+                *(self._relabel_pod(ref) for _, ref in batch), return_exceptions=True
+            )
+            # A pod that the API server would not have changed is held as it is, and asked about.
+            relabelled = {key: answer is True for (key, _), answer in zip(batch, answers, strict=True)}
+            self._answers.append(replace(found, relabelled=relabelled))
+        self._answers.append(None)
+
+    async def _relabel_pod(self, ref: PodRef) -> bool:
+        # One pod that the API server will not have changed must not keep the others waiting.
+        async with asyncio.timeout(RELABEL_TIMEOUT):
+            return await self._runtime.launcher.adopt(ref, self._own_labels)

@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What was adopted and has to be launched again is handed back to the scheduler, in the same try."""
+
+from __future__ import annotations
+
+from ....support import manifests as m
+
+
+def test_a_failed_launch_that_is_adopted_is_scheduled_again_in_the_same_try(harness, queued_ti, successor):
+    ti = queued_ti()
+    pod = harness.launch(ti).become(m.start_error())
+    heir = successor()
+
+    heir.adopt(ti)
+    heir.executor.sync()
+    row = heir.row(ti)
+    assert (row.state, row.queued_dttm, row.queued_by_job_id) == ("scheduled", None, None)
+    assert (row.try_number, row.max_tries) == (1, 0)
+    (entry,) = heir.ledger(ti)
+    assert (entry["worker_uid"], entry["action"]) == (pod.ref.uid, "relaunch")
+    assert not heir.occupied(ti)
+    assert heir.events() == {}
+    heir.quiet()
+    assert heir.runtime.take("mark_done") == [(pod.ref,)]
+
+
+def test_a_queued_task_without_pod_is_scheduled_again(harness, queued_ti, successor):
+    ti = queued_ti()
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    heir.executor.sync()
+    row = heir.row(ti)
+    assert (row.state, row.queued_dttm, row.queued_by_job_id) == ("scheduled", None, None)
+    assert (row.try_number, heir.ledger(ti)) == (1, [])
+    assert not heir.occupied(ti)

@@ -1,0 +1,175 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that are found and not adopted: superseded ones, and those of tasks that were revoked meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    KubernetesApiError,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+
+from ....support import manifests as m
+from .test_adopter import own_label
+from .test_adopter_outage import try_again
+
+AWAY = ConnectionFailedError("refused")
+
+
+@pytest.fixture
+def orphan(harness, queued_ti):
+    ti = queued_ti()
+    return ti, harness.launch(ti)
+
+
+def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())  # the command to take it out of sight is lost with the scheduler
+    second = harness.created()
+    heir = successor()
+
+    assert heir.adopt(ti) == []
+    heir.executor.sync()
+    assert second.labels["airflow-worker"] == own_label(heir)
+    heir.quiet()
+    assert heir.runtime.take("mark_done") == [(first.ref,)]
+    heir.send(PodObservation(first.facts()))
+    assert (heir.events(), heir.occupied(ti)) == ({}, True)
+
+
+def test_a_retired_launch_is_deleted_if_that_is_configured(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())
+    harness.created()
+    heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
+    heir.adopt(ti)
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(first.ref,)]
+
+
+def test_an_older_launch_that_could_still_start_is_deleted(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.executor.revoke_task(ti=ti)
+    harness.accepted(first.ref)
+    harness.clock.advance(60)
+    second = harness.launch(ti)
+    heir = successor()
+
+    heir.adopt(ti)
+    assert heir.runtime.take("delete") == [(first.ref,)]
+    assert second.labels["airflow-worker"] == own_label(heir)
+
+
+def test_a_postponed_task_that_was_revoked_is_not_adopted(orphan, successor, cluster):
+    ti, _ = orphan
+    heir = successor()
+    cluster.outage = AWAY
+    heir.adopt(ti)
+    heir.executor.revoke_task(ti=ti)
+    cluster.outage = None
+    try_again(heir)
+    assert not heir.occupied(ti)
+
+
+@pytest.fixture
+def revoked(orphan, successor, cluster):
+    """Give a scheduler that has revoked a task instance before it could adopt its pod, which it now can."""
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = AWAY
+    heir.adopt(ti)
+    heir.executor.revoke_task(ti=ti)
+    heir.executor.sync()
+    cluster.outage = None
+    return heir, ti, pod
+
+
+def test_the_pod_of_a_postponed_task_that_was_revoked_is_deleted_when_it_is_found(revoked):
+    heir, _, pod = revoked
+    assert heir.runtime.take("delete") == []
+    try_again(heir)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+    try_again(heir)
+    assert heir.runtime.take("delete") == []
+
+
+def test_it_is_also_deleted_if_it_is_being_looked_for_at_that_moment(orphan, successor, cluster):
+    ti, pod = orphan
+    heir = successor()
+    cluster.outage = AWAY
+    heir.adopt(ti)
+    cluster.outage = None
+    heir.wait(60)
+    heir.runtime.carry_out("PodSearch")
+    heir.executor.revoke_task(ti=ti)
+    try_again(heir)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_it_is_labelled_if_it_has_failed(revoked):
+    heir, _, pod = revoked
+    pod.become(m.start_error())
+    try_again(heir)
+    heir.quiet()
+    assert (heir.runtime.take("delete"), heir.runtime.take("mark_done")) == ([], [(pod.ref,)])
+
+
+def test_it_is_deleted_although_it_cannot_be_labelled(revoked, cluster):
+    heir, _, pod = revoked
+    cluster.refused[pod.ref.uid] = KubernetesApiError("busy", status=500)
+    try_again(heir)
+    assert heir.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_it_is_left_alone_if_the_task_runs_in_it(revoked):
+    heir, ti, pod = revoked
+    heir.begin(ti, pod)
+    try_again(heir)
+    assert heir.runtime.take("delete") == []
+
+
+def test_the_next_launch_waits_until_it_is_gone(revoked):
+    heir, ti, pod = revoked
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    try_again(heir)
+    assert heir.runtime.take("create") == []
+    heir.deleted(pod.ref)
+    assert heir.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_if_there_is_none(revoked, cluster):
+    heir, ti, pod = revoked
+    cluster.remove(pod)
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    assert heir.runtime.take("create") == []
+    try_again(heir)
+    assert heir.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_for_ever_for_what_cannot_be_found(revoked, cluster):
+    heir, ti, _ = revoked
+    cluster.outage = AWAY
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    heir.wait(DELETION_TIMEOUT)
+    assert heir.created().launch_number == 1
+
+
+def test_one_that_is_offered_again_is_adopted_after_all(revoked):
+    heir, ti, pod = revoked
+    heir.set_state(ti, "queued", queued_by_job_id=ti.queued_by_job_id + 1000)
+    heir.adopt(ti)
+    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    try_again(heir)
+    assert heir.runtime.take("delete") == []
+    heir.observe(pod, m.start_error())
+    assert heir.row(ti).state == "scheduled"

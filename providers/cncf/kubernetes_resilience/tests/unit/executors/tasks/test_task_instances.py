@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of task instances are changed: many at once, and none that is not what it was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskreschedule import TaskReschedule
+from sqlalchemy import select
+from uuid6 import uuid7
+
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import (
+    TaskInstanceChangedError,
+    run_again,
+)
+
+from ....support.harness import statements
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def running(queued_ti, session):
+    """Give a function that makes running task instances, each with a reschedule in its past."""
+
+    def make(count, dag_id="dag"):
+        tis = queued_ti(dag_id, mapped=count)
+        for ti in tis:
+            ti.state, ti.hostname, ti.pid = "running", "some-host", 7
+            session.add(TaskReschedule(ti.id, NOW, NOW, NOW))
+        session.commit()
+        return tis
+
+    return make
+
+
+def new_ids(tis):
+    return {str(ti.id): str(uuid7()) for ti in tis}
+
+
+def test_each_runs_again_under_its_own_uuid_and_the_others_stay(running, session):
+    tis = running(4)
+    indexes = {str(ti.id): ti.map_index for ti in tis}
+    given = new_ids(tis[:3])
+    run_again(given, at=NOW, session=session)
+    session.commit()
+    session.expire_all()
+    expected = {new: indexes[old] for old, new in given.items()} | {str(tis[3].id): 3}
+    rows = session.scalars(select(TaskInstance)).all()
+    assert {str(row.id): row.map_index for row in rows} == expected
+    again = [row for row in rows if row.map_index < 3]
+    assert {(row.state, row.hostname, row.pid, row.queued_dttm) for row in again} == {
+        ("queued", "", None, NOW)
+    }
+    (other,) = [row for row in rows if row.map_index == 3]
+    assert (other.state, other.hostname, other.pid) == ("running", "some-host", 7)
+    assert set(map(str, session.scalars(select(TaskReschedule.ti_id)))) == set(expected)
+
+
+@pytest.mark.parametrize("state", ["success", "up_for_retry", "queued"])
+def test_none_runs_again_if_one_of_them_does_not_run_any_more(running, session, state):
+    tis = running(3)
+    tis[1].state = state
+    session.commit()
+    with pytest.raises(TaskInstanceChangedError, match=str(tis[1].id)):
+        run_again(new_ids(tis), at=NOW, session=session)
+
+
+def test_many_take_no_more_statements_than_one(running, session):
+    counts = []
+    for count, dag_id in ((1, "one"), (20, "many")):
+        given = new_ids(running(count, dag_id))
+        with statements(session) as found:
+            run_again(given, at=NOW, session=session)
+        session.commit()
+        counts.append(len(found))
+    assert counts[0] == counts[1]

@@ -1,0 +1,260 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What has to hold on each supported version of Airflow: tasks heal, before and while they run.
+
+The other modules try more, with the newest version only. Where a version behaves otherwise, a test says so
+and why; the limits are those of ``docs/running-tasks.md`` and of the README.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_lab.faults.plan import Fault
+from cluster_lab.journal import JournalEvent
+from testbed.airflow_version import airflow_version
+from testbed.code_journal import Order
+from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
+
+# With the newest version, other modules show the same.
+pytestmark = [pytest.mark.system, pytest.mark.each_version, pytest.mark.long]
+
+DEPLOYMENT = {
+    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
+    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    # How often a scheduler looks for task instances of one that is dead.
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+}
+
+AIRFLOW = airflow_version()
+
+ENDS_AT_SIGTERM = AIRFLOW < (3, 3)
+"""The worker has no handler for the signal: it ends at once, and reports nothing."""
+
+NOTES_EACH_START = AIRFLOW >= (3, 2)
+"""There is a row in the audit log when a task's process starts, from which a new phase of a try is known."""
+
+UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
+RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
+RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
+GIVEN_UP = Outcome(state="failed", pods=2, begun=0, ended=0, launch_failures=2)
+
+AT_WORK = (
+    "version_graceful",
+    "version_unprotected",
+    "version_failed_before",
+    "version_resumed",
+    "version_cut_off",
+)
+
+
+@pytest.fixture(scope="module")
+def runs(testbed: Testbed) -> dict[str, Run]:
+    """A run of each DAG but one; pods of tasks that run have been lost, and those of the second pod too."""
+    node, *others = testbed.cluster.nodes()
+    testbed.cluster.cordon(*others)
+    drained = testbed.trigger("version_drained")
+    for task in ("python", "bash"):
+        drained.wait_for_pods(task, 1)
+    testbed.cluster.cordon(node)
+    testbed.cluster.cordon(*others, unschedulable=False)
+    runs = {dag_id: testbed.trigger(dag_id) for dag_id in ("version_matrix", *AT_WORK)}
+    runs["version_drained"] = drained
+
+    drained.wait_for_code("python", "bash")
+    testbed.cluster.drain_node(node)
+    lose(testbed, runs["version_unprotected"], "work")
+    failing = runs["version_failed_before"]
+    failing.wait_for_code("work")
+    testbed.order(failing.pods("work")[0], Order.FAIL)
+    cut_off = runs["version_cut_off"]
+    cut_off.wait_for_code("succeeds")
+    testbed.cluster.lose(cut_off.pods("succeeds")[0], Fault.PARTITION_RUNNING)
+    lose(testbed, runs["version_resumed"], "deferred", pod=2)
+    lose(testbed, failing, "work", pod=2)
+    return runs
+
+
+def test_the_version_is_the_one_that_is_meant(testbed: Testbed) -> None:
+    answer = testbed.api.http.get("/version").raise_for_status().json()
+    assert answer["version"].startswith(f"{AIRFLOW.major}.{AIRFLOW.minor}.")
+
+
+# ---------------------------------------------------------------------- before the task runs
+
+EXPECTED = {
+    "control": UNTOUCHED,
+    "deferred": Outcome(state="success", pods=3, begun=2, ended=2, launch_failures=1),
+    "lost_twice": GIVEN_UP,
+    # The worker's own failure: written down, and left to the task's retries.
+    "worker_exit": Outcome(state="success", try_number=2, max_tries=1, pods=2, launch_failures=1),
+    "lost_in_both_phases": (
+        Outcome(state="success", pods=4, begun=2, ended=2, launch_failures=2)
+        if NOTES_EACH_START
+        # Both phases share one count of relaunches, and one is allowed.
+        else Outcome(state="failed", pods=3, launch_failures=2)
+    ),
+}
+
+
+def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
+    testbed: Testbed, runs: dict[str, Run]
+) -> None:
+    run = runs["version_matrix"]
+    tasks = {task.task_id for task in run.states()}
+    run.wait_for_code(*tasks - {"lost_twice"})
+    assert run.wait_for_end("lost_twice") == GIVEN_UP
+    # The executor is told of all pods anew, the dead ones among them.
+    testbed.reconnect()
+    run.release()
+    assert run.wait_for_all_to_end() == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
+    expect_nothing_left(testbed, run)
+
+
+# ---------------------------------------------------------------------- while it runs
+
+
+def test_what_a_drained_node_ran_runs_again(testbed: Testbed, runs: dict[str, Run]) -> None:
+    run = runs["version_drained"]
+    run.wait_for_times(2, "python", "bash")
+    run.release()
+    assert run.wait_for_all_to_end() == {"python": RUN_AGAIN, "bash": RUN_AGAIN}
+    for task in ("python", "bash"):
+        expect_unseen(run, task)
+    expect_nothing_left(testbed, run)
+
+
+def test_a_task_may_use_its_grace_period(testbed: Testbed, runs: dict[str, Run]) -> None:
+    run = runs["version_graceful"]
+    run.wait_for_code("finishes")
+    (pod,) = run.pods("finishes")
+    testbed.cluster.evict(pod)
+    if ENDS_AT_SIGTERM:
+        # It cannot, and loses nothing by it.
+        run.wait_for_times(2, "finishes")
+        run.release()
+        assert run.wait_for_end("finishes") == RUN_AGAIN
+        expect_unseen(run, "finishes")
+    else:
+        wait_for("it has been told to go", lambda: testbed.cluster.is_ending(pod))
+        testbed.order(pod, Order.SUCCEED)
+        assert run.wait_for_end("finishes") == UNTOUCHED
+    expect_nothing_left(testbed, run)
+
+
+def test_without_a_budget_nothing_runs_again(runs: dict[str, Run]) -> None:
+    run = runs["version_unprotected"]
+    run.wait_for_end("work")
+    wait_for("the callback is called", lambda: run.outcome("work").callbacks)
+    assert run.outcome("work") == Outcome(state="failed", pods=1, ended=0, launch_failures=0, callbacks=1)
+
+
+def test_the_tasks_own_failure_and_a_lost_pod_are_counted_apart(
+    testbed: Testbed, runs: dict[str, Run]
+) -> None:
+    run = runs["version_failed_before"]
+    run.wait_for_times(3, "work")
+    run.release()
+    assert run.wait_for_end("work") == Outcome(
+        state="success",
+        try_number=2,
+        max_tries=1,
+        pods=3,
+        begun=3,
+        launch_failures=0,
+        execution_failures=1,
+    )
+    assert run.history("work") == 1
+    expect_nothing_left(testbed, run)
+
+
+def test_a_deferred_task_is_resumed_again_with_its_event(testbed: Testbed, runs: dict[str, Run]) -> None:
+    run = runs["version_resumed"]
+    run.wait_for_times(3, "deferred")
+    run.release()
+    assert run.wait_for_end("deferred") == Outcome(
+        state="success", pods=3, begun=3, ended=2, launch_failures=0, execution_failures=1
+    )
+    expect_unseen(run, "deferred", phases=2)
+    expect_nothing_left(testbed, run)
+
+
+def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
+    testbed: Testbed, runs: dict[str, Run]
+) -> None:
+    run = runs["version_cut_off"]
+    run.wait_for_times(2, "succeeds")
+    cut_off = run.pods("succeeds")[0]
+    testbed.order(cut_off, Order.SUCCEED)
+    wait_for("its worker has ended", lambda: run.events("succeeds", JournalEvent.EXITED))
+    assert [entry.pod for entry in run.events("succeeds", JournalEvent.EXITED)] == [cut_off]
+    assert run.outcome("succeeds").state == "running"
+    assert run.steps("succeeds") == ["begun", "begun", "ended"]
+    run.release()
+    assert run.wait_for_end("succeeds") == Outcome(
+        state="success", pods=2, begun=2, ended=2, launch_failures=0, execution_failures=1
+    )
+    expect_unseen(run, "succeeds")
+    expect_nothing_left(testbed, run)
+
+
+# ---------------------------------------------------------------------- its scheduler dies
+
+
+def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, runs: dict[str, Run]) -> None:
+    run = testbed.trigger("version_scheduler_dies")
+    run.wait_for_code("relaunched", "lost")
+    lost, hopeless = run.pods("lost")[0], run.wait_for_pods("hopeless", 2)[1]
+    for scheduler in testbed.schedulers.alive:
+        testbed.schedulers.kill_long_ago(scheduler)
+    testbed.cluster.lose(lost, Fault.EVICTED_RUNNING)
+    wait_for("its worker has ended", lambda: run.events("lost", JournalEvent.EXITED))
+
+    successor = testbed.schedulers.start()
+    run.wait_for_times(2, "lost")
+    wait_for("the pod is adopted", lambda: testbed.cluster.owner(hopeless) == successor.job_id)
+    testbed.cluster.delete(hopeless)
+    assert run.wait_for_end("hopeless").state == "failed"
+    run.release()
+    run.wait_for_all_to_end()
+    wait_for("the callback is called", lambda: run.outcome("hopeless").callbacks)
+    assert {task.task_id: outcome for task, outcome in run.outcomes().items()} == {
+        "relaunched": RECOVERED,
+        "lost": RUN_AGAIN,
+        "hopeless": Outcome(state="failed", pods=2, begun=0, ended=0, launch_failures=2, callbacks=1),
+    }
+    assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch", "count"]
+    assert run.steps("lost") == ["begun", "begun", "ended"]
+    expect_nothing_left(testbed, run)
+
+
+# ---------------------------------------------------------------------- what several of them have in common
+
+
+def lose(testbed: Testbed, run: Run, task: str, *, pod: int = 1) -> None:
+    """Evict a pod of a task when the user's code in it has begun; a phase before it may have had one too."""
+    run.wait_for_times(pod, task)
+    testbed.cluster.evict(run.pods(task)[pod - 1])
+
+
+def expect_unseen(run: Run, task: str, *, phases: int = 1) -> None:
+    """
+    Expect the audit log to know of one lost pod, and nobody else.
+
+    :param phases: how often its process has been started before that
+    """
+    starts = ["running"] if NOTES_EACH_START else []
+    events = [
+        event for event in run.audit_log(task) if event in ("running", "failed", EXECUTION_FAILURE_EVENT)
+    ]
+    assert events == starts * phases + [EXECUTION_FAILURE_EVENT, *starts]
+    assert run.history(task) == 0
+
+
+def expect_nothing_left(testbed: Testbed, run: Run) -> None:
+    """Expect that no pod of tasks that have ended is in use."""
+    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
