@@ -449,6 +449,22 @@ def test_the_api_is_away_for_more_than_three_queued_timeouts(chaos, world, befor
     succeeds_in_the_first_try(chaos)
 
 
+def test_an_adoption_that_is_called_off_is_postponed_for_long(chaos, world):
+    """What was revoked meanwhile is not launched again before it is known what pods there are."""
+    world.begin_outage()
+    world.crash(world.schedulers[0])
+    world.pass_time(300)
+    chaos.flush()
+    for ti in world.tis:
+        world.revoke(ti)
+    for _ in range(2):
+        world.pass_time(300)
+        chaos.flush()
+    world.end_outage()
+    chaos.launch_all()
+    succeeds_in_the_first_try(chaos)
+
+
 # ---------------------------------------------------------------------- an exception in any step
 
 

@@ -38,6 +38,21 @@ def test_what_was_waited_before_the_last_heartbeats_is_over(clock):
     assert wait(patience, clock, 0) == 20
 
 
+def test_an_idle_scheduler_holds_nothing_of_what_it_has_waited(start, queued_ti, monkeypatch):
+    """The soak run asks this of everything that an executor holds."""
+    from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+
+    patience = Patience()
+    monkeypatch.setattr(KubernetesExecutor, "_patience", patience)
+    heir, ti = start(), queued_ti()
+    heir.set_state(ti, "queued", queued_by_job_id=12345)
+    heir.adopt(ti)
+    assert patience._waits
+    heir.clock.advance(60)
+    heir.executor.sync()
+    assert not patience._waits
+
+
 def test_an_error_counts_as_well(clock):
     patience = Patience()
 

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
@@ -155,11 +158,28 @@ def test_the_next_launch_does_not_wait_if_there_is_none(revoked, cluster):
     assert heir.created().launch_number == 1
 
 
-def test_the_next_launch_does_not_wait_for_ever_for_what_cannot_be_found(revoked, cluster):
-    heir, ti, _ = revoked
+def test_the_next_launch_waits_for_as_long_as_nobody_can_say_whether_there_is_one(revoked, cluster):
+    heir, ti, pod = revoked
     cluster.outage = AWAY
     heir.queue(heir.row(ti))
     heir.executor.heartbeat()
+    heir.wait(2 * DELETION_TIMEOUT)
+    assert heir.runtime.take("create") == []
+    told = heir.executor._registry.describe(heir.clock())
+    assert any(line.endswith("waits until its pods can be listed") for line in told)
+    cluster.outage = None
+    cluster.remove(pod)
+    try_again(heir)
+    assert heir.created().launch_number == 1
+
+
+def test_the_next_launch_does_not_wait_for_ever_for_what_is_found_and_cannot_be_deleted(revoked, monkeypatch):
+    heir, ti, _ = revoked
+    monkeypatch.setattr(SurplusPods, "_delete_superseded", Mock(side_effect=LookupError("a defect")))
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    try_again(heir)
+    assert heir.runtime.take("create") == []
     heir.wait(DELETION_TIMEOUT)
     assert heir.created().launch_number == 1
 

@@ -40,8 +40,15 @@ class Patience:
         finally:
             self._waits.append((clock(), clock() - began))
 
-    def _left(self, now: float) -> float:
-        threshold = conf.getfloat("scheduler", "scheduler_health_check_threshold")
-        while self._waits and self._waits[0][0] <= now - threshold:
+    def forget(self, now: float) -> None:
+        """Forget what was waited so long ago that it does not count any more."""
+        while self._waits and self._waits[0][0] <= now - _threshold():
             self._waits.popleft()
-        return max(0.0, SHARE * threshold - sum(seconds for _, seconds in self._waits))
+
+    def _left(self, now: float) -> float:
+        self.forget(now)
+        return max(0.0, SHARE * _threshold() - sum(seconds for _, seconds in self._waits))
+
+
+def _threshold() -> float:
+    return conf.getfloat("scheduler", "scheduler_health_check_threshold")

@@ -108,6 +108,7 @@ class PodSearch:
 
     def answers(self) -> Iterator[FoundPods]:
         """Return, each once, what was found and relabelled since."""
+        self._patience.forget(self._clock())
         while self._answers:
             found = self._answers.popleft()
             self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else RETRY_INTERVAL)

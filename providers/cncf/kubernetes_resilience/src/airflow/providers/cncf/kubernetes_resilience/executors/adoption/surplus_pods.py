@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
@@ -47,10 +48,14 @@ class SurplusPods:
         """Not adopted any more, but their pods have to be found and deleted."""
 
     def abandon(self, orphan: Orphan) -> None:
-        """Have the pods of a task instance deleted when they are found; its next launch waits for that."""
+        """
+        Have the pods of a task instance deleted when they are found; its next launch waits for that.
+
+        It waits for as long as they cannot be listed: until then nobody has asked for their deletion.
+        """
         self.abandoned[orphan.key] = orphan
         if orphan.state == "queued":  # else its worker has started and reported since
-            self._registry.leave(orphan.key, orphan.ti_id, self._clock() + DELETION_TIMEOUT)
+            self._registry.leave(orphan.key, orphan.ti_id, inf)
 
     def reclaim(self, keys: Iterable[TaskInstanceKey]) -> None:
         """Leave the pods of task instances whose adoption begins anew: they are found with the new ones."""
@@ -67,6 +72,8 @@ class SurplusPods:
         abandoned = found.answered(self.abandoned)
         if not abandoned:
             return
+        for orphan in abandoned.values():
+            self._registry.wait_until(orphan.ti_id, self._clock() + DELETION_TIMEOUT)
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({o.ti_id for o in abandoned.values()}, session=session)
         by_key = {row.key: row for row in rows.values()}

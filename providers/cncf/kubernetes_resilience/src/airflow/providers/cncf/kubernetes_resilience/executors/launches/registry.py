@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -36,7 +37,10 @@ class Departure:
 
     key: TaskInstanceKey
     deadline: float
-    """Until when the next launch waits for it, on the executor's monotonic clock (seconds)."""
+    """
+    Until when the next launch waits for it, on the executor's monotonic clock (seconds). Infinite while it
+    is not known whether there is one.
+    """
     command: Command | None
     """Asks for its deletion, and is repeated if it is lost; None if there is none."""
     launch: Launch | None = None
@@ -45,6 +49,13 @@ class Departure:
     """Whether it stays if it has started by the time that its deletion is carried out."""
     accepted: bool = False
     """Whether the API server has accepted its deletion, so that it goes without our doing."""
+
+    def describe(self, token: str, now: float) -> str:
+        """Say what is waited for, and for how long, for people."""
+        if self.deadline == inf:
+            return "waits until its pods can be listed"
+        step = "accepted" if self.accepted else "asked for"
+        return f"deletion of {token} {step}; waited for at most {max(0.0, self.deadline - now):.0f} s"
 
 
 class LaunchRegistry:
@@ -117,10 +128,7 @@ class LaunchRegistry:
             for launch in self._by_state[state].values():
                 yield f"{launch.key}: {state}; {launch.describe(now)}"
         for token, departure in self._departures.items():
-            yield (
-                f"{departure.key}: deletion of {token} {'accepted' if departure.accepted else 'asked for'}; "
-                f"waited for at most {max(0.0, departure.deadline - now):.0f} s"
-            )
+            yield f"{departure.key}: {departure.describe(token, now)}"
 
     # ------------------------------------------------------------------ the states
 
@@ -257,6 +265,11 @@ class LaunchRegistry:
         if departure := self._departures.get(token):
             known = departure.deadline if departure.accepted else deadline
             departure.deadline, departure.accepted = min(known, deadline), True
+
+    def wait_until(self, token: str, deadline: float) -> None:
+        """Note that a superseded pod is waited for until then, and no longer."""
+        if departure := self._departures.get(token):
+            departure.deadline = min(departure.deadline, deadline)
 
     def left(self, token: str) -> TaskInstanceKey | None:
         """Note that a superseded pod is gone; return the key it was waited for, if it was."""
