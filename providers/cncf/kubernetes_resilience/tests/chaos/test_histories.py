@@ -465,6 +465,25 @@ def test_an_adoption_that_is_called_off_is_postponed_for_long(chaos, world):
     succeeds_in_the_first_try(chaos)
 
 
+def test_what_had_ended_before_an_outage_is_learned_after_its_token_has_expired(by_hand):
+    """The outage has not kept it from starting: it counts as what it is."""
+    chaos = by_hand(0)
+    chaos.launch_all()
+    for pod in chaos.living():
+        chaos.world.run(pod)
+        chaos.world.exit_by_itself(pod)
+    chaos.world.begin_outage()
+    chaos.world.crash(chaos.world.schedulers[0])
+    for _ in range(3):
+        chaos.world.pass_time(300)
+        chaos.flush()
+    chaos.world.end_outage()
+    chaos.world.pass_time(20)
+    chaos.flush()
+    chaos.flush()
+    assert [ti.state for ti in chaos.world.tis] == ["failed", "failed"]
+
+
 # ---------------------------------------------------------------------- an exception in any step
 
 

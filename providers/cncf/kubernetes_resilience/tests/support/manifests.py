@@ -216,8 +216,8 @@ def out_of_memory() -> Json:
     return pod("Failed", [base(terminated(137, "OOMKilled"))])
 
 
-def worker_error(exit_code: int = 1) -> Json:
-    return pod("Failed", [base(terminated(exit_code, "Error"))])
+def worker_error(exit_code: int = 1, **more: Any) -> Json:
+    return pod("Failed", [base(terminated(exit_code, "Error", **more))])
 
 
 def api_unreachable() -> Json:

@@ -449,6 +449,22 @@ def test_a_worker_that_exits_by_itself_while_its_token_is_good_is_at_fault(start
     assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
 
 
+@pytest.mark.parametrize("sees", ["the same scheduler", "its successor"])
+def test_a_worker_that_ended_before_its_token_expired_is_at_fault_however_late_that_is_learned(
+    expired, successor, sees
+):
+    harness, ti, pod = expired
+    if sees == "its successor":
+        harness = successor(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
+        harness.adopt(ti)
+        harness.runtime.is_away = True
+        harness.wait(1)
+    harness.runtime.is_away = False
+    harness.observe(pod, m.worker_error(finishedAt="2026-11-01T00:00:20Z"))
+    harness.executor.sync()
+    assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
+
+
 def test_nor_does_it_excuse_a_worker_without_an_outage(start, queued_ti):
     harness = start(**CONFIG)
     ti = queued_ti()

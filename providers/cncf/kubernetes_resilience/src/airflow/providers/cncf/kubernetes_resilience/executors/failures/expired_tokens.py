@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 CHECK_INTERVAL = 10.0
 """Seconds between two looks."""
@@ -59,11 +60,21 @@ class ExpiredTokens:
         Whether an outage has kept a launch from starting, and its token has expired.
 
         This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created
-        by an earlier call, with an earlier token.
+        by an earlier call, with an earlier token. A worker that has ended was as old as it was then, however
+        late that is learned.
         """
         if not launch.was_held:
             return False
+        now = datetime.now(UTC)
         age = self._clock() - launch.token_made_at if launch.token_made_at else 0.0
         created = launch.facts.created if launch.facts else None
-        pod_age = datetime.now(UTC) - created if created else timedelta()
-        return max(timedelta(seconds=age), pod_age) >= self._validity
+        pod_age = now - created if created else timedelta()
+        return max(timedelta(seconds=age), pod_age) - _since_end(launch.facts, now) >= self._validity
+
+
+def _since_end(pod: PodFacts | None, now: datetime) -> timedelta:
+    """Return how long ago a pod's worker has ended, as its kubelet says; none if it is not known to have."""
+    if pod is None or pod.created is None or pod.worker is None or pod.worker.finished_at is None:
+        return timedelta()
+    # A kubelet whose clock is wrong says nothing.
+    return now - pod.worker.finished_at if pod.created <= pod.worker.finished_at <= now else timedelta()
