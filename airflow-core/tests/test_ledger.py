@@ -24,7 +24,6 @@ from airflow_resilience.ledger import (
     EXECUTION_FAILURE_EVENT,
     LAUNCH_FAILURE_EVENT,
     LedgerEntry,
-    read_failed_launches,
     read_histories,
     read_infrastructure_histories,
     record,
@@ -81,19 +80,6 @@ def test_a_started_task_process_begins_a_new_count(queued_ti, session):
     record(ti.key, entry(ti, "b"), session=session)
     session.flush()
     assert history(ti, session).relaunches == 1
-
-
-def test_failed_launches_are_found_after_a_start_too(queued_ti, session):
-    ti, other = queued_ti("a"), queued_ti("b")
-    for uid, ti_id in (("a", str(ti.id)), ("b", "00000000-0000-0000-0000-000000000000")):
-        record(ti.key, replace(entry(ti, uid), ti_id=ti_id), session=session)
-    session.flush()
-    session.add(Log(event="running", task_instance=ti.key))
-    session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=ti.key, extra="not ours"))
-    session.flush()
-    ti_ids = {item.key: str(item.id) for item in (ti, other)}
-    found = read_failed_launches(ti_ids, session=session)
-    assert found == {ti.key: [entry(ti, "a")], other.key: []}
 
 
 def test_only_relaunches_count(queued_ti, session):

@@ -17,6 +17,7 @@ Airflow's scheduler counts its "stuck in queued reschedule" events in the same w
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -125,6 +126,9 @@ class LaunchHistory:
 
     def __init__(self, phase: Phase = Phase.LAUNCH) -> None:
         self.entries: list[LedgerEntry] = []
+        self.starts: Counter[str] = Counter()
+        """How often a worker has started the task since each entry, by the UID of the entry's worker; nothing
+        before Airflow 3.2."""
         self._phase = phase
 
     @property
@@ -205,27 +209,8 @@ def read_infrastructure_histories(
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    rows = _read(ti_ids, _EVENTS.values(), session)
+    rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
     return {key: _losses(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
-
-
-def read_failed_launches(
-    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
-) -> dict[TaskInstanceKey, list[LedgerEntry]]:
-    """
-    Read every entry about a launch of each task instance, oldest first, with one query.
-
-    Also those from before its task process last started: a worker whose launch had counted as failed may be
-    the one that Airflow takes for started.
-
-    :param ti_ids: the tries to look up, each with its task instance's UUID
-    """
-    rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT,), session)
-    entries = {key: [LedgerEntry.from_json(row.extra) for row in rows[key]] for key in ti_ids}
-    return {
-        key: [entry for entry in entries[key] if entry and entry.ti_id == ti_id]
-        for key, ti_id in ti_ids.items()
-    }
 
 
 def read_all_histories(
@@ -259,8 +244,16 @@ def _launches(key: TaskInstanceKey, ti_id: str, rows: Iterable[_Row]) -> LaunchH
 
 
 def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
-    entries = [LedgerEntry.from_json(row.extra) for row in rows if row.event in _EVENTS.values()]
-    return _leading_to(ti_id, [entry for entry in entries if entry and entry.counts_in(Phase.EXECUTION)])
+    entries: list[LedgerEntry] = []
+    starts: Counter[str] = Counter()
+    for row in rows:
+        if row.event == TaskInstanceState.RUNNING:
+            starts.update(entry.worker_uid for entry in entries)
+        elif (entry := LedgerEntry.from_json(row.extra)) and entry.counts_in(Phase.EXECUTION):
+            entries.append(entry)
+    history = _leading_to(ti_id, entries)
+    history.starts = starts
+    return history
 
 
 def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:

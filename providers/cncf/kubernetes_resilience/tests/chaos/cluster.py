@@ -47,6 +47,9 @@ class WorldPod(Pod):
         """When the token was made that its worker shows, at the earliest."""
         self.was_held = False
         """Whether the API server has been away while it existed."""
+        self.ended_unseen = False
+        """Whether the API server was away before any scheduler could learn of its end, which was not its own
+        doing."""
         self.ti_id: str = self.annotations["airflow-resilience/task-instance-id"]
         self.life: Life = (self.ti_id, triggers[self.ti_id])
         self.exists = True

@@ -121,6 +121,29 @@ def test_a_pod_is_lost_whose_start_is_carried_out_when_it_was_replaced(chaos, wo
     assert runs_of_the_first(world) == 2
 
 
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_worker_starts_its_task_when_it_is_about_to_be_deleted(by_hand, crashes):
+    """Airflow has taken the task back and queued it again: the worker finds it as it was the first time."""
+    chaos = by_hand(1, BUDGET)
+    chaos.begin(starts=False)
+    world = chaos.world
+    (pod,) = pods_of_the_first(world)
+    world.revoke(world.tis[0])
+    chaos.enqueue_all()
+    world.run(pod)
+    world.report_start(pod)
+    chaos.flush()
+    world.finish_deletion(pod)
+    chaos.flush()
+    if crashes:
+        world.crash(world.schedulers[0])
+    for _ in range(3):
+        chaos.wait_for_replacements()
+    assert [ti.state for ti in world.tis] == ["running", "running"]
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
 def test_a_start_is_carried_out_before_the_end_of_its_worker_is_known(chaos, world):
     """Nobody can tell any more whether its task had begun: that is a failure of its own."""
     pod = first_start(chaos)

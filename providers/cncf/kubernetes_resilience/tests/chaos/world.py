@@ -425,6 +425,9 @@ class World(Cluster):
         self.is_down = True
         for pod in self.pods:
             pod.was_held |= pod.is_alive
+            pod.ended_unseen |= not (
+                pod.is_alive or pod.exited_by_itself or self._is_known_to_have_ended(pod)
+            )
 
     def end_outage(self) -> None:
         """Let the API server answer again: those who watch list the pods anew."""
@@ -485,10 +488,17 @@ class World(Cluster):
         """
         Whether a pod was replaced since an outage, or several, had kept it from starting for too long.
 
-        Its token had expired by then, which is nobody's failure.
+        Its token had expired by then, which is nobody's failure. As far as anybody knew, that is: a pod that
+        was killed a moment before the outage is replaced for its token if that is looked at first.
         """
         validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
-        return pod.was_held and (pod.asked_at or self.now) - pod.token_made_at >= validity
+        return (pod.was_held or pod.ended_unseen) and (
+            pod.asked_at or self.now
+        ) - pod.token_made_at >= validity
+
+    def _is_known_to_have_ended(self, pod: WorldPod) -> bool:
+        schedulers = [*self.schedulers, *self.paused]
+        return any(scheduler.phases.get(pod.uid) in ("Failed", "Succeeded") for scheduler in schedulers)
 
     def _check_cleared(self, pod: WorldPod) -> None:
         ti = self.known_to(pod)

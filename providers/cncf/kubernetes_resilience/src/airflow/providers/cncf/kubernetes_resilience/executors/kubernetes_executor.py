@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from queue import Empty, Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -53,7 +54,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     LaunchState,
     NextAttempt,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
@@ -336,9 +336,9 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 self.log.info("Pod of %s has ended; %s", launch.key, why)
                 if is_anothers and launch.facts:
                     self._parts.ownership.doubt_stray(launch.facts)
-                unfollowed = self._find_unfollowed(launch.key) if runs_elsewhere else None
                 self._release(launch)
-                self._hold_unfollowed(unfollowed)
+                if runs_elsewhere:
+                    self._follow_running([launch.key])
             case Report(state):
                 self._report(launch, state, settled.failure)
             case Compensated(entry, failure):
@@ -398,6 +398,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             self._slots.free(launch.key)
 
     def _let_go_of(self, not_launched: Iterable[NotLaunched]) -> None:
+        started = []
         for item in not_launched:
             launch = item.launch
             if not self._registry.is_current(launch):
@@ -405,28 +406,30 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             if item.error:
                 self._give_up(launch, item.error)
                 continue
-            unfollowed = None if item.why else self._find_unfollowed(launch.key)
             self._drop(launch.key)
-            self._hold_unfollowed(unfollowed)
             if item.why:
                 self.fail(launch.key, item.why)
+            elif item.runs:
+                started.append(launch.key)
+        self._follow_running(started)
 
-    def _find_unfollowed(self, key: TaskInstanceKey, *, is_silent: bool = False) -> Orphan | None:
-        """Return a task instance that runs in a pod which nobody follows, and which counts as lost."""
-        found: list[Orphan | None] = []
+    def _follow_running(self, keys: Iterable[TaskInstanceKey]) -> None:
+        """
+        Have the workers of task instances followed that superseded pods have started after all.
 
-        def find() -> None:
-            found.append(self._parts.executions.find_unfollowed(key, is_silent=is_silent))
-
-        self._isolation.run("find", find)  # else Airflow notices that it does not hear of the worker
-        return found[0] if found else None
-
-    def _hold_unfollowed(self, orphan: Orphan | None) -> None:
-        """Have the loss of a task instance settled that runs in a pod which nobody follows."""
-        if orphan and self._registry.get(orphan.key) is None:
-            self.log.info("%s has started in %s, which counts as lost", orphan.key, orphan.hostname)
-            self._parts.event_filter.hold_lost(orphan)
-            self._slots.occupied.add(orphan.key)
+        Without an infrastructure budget they are left to Airflow, which notices if it does not hear of them.
+        """
+        unknown = [key for key in keys if not self._registry.adopting_of(key)]
+        for orphan in self._isolation.batch("find", unknown, self._parts.executions.find_running):
+            launch = self._registry.get(orphan.key)
+            if launch and launch.ref and launch.runs(orphan.hostname):
+                self._parts.event_filter.heard_nothing(launch)  # its kubelet does not even say that it starts
+                continue
+            self.log.info("%s has started in %s, which nobody follows", orphan.key, orphan.hostname)
+            if launch:
+                self._registry.release(orphan.key)
+                self._parts.deletion.revoke(launch)  # its worker cannot start the task any more
+            self._parts.adopter.follow(orphan)
 
     def _drop(self, key: TaskInstanceKey) -> None:
         self._parts.deletion.call_off(key)
@@ -531,10 +534,9 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         if launch and _is_followed(launch):
             self._parts.event_filter.heard_nothing(launch)
             return
-        orphan = None if self._registry.adopting_of(key) else self._find_unfollowed(key, is_silent=True)
-        if orphan and launch and launch.waiting:
-            self._drop(key)
-        self._hold_unfollowed(orphan)
+        # Airflow guesses again, and by then its pod, or its loss, may be known.
+        with suppress(DatabaseAwayError):
+            self._follow_running([key])
 
     def _settles(self, key: TaskInstanceKey) -> bool:
         """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""
@@ -546,13 +548,10 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         orphan = self._registry.adopting_of(key)
         if orphan and orphan.state != TaskInstanceState.RUNNING:
             return False
-        # Airflow guesses again every few seconds, and by then its pod, or its loss, may be known.
         try:
             if orphan is None:
-                return self._find_unfollowed(key, is_silent=True) is not None
-            return self._isolation.run(
-                "adopt", lambda: bool(self._parts.executions.with_budget({orphan.ti_id}))
-            )
+                return bool(self._isolation.batch("find", [key], self._parts.executions.find_running))
+            return bool(self._isolation.batch("adopt", [orphan.ti_id], self._parts.executions.with_budget))
         except DatabaseAwayError:
             return True
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -70,14 +70,27 @@ class Adopter:
         # What could not be read may run.
         return [ti for ti, ti_id in zip(tis, ti_ids, strict=True) if ti_id in read and ti_id not in kept]
 
+    def follow(self, orphan: Orphan) -> None:
+        """
+        Have the pod looked for in which a task instance of this scheduler runs, and which nobody follows.
+
+        Its launch was taken back or given up, and its worker has started all the same. Its pod is followed
+        until it ends; without one the task instance has lost its worker. The scheduler does not wait.
+        """
+        self._take([orphan])
+
     def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> set[TaskInstanceKey]:
-        for key in orphans:
-            self._forget_past(key)
-        self._registry.adopt(orphans.values())
-        self._surplus.reclaim(orphans)
-        self._slots.occupied.update(orphans)
+        self._take(orphans.values())
         found = self._search.look(orphans)
         return self._completion.complete(found) if found else set()
+
+    def _take(self, orphans: Collection[Orphan]) -> None:
+        keys = {orphan.key for orphan in orphans}
+        for key in keys:
+            self._forget_past(key)
+        self._registry.adopt(orphans)
+        self._surplus.reclaim(keys)
+        self._slots.occupied.update(keys)
 
     def _forget_past(self, key: TaskInstanceKey) -> None:
         """Forget what was planned for a task instance before another scheduler had it."""
@@ -101,6 +114,8 @@ class Adopter:
             except DatabaseAwayError:
                 self._search.put_back(found)
                 raise
+        if self._search.is_refused:
+            self._surplus.wait_no_longer()
         self._search.look_again(self._surplus.abandoned | self._registry.adopting())
 
     def forget(self, key: TaskInstanceKey) -> None:

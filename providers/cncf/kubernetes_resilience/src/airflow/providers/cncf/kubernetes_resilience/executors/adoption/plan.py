@@ -93,8 +93,11 @@ def _ti_id_of_odd(pod: PodFacts) -> str | None:
 
 
 def choose(plan: AdoptionPlan, orphan: Orphan, found: list[PodFacts]) -> None:
-    """Choose one of a task instance's pods."""
+    """Choose one of a task instance's pods; none if it runs in a pod that is not among them."""
     key, runs = orphan.key, orphan.state != TaskInstanceState.QUEUED
+    if runs and all(place_of(orphan.hostname, pod) is Place.ELSEWHERE for pod in found):
+        plan.superseded.extend((key, pod) for pod in found)
+        return
     plan.current[key], *others = newest_first(found, orphan.hostname if runs else None)
     if others:
         plan.shared[key] = found

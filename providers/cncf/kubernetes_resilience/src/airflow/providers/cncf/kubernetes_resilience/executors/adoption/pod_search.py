@@ -77,6 +77,8 @@ class PodSearch:
         self._answers: deque[FoundPods | None] = deque()
         """None ends an attempt."""
         self._next_look = 0.0
+        self.is_refused = False
+        """Whether the API server has answered that the pods may not be listed, which is no outage."""
 
     @property
     def is_due(self) -> bool:
@@ -94,9 +96,11 @@ class PodSearch:
             with self._patience.spent(self._clock) as seconds:
                 found = self._runtime.call(self._list(orphans), seconds)
         except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
+            self.is_refused = _is_refusal(error)
             log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
             return None
         self._next_look = self._clock() + ADOPTION_TIMEOUT
+        self.is_refused = False
         self._commands.run(self._relabel, found)
         return found
 
@@ -130,9 +134,13 @@ class PodSearch:
         try:
             found = await self._list(orphans)
         except KubernetesApiError as error:
-            log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
+            is_news = _is_refusal(error) and not self.is_refused
+            level = logging.WARNING if is_news else logging.DEBUG
+            log.log(level, "Adoption of %d task instances postponed again: %r", len(orphans), error)
+            self.is_refused = _is_refusal(error)
             self._answers.append(None)
         else:
+            self.is_refused = False
             found = replace(found, is_late=True)
             self._answers.append(found)
             await self._relabel(found)
@@ -154,3 +162,7 @@ class PodSearch:
         # One pod that the API server will not have changed must not keep the others waiting.
         async with asyncio.timeout(RELABEL_TIMEOUT):
             return await self._runtime.launcher.adopt(ref, self._own_labels)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, KubernetesApiError) and not error.transient

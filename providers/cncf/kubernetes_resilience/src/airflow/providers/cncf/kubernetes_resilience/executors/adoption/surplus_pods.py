@@ -51,11 +51,17 @@ class SurplusPods:
         """
         Have the pods of a task instance deleted when they are found; its next launch waits for that.
 
-        It waits for as long as they cannot be listed: until then nobody has asked for their deletion.
+        It waits for as long as they cannot be listed: until then nobody has asked for their deletion. If that
+        is not permitted, it waits for no longer than for a deletion that is not.
         """
         self.abandoned[orphan.key] = orphan
         if orphan.state == "queued":  # else its worker has started and reported since
             self._registry.leave(orphan.key, orphan.ti_id, inf)
+
+    def wait_no_longer(self) -> None:
+        """Limit the waits of the next launches, as it is not known when the pods can be listed."""
+        for orphan in self.abandoned.values():
+            self._registry.wait_until(orphan.ti_id, self._clock() + DELETION_TIMEOUT)
 
     def reclaim(self, keys: Iterable[TaskInstanceKey]) -> None:
         """Leave the pods of task instances whose adoption begins anew: they are found with the new ones."""

@@ -68,6 +68,8 @@ class NotLaunched:
     """The failure to report; None if the task instance is not queued by this scheduler any more."""
     error: Exception | None = None
     """The exception because of which it cannot be handled."""
+    runs: bool = False
+    """Whether its task instance runs: another worker has started it."""
 
 
 class CreateRetries:
@@ -196,7 +198,7 @@ class CreateRetries:
         runs = _runs(launch, row)
         if not runs and not awaits_pod(launch, row, self._job_id):
             log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
-            return NotLaunched(launch)
+            return NotLaunched(launch, runs=is_running(row))
         if attempt.final is None:
             self.ask(launch)
         elif runs:
@@ -258,6 +260,11 @@ def awaits_pod(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) 
     :param job_id: the scheduler that is to launch it
     """
     return standing(row, try_number=launch.key.try_number, job_id=job_id) is Standing.QUEUED
+
+
+def is_running(row: TaskInstanceRow | None) -> bool:
+    """Whether a worker runs a task instance."""
+    return row is not None and row.state == TaskInstanceState.RUNNING
 
 
 def _runs(launch: Launch, row: TaskInstanceRow | None) -> bool:

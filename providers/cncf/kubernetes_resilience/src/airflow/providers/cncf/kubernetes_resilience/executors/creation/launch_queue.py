@@ -23,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
     CreateRetries,
     NotLaunched,
     awaits_pod,
+    is_running,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -183,7 +184,7 @@ class LaunchQueue:
                 return
         if not awaits_pod(launch, row, self._job_id):
             log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
-            yield NotLaunched(launch)
+            yield NotLaunched(launch, runs=is_running(row))
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
         elif why := self._build(launch, history):

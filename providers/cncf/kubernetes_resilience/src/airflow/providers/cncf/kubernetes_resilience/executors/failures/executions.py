@@ -57,8 +57,6 @@ from airflow_resilience.retry_policy.selection import TaskProfile
 CLOCK_MARGIN = timedelta(seconds=2)
 """By how much the clock of a node may be behind the API server's."""
 
-_TERMINAL = frozenset({"Failed", "Succeeded"})
-
 REPORT_GRACE = 2.0
 """Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
 
@@ -105,30 +103,25 @@ class Executions:
         budget = self._policies.infrastructure_budget
         return {ti_id for ti_id, profile in profiles.items() if budget(profile)}
 
-    def find_unfollowed(self, key: TaskInstanceKey, *, is_silent: bool = False) -> Orphan | None:
+    def find_running(self, keys: Collection[TaskInstanceKey]) -> list[Orphan]:
         """
-        Return a task instance that runs in a pod whose launch has counted as failed; None if it does not.
+        Return those of these task instances that run under this scheduler, and may run again after a loss.
 
-        Airflow has learned late that its worker starts: the request was under way when the worker ended, or
-        when it was given up. The launch was let go of, so that nobody follows the pod.
-
-        :param is_silent: whether Airflow has not heard of the worker for too long; else the pod has to have
-            ended when its launch failed
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
         """
         with create_session(scoped=False) as session:
-            ti_ids = task_instances.read_ids({key}, session=session)
-            row = task_instances.read_rows(set(ti_ids.values()), session=session).get(ti_ids.get(key, ""))
-            now = standing(row, try_number=key.try_number, job_id=self._job_id)
-            if row is None or row.state != TaskInstanceState.RUNNING or now is not Standing.RUNNING:
-                return None
-            failed = ledger.read_failed_launches(ti_ids, session=session)[key]
-        entry = next((item for item in reversed(failed) if _is_of(item, row.hostname)), None)
-        if entry is None or not (is_silent or entry.context.metadata.get("phase") in _TERMINAL):
-            return None
-        if row.queued_by_job_id is None or not self.with_budget({row.ti_id}):
-            return None
-        return Orphan(key, row.ti_id, row.state, row.hostname, row.queued_by_job_id)
+            ti_ids = task_instances.read_ids(keys, session=session)
+            rows = task_instances.read_rows(set(ti_ids.values()), session=session)
+        running = [
+            Orphan(key, ti_id, row.state, row.hostname, row.queued_by_job_id)
+            for key, ti_id in ti_ids.items()
+            if (row := rows.get(ti_id)) and row.state == TaskInstanceState.RUNNING
+            # Whose it is counts: another scheduler follows the others.
+            if standing(row, try_number=key.try_number, job_id=self._job_id) is Standing.RUNNING
+            if row.queued_by_job_id is not None
+        ]
+        kept = self.with_budget({orphan.ti_id for orphan in running}) if running else set()
+        return [orphan for orphan in running if orphan.ti_id in kept]
 
     def read_decided(self, gone: Sequence[Launch], session: Session) -> list[Settled]:
         """
@@ -272,9 +265,11 @@ def _entry_of(launch: Launch, history: LaunchHistory) -> LedgerEntry | None:
     """Return the entry about a launch's worker, of which nothing but the host may be known."""
     if launch.ref:
         return history.of_worker(launch.worker_uid)
-    return next(
-        (item for item in history.entries if item.ti_id == launch.ti_id and _is_of(item, launch.name)), None
-    )
+    for item in history.entries:
+        # A start that was under way is the first since then. Later ones are of pods that have the same name.
+        if item.ti_id == launch.ti_id and _is_of(item, launch.name) and history.starts[item.worker_uid] <= 1:
+            return item
+    return None
 
 
 def _is_of(entry: LedgerEntry, hostname: str | None) -> bool:

@@ -44,9 +44,13 @@ class ExpiredTokens:
 
     def find(self) -> list[Launch]:
         """Return the launches that have to be replaced, if it is time to look for them."""
-        if self._clock() < self._next_look or self._commands.is_away:
+        is_away = self._commands.is_away
+        if self._clock() < self._next_look and not is_away:
             return []
+        # After an outage too: what has happened in it is learned first.
         self._next_look = self._clock() + CHECK_INTERVAL
+        if is_away:
+            return []
         pending = self._registry.in_state(LaunchState.PENDING)
         return [
             launch

@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Task instances that run in a pod which nobody follows: superseded, and started after all."""
+
+from __future__ import annotations
+
+import pytest
+from kubernetes.client import models as k8s
+from sqlalchemy.exc import OperationalError
+
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+
+from ....support import manifests as m
+from ....support.harness import statements
+from .test_executions import BUDGET, failed_launches, find_pods, heartbeat_timeout, losses, present
+
+
+@pytest.fixture
+def harness(start):
+    return start(**BUDGET)
+
+
+@pytest.mark.parametrize("config", [{}, BUDGET], ids=["no budget", "budget"])
+def test_a_guess_while_the_database_does_not_answer_us_does_not_end_the_scheduler(
+    start, queued_ti, monkeypatch, config
+):
+    """The scheduler's own session has its connection; ours ask the pool for another one."""
+    harness = start(**config)
+    ti = queued_ti()
+    harness.set_state(ti, "running", hostname="somewhere")
+
+    def broken(*args, **kwargs):
+        raise OperationalError("SELECT 1", {}, Exception("too many connections"))
+
+    for name in ("read_rows", "read_ids"):
+        monkeypatch.setattr(task_instances, name, broken)
+    monkeypatch.setattr(isolation, "database_answers", lambda: False)
+    heartbeat_timeout(harness, ti)
+
+
+def unfollowed(harness, ti):
+    """The first pod is given up, is not deleted in time, and starts when there is a replacement."""
+    first = harness.launch(ti)
+    harness.observe(first, m.image_pull_error())
+    assert len(failed_launches(harness)) == 1
+    harness.wait(DELETION_TIMEOUT + 60)
+    second = harness.created()
+    harness.observe(second, m.pod("Pending", [m.base(m.CREATING)]))
+    harness.observe(first, m.alive())
+    harness.begin(ti, first)
+    return first, second
+
+
+def given_up(harness, ti):
+    return unfollowed(harness, ti)
+
+
+def evicted(harness, ti):
+    """The first pod has ended, and Airflow learns of its start when the replacement waits for a node."""
+    first = harness.launch(ti)
+    harness.observe(first, m.evicted())
+    harness.wait(60)
+    second = harness.created()
+    harness.begin(ti, first)
+    return first, second
+
+
+@pytest.mark.parametrize("begins", [given_up, evicted])
+def test_a_silent_worker_is_settled_although_its_replacement_is_pending(harness, queued_ti, begins):
+    """No node suits the replacement, and nothing limits that: the task runs, says Airflow."""
+    ti = queued_ti()
+    key = ti.key
+    _, second = begins(harness, ti)
+    harness.observe(second, m.unschedulable())
+    for _ in range(2):
+        heartbeat_timeout(harness, present(harness, key))
+        find_pods(harness)
+        harness.wait(REPORT_GRACE)
+    assert len(losses(harness)) == 1
+    assert second.ref in [ref for ref, *_ in harness.runtime.take("delete")]
+
+
+def test_a_silent_worker_in_a_pod_that_lives_has_failed_by_itself(harness, queued_ti):
+    ti = queued_ti()
+    first, second = unfollowed(harness, ti)
+    harness.observe(second, m.worker_error(1))
+    harness.wait(60)
+    assert losses(harness) == []
+    harness.runtime.take("delete")
+    harness.observe(first, m.alive())
+    for _ in range(2):
+        heartbeat_timeout(harness, ti)
+        find_pods(harness)
+    harness.wait(REPORT_GRACE)
+    assert [loss["action"] for loss in losses(harness)] == ["count"]
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_launches_that_are_not_made_take_no_statements_of_their_own(harness, queued_ti, session):
+    counts = []
+    for dag_id, count in (("one", 1), ("many", 20)):
+        tis = queued_ti(dag_id, mapped=count)
+        for ti in tis:
+            harness.queue(ti)
+        for ti in tis:
+            harness.set_state(ti, "failed")
+        with statements(session) as found:
+            harness.executor.heartbeat()
+        counts.append(len(found))
+    assert counts[1] <= counts[0]
+
+
+def test_one_that_vanished_while_it_started_is_found_when_its_replacement_is_due(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.vanish(pod)
+    assert len(failed_launches(harness)) == 1
+    replacement = harness.created()
+    harness.begin(ti, pod)
+    harness.observe(replacement, m.worker_error(1))
+    find_pods(harness)
+    harness.wait(REPORT_GRACE)
+    assert [loss["action"] for loss in losses(harness)] == ["relaunch"]
+
+
+def test_a_late_start_is_found_where_hosts_are_known_by_their_addresses(harness, queued_ti):
+    """As ``docs/how-it-works.md`` says: by the pod's name, or by its address."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    starting = m.starting()
+    starting["status"]["podIP"] = "10.1.2.3"
+    harness.observe(pod, starting)
+    ended = m.api_unreachable()
+    ended["status"]["podIP"] = "10.1.2.3"
+    harness.observe(pod, ended)
+    assert len(failed_launches(harness)) == 1
+    harness.begin(ti, pod)
+    harness.set_state(ti, "running", hostname="10.1.2.3")
+    harness.wait(60)
+    assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
+
+
+def test_a_loss_takes_no_charge_back_that_has_only_the_name_of_the_pod_in_common(
+    start, queued_ti, successor, cluster
+):
+    """The name is fixed, and the first pod of each phase has it."""
+    name = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="fixed"))
+    harness = start(**BUDGET)
+    ti = queued_ti()
+    ti.executor_config = {"pod_override": name}
+    harness.session.commit()
+    first = harness.launch(ti)
+    harness.observe(first, m.api_unreachable())
+    harness.wait(60)
+    second = harness.created()
+    harness.observe(second, m.alive())
+    harness.begin(ti, second)
+    harness.set_state(ti, "deferred")
+    harness.observe(second, m.succeeded())
+    harness.quiet()
+    for pod in (first, second):
+        cluster.remove(pod)
+    harness.set_state(ti, "queued")
+    third = harness.launch(harness.row(ti))
+    assert (first.name, third.name) == ("fixed", "fixed")
+    harness.observe(third, m.alive())
+    harness.begin(ti, third)
+    cluster.remove(third)
+    heir = successor(**BUDGET)
+    heir.adopt(ti)
+    heir.wait(REPORT_GRACE)
+    (loss,) = losses(heir)
+    assert loss["worker_uid"] != first.uid, "the failed launch does not count any more"
+
+
+def test_a_pod_that_has_only_its_name_in_common_with_a_failed_launch_is_not_lost(harness, queued_ti):
+    """Its create call was a dead scheduler's, for example, and was carried out after it was looked for."""
+    ti = queued_ti()
+    ti.executor_config = {"pod_override": k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="fixed"))}
+    harness.session.commit()
+    first = harness.launch(ti)
+    harness.observe(first, m.evicted())
+    harness.wait(60)
+    second = harness.created()
+    harness.observe(second, m.alive())
+    harness.begin(ti, second)
+    harness.set_state(ti, "deferred")
+    harness.observe(second, m.succeeded())
+    harness.quiet()
+    harness.set_state(ti, "queued")
+    harness.queue(harness.row(ti))
+    harness.begin(ti, first)  # another pod of that name
+    harness.executor.heartbeat()
+    harness.wait(REPORT_GRACE)
+    assert losses(harness) == []
+
+
+def test_one_namespace_that_may_not_be_listed_does_not_stop_the_tasks_of_another(
+    harness, queued_ti, successor, cluster
+):
+    """It is refused (403) for good, so that this is no outage, and pods can be created."""
+    ti = queued_ti()
+    harness.launch(ti)
+    heir = successor()
+    cluster.outage = KubernetesApiError("pods is forbidden in the namespace other", status=403)
+    heir.adopt(ti)
+    heir.executor.revoke_task(ti=ti)  # it was stuck in queued
+    heir.queue(heir.row(ti))
+    heir.executor.heartbeat()
+    created = []
+    for _ in range(60):
+        heir.wait(60)
+        heir.runtime.carry_out("PodSearch")
+        created += heir.runtime.take("create")
+    assert created, "nothing is launched within an hour, and nothing says so"
