@@ -3,8 +3,8 @@
 """
 ``python api_server.py``: ask Airflow's API server for the pages and their data, as several people.
 
-It runs in this process, on a database that is made for it (``AIRFLOW_HOME`` is an empty folder). The answers are
-printed as JSON: by person and path, the status and the Dags that were told about.
+It runs in this process, on a database that is made for it; ``AIRFLOW_HOME`` is an empty folder. It prints the
+answers as JSON: by person and path, the status and the Dags that were told about.
 """
 
 from __future__ import annotations

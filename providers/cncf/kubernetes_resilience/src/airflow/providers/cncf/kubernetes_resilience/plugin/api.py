@@ -27,6 +27,8 @@ from pydantic import AwareDatetime
 
 from airflow.providers.cncf.kubernetes_resilience.get_provider_info import get_provider_info
 from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
+    DEFAULT_TIME,
+    LONGEST_TIME,
     Filter,
     Outcome,
     Told,
@@ -46,13 +48,8 @@ MOST_FAILURES: Final = 5_000
 """Rows of the ledger that one answer is made of. With more, it is about the newest."""
 MOST_EVENTS: Final = 1_000
 """Rows of the audit log that the launches of one task instance are told from."""
-MOST_NAMES: Final = 50
-"""Causes, nodes and Dags in a summary."""
 MOST_ROWS: Final = 500
 """Failures on a page of them."""
-DEFAULT_TIME: Final = timedelta(days=7)
-LONGEST_TIME: Final = timedelta(days=92)
-
 _STATIC = FilePath(str(files(__package__) / "static"))
 
 _HEADERS: Final = {
@@ -168,7 +165,7 @@ _Selection = Annotated[Selection, Depends(select_failures)]
 def get_summary(selection: _Selection) -> SummaryView:
     """Return the failures of a time in numbers."""
     since, until, found, told = selection
-    return SummaryView.of(summarise(found, told, since, until), MOST_NAMES)
+    return SummaryView.of(summarise(found, told, since, until))
 
 
 @app.get("/api/v1/failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])

@@ -19,6 +19,12 @@ from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import Failures, RecordedFailure
 from airflow_resilience.retry_policy.evidence import Phase
 
+DEFAULT_TIME: Final = timedelta(days=7)
+"""What one asks for who does not say."""
+
+LONGEST_TIME: Final = timedelta(days=92)
+"""The longest that one may ask for: a quarter."""
+
 MOST_BUCKETS: Final = 48
 """Bars that one can tell apart beside each other."""
 

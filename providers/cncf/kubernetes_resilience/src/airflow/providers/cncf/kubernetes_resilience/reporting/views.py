@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from airflow.utils.state import State
 from pydantic import BaseModel, Field
@@ -35,6 +35,9 @@ from airflow_resilience.decision import Action, AvoidNode
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents
 from airflow_resilience.retry_policy.evidence import Phase
+
+MOST_NAMES: Final = 50
+"""Causes, nodes and Dags in a summary."""
 
 
 class Budget(BaseModel):
@@ -281,17 +284,15 @@ class SummaryView(BaseModel):
     outcomes: dict[Outcome, int]
     ran_out: int = Field(description="failures for which a budget had nothing left")
     buckets: list[Bucket]
-    causes: list[Count] = Field(description="most failures first, as in the other lists")
+    causes: list[Count] = Field(
+        description=f"most failures first, {MOST_NAMES} names at most"
+    )
     nodes: list[Count]
     dags: list[Count]
 
     @classmethod
-    def of(cls, summary: told_failures.Summary, most: int) -> SummaryView:
-        """
-        Show a summary.
-
-        :param most: how many names of each list
-        """
+    def of(cls, summary: told_failures.Summary) -> SummaryView:
+        """Show a summary."""
         return cls(
             since=summary.since,
             until=summary.until,
@@ -307,9 +308,9 @@ class SummaryView(BaseModel):
                 Bucket(begins=item.begins, ends=item.ends, relaunched=item.relaunched, charged=item.charged)
                 for item in summary.buckets
             ],
-            causes=[Count.of(count, in_words(count.name)) for count in summary.causes[:most]],
-            nodes=_counts(summary.nodes[:most]),
-            dags=_counts(summary.dags[:most]),
+            causes=[Count.of(count, in_words(count.name)) for count in summary.causes[:MOST_NAMES]],
+            nodes=_counts(summary.nodes[:MOST_NAMES]),
+            dags=_counts(summary.dags[:MOST_NAMES]),
         )
 
 
