@@ -284,9 +284,7 @@ class SummaryView(BaseModel):
     outcomes: dict[Outcome, int]
     ran_out: int = Field(description="failures for which a budget had nothing left")
     buckets: list[Bucket]
-    causes: list[Count] = Field(
-        description=f"most failures first, {MOST_NAMES} names at most"
-    )
+    causes: list[Count] = Field(description=f"most failures first, {MOST_NAMES} names at most")
     nodes: list[Count]
     dags: list[Count]
 
