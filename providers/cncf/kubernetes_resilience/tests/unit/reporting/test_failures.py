@@ -59,9 +59,13 @@ def test_what_became_of_a_relaunch_is_said_by_the_state_of_the_try(state, outcom
 def test_a_relaunch_that_failed_again_is_told_from_the_last_one():
     first, last = failure(1, state="success", at=NOON), failure(2, lost(2), "success", at=NOON)
     assert outcomes(last, first) == [Outcome.HEALED, Outcome.FAILED_AGAIN]
-    # Clocks differ: the order of rows is that of events.
-    late = failure(1, state="success", at=NOON + DAY)
-    assert [item.failure.row_id for item in tell([late, last])] == [2, 1]
+    # Clocks differ: what comes last is said by the order of rows.
+    late, early = failure(1, state="success", at=NOON + DAY), failure(2, lost(2), "success", at=NOON)
+    told = tell([early, late])
+    assert [(item.failure.row_id, item.outcome) for item in told] == [
+        (1, Outcome.FAILED_AGAIN),
+        (2, Outcome.HEALED),
+    ]
 
 
 def test_other_task_instances_are_other_tries():

@@ -165,7 +165,8 @@ def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
     """
     Say what became of the task of each failure.
 
-    :param failures: newest first, all of those of a time
+    :param failures: all of those of a time
+    :return: newest first
     """
     seen: set[tuple[object, ...]] = set()
     told = []
@@ -174,7 +175,7 @@ def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
         is_last = failure.key not in seen
         seen.add(failure.key)
         told.append(Told(failure, _outcome(failure, is_last=is_last)))
-    return told
+    return sorted(told, key=lambda item: (item.failure.at, item.failure.row_id), reverse=True)
 
 
 def summarise(found: Failures, told: Sequence[Told], since: datetime, until: datetime) -> Summary:

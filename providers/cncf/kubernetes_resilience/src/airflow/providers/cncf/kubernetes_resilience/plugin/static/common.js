@@ -27,19 +27,23 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Ask the API, as whoever is logged in. Throws Refusal, or TypeError if there is no answer. */
+/** Ask the API, as whoever is logged in. Throws Refusal, whose status is 0 if there is no answer. */
 export async function ask(path, parameters = {}, signal = undefined) {
   const url = new URL(`api/v1/${path}`, ROOT);
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
   }
-  const answer = await fetch(url, { credentials: "same-origin", headers: { Accept: "application/json" }, signal });
+  const options = { credentials: "same-origin", headers: { Accept: "application/json" }, signal };
+  const answer = await fetch(url, options).catch((error) => {
+    throw error.name === "AbortError" ? error : new Refusal(0, "");
+  });
   if (answer.ok) return answer.json();
   const detail = await answer.json().then((body) => body.detail, () => null);
   throw new Refusal(answer.status, typeof detail === "string" ? detail : answer.statusText);
 }
 
 const REFUSALS = {
+  0: ["The API server does not answer", "The connection may be interrupted."],
   401: ["You are not logged in any more", "Log in to Airflow again, and reload the page."],
   403: ["You may not read this", "It takes the permission to read the audit log of the Dag."],
   404: ["There is no such task instance", "It may have been deleted, or its Dag run has no such task."],
@@ -48,11 +52,11 @@ const REFUSALS = {
 
 /** Say what went wrong, and offer to try again. */
 export function failure(error, again) {
-  const [title, hint] =
-    error instanceof Refusal
-      ? (REFUSALS[error.status] ?? ["The API server could not answer", "Its log says why."])
-      : ["The API server does not answer", "The connection may be interrupted."];
-  const detail = error instanceof Refusal && error.status !== 401 && error.status !== 403 ? error.message : "";
+  if (!(error instanceof Refusal)) throw error; // a mistake in these files, which the browser's console tells
+  const [title, hint] = REFUSALS[error.status]
+    ?? ["The API server could not answer", `It says ${error.status} ${error.message}; its log says why.`];
+  // What the API says where there are no better words for it.
+  const detail = error instanceof Refusal && !hint ? error.message : "";
   return make("div", { class: "notice error", role: "alert" },
     make("h2", {}, title), make("p", {}, [hint, detail].filter(Boolean).join(" ")),
     make("button", { type: "button", class: "button", onclick: again }, "Try again"));
@@ -99,8 +103,8 @@ export function duration(from, to) {
   return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
 }
 
-/** "1 failure", "2 failures". */
-export const many = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+/** "1 pod", "2 pods". */
+export const many = (number, word, words = `${word}s`) => `${number.toLocaleString()} ${number === 1 ? word : words}`;
 
 /** A link to a page of Airflow, which replaces what the frame of this one is in. */
 export function airflowLink(path, properties, ...children) {
@@ -132,6 +136,19 @@ export function badge(state, words = null) {
   return make("span", { class: `badge state-${state ?? "none"}` }, words ?? (state ?? "no status").replaceAll("_", " "));
 }
 
+/** Our colours and letters, and what they are called in Airflow's own pages. */
+const THEIRS = {
+  "--page": "--chakra-colors-bg",
+  "--border": "--chakra-colors-border",
+  "--text": "--chakra-colors-fg",
+  "--muted": "--chakra-colors-fg-muted",
+  "--font": "--chakra-fonts-body",
+};
+for (const state of [
+  "success", "running", "restarting", "failed", "upstream_failed", "up_for_retry", "up_for_reschedule", "deferred",
+  "queued", "scheduled", "skipped",
+]) THEIRS[`--state-${state}`] = `--chakra-colors-${state}-solid`;
+
 /** Be as dark or as light as the page around this one, and change with it. */
 function followTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -143,7 +160,13 @@ function followTheme() {
   }
   const apply = () => {
     const chosen = around && ["dark", "light"].find((theme) => around.classList.contains(theme));
-    document.documentElement.dataset.theme = chosen || (dark.matches ? "dark" : "light");
+    const root = document.documentElement;
+    root.dataset.theme = chosen || (dark.matches ? "dark" : "light");
+    for (const [ours, theirs] of Object.entries(THEIRS)) {
+      const value = around && getComputedStyle(around).getPropertyValue(theirs).trim();
+      if (value) root.style.setProperty(ours, value);
+      else root.style.removeProperty(ours);
+    }
   };
   dark.addEventListener("change", apply);
   if (around) new MutationObserver(apply).observe(around, { attributes: true, attributeFilter: ["class"] });

@@ -9,16 +9,25 @@ import {
 } from "./common.js";
 
 const PERIODS = [["1", "24 hours"], ["7", "7 days"], ["30", "30 days"], ["90", "90 days"]];
-const ROWS = 50;
+const ROWS = 25;
 const FILTERS = ["dag_id", "cause", "node", "phase", "outcome", "relaunched", "ran_out", "after", "before"];
 const OUTCOMES = {
-  "healed": ["success", "relaunched, and succeeded"],
-  "under-way": ["running", "relaunched, and goes on"],
-  "failed-again": ["up_for_retry", "relaunched, and lost its pod again"],
-  "failed-by-itself": ["failed", "relaunched, and failed by itself"],
+  "healed": ["success", "healed"],
+  "under-way": ["running", "relaunched, goes on"],
+  "failed-again": ["up_for_retry", "relaunched, lost again"],
+  "failed-by-itself": ["failed", "relaunched, failed by itself"],
   "next-try": ["scheduled", "goes on in the next try"],
   "charged": ["failed", "at the task's cost"],
-  "not-known": ["none", "relaunched, and was cleared or deleted"],
+  "not-known": ["none", "relaunched, then cleared"],
+};
+
+const FILTER_WORDS = {
+  relaunched: (value) => (value === "true" ? "launched again" : "at the task's cost"),
+  ran_out: () => "a budget ran out",
+  after: (value) => `from ${shortTime(value)}`,
+  before: (value) => `to ${shortTime(value)}`,
+  phase: (value) => (value === "launch" ? "before the task began" : "while the task ran"),
+  outcome: (value) => OUTCOMES[value]?.[1],
 };
 
 const page = document.getElementById("page");
@@ -131,8 +140,7 @@ function chart(told) {
     },
     make("span", { class: "part charged", style: { height: `${(100 * bucket.charged) / top}%` } }),
     make("span", { class: "part relaunched", style: { height: `${(100 * bucket.relaunched) / top}%` } })));
-  const labels = Math.max(1, Math.ceil(bars.length / 7));
-  const label = (bucket) => (days() === "1" ? clock(bucket.begins) : day(bucket.begins));
+  const labels = ticks(told.buckets);
   return make("section", { class: "panel", "aria-labelledby": "over-time" },
     make("div", { class: "panel-head" },
       make("h2", { id: "over-time" }, "Over time"), make("span", { class: "grow" }),
@@ -142,7 +150,17 @@ function chart(told) {
       make("div", { class: "plot" },
         make("div", { class: "bars", role: "group", "aria-label": "Pods lost over time; arrow keys move between the bars" }, bars),
         make("div", { class: "ticks", "aria-hidden": "true" },
-          told.buckets.map((bucket, index) => make("span", {}, index % labels ? "" : label(bucket)))))));
+          labels.map((label) => make("span", {}, label))))));
+}
+
+/** What stands below each bar: the days, where a new one begins, or the hours of a single day; not too many. */
+function ticks(buckets) {
+  const name = days() === "1" ? clock : day;
+  const names = buckets.map((bucket) => name(bucket.begins));
+  const begins = names.map((text, index) => index > 0 && text !== names[index - 1]);
+  const every = Math.ceil(begins.filter(Boolean).length / 8);
+  let seen = 0;
+  return names.map((text, index) => (begins[index] && seen++ % every === 0 ? text : ""));
 }
 
 /** The end of the axis: a round and even number, not below any bar. */
@@ -214,18 +232,10 @@ function frame(told, body) {
 }
 
 function chips() {
-  const words = ([name, value]) => ({
-    relaunched: value === "true" ? "launched again" : "at the task's cost",
-    ran_out: "a budget ran out",
-    after: `from ${shortTime(value)}`,
-    before: `to ${shortTime(value)}`,
-    phase: value === "launch" ? "before the task began" : "while the task ran",
-    outcome: OUTCOMES[value]?.[1] ?? value,
-  }[name] ?? `${name} ${value}`);
   const filters = Object.entries(chosen()).filter(([name]) => name !== "dag_id");
   if (!filters.length) return make("span", { class: "muted" }, "all that were lost in this time");
   return [
-    ...filters.map((filter) => make("span", { class: "chip" }, words(filter))),
+    ...filters.map(([name, value]) => make("span", { class: "chip" }, FILTER_WORDS[name]?.(value) ?? `${name} ${value}`)),
     make("button", { type: "button", class: "button small", onclick: () => leadTo({}) }, "Show all"),
   ];
 }
@@ -238,7 +248,7 @@ function row(told) {
     make("td", {},
       airflowLink(`${taskInstancePath(told)}/plugin/launches`, { class: "link" }, `${told.dag_id} · ${told.task_id}${told.map_index >= 0 ? ` [${told.map_index}]` : ""}`),
       make("div", { class: "muted small" }, `try ${told.try_number}, launch ${lost.launch}, ${lost.pod}`)),
-    make("td", {}, lost.node ?? "unknown"),
+    make("td", { class: "nowrap" }, lost.node ?? "unknown"),
     make("td", { title: lost.cause_in_words }, lost.cause, make("div", { class: "muted small" }, `${lost.category} / ${lost.reason}`)),
     make("td", {}, badge(state, words)),
     make("td", { class: "explanation" }, lost.decision.explanation));

@@ -4,7 +4,7 @@
 // The launches of a task instance. Which one, says the address of the page.
 
 import {
-  Refusal, airflowLink, ask, badge, duration, failure, make, many, moment, nothing, taskInstancePath,
+  airflowLink, ask, badge, duration, failure, make, many, moment, nothing, taskInstancePath,
 } from "./common.js";
 
 const REFRESH = 5000; // milliseconds
@@ -20,6 +20,7 @@ function readPlace() {
 }
 
 let shown = null; // the answer that is shown, as text
+let timer = 0; // until the next question
 
 async function refresh() {
   let isLive = true;
@@ -33,11 +34,12 @@ async function refresh() {
     if (text !== shown) show(told);
     shown = text;
   } catch (error) {
-    isLive = !(error instanceof Refusal);
-    if (shown === null || error instanceof Refusal) page.replaceChildren(failure(error, start));
+    // While there is no answer, what was told last stands, and it is asked again.
+    isLive = error.status === 0;
+    if (shown === null || !isLive) page.replaceChildren(failure(error, start));
   }
   page.setAttribute("aria-busy", "false");
-  if (isLive) window.setTimeout(whenVisible, REFRESH);
+  if (isLive) timer = setTimeout(whenVisible, REFRESH);
 }
 
 function whenVisible() {
@@ -46,6 +48,7 @@ function whenVisible() {
 }
 
 function start() {
+  clearTimeout(timer);
   shown = null;
   refresh();
 }
@@ -70,8 +73,7 @@ function showTry(told) {
   return make("section", { class: "try", "aria-label": `Try ${told.number}` },
     make("div", { class: "try-head" },
       make("h2", {}, `Try ${told.number}`), badge(told.state),
-      make("span", { class: "muted" }, many(told.launches.length, "launch").replace("launchs", "launches"),
-        lost ? `, ${many(lost, "pod")} lost` : ""),
+      make("span", { class: "muted" }, many(told.launches.length, "launch", "launches"), lost ? `, ${many(lost, "pod")} lost` : ""),
       make("span", { class: "grow" }),
       airflowLink(`${taskInstancePath(place)}?try_number=${told.number}`, { class: "link" }, "Log")),
     make("div", { class: "budgets" },
@@ -89,17 +91,17 @@ function budget(name, value, title) {
 }
 
 const ENDS = {
-  failed: ["failed", "pod lost"],
   running: ["running", "running"],
   waiting: ["queued", "waiting"],
 };
 
 function showLaunch(told, launch) {
   const lost = launch.failure;
-  const [state, words] = ENDS[launch.end] ?? [launch.state, null];
+  const isOwn = lost?.category === "APPLICATION";
+  const [state, words] = lost ? (isOwn ? ["failed", "failed"] : ["lost", "pod lost"]) : (ENDS[launch.end] ?? [launch.state, null]);
   return make("li", { class: `launch ${launch.end}` },
     make("div", { class: "launch-head" },
-      make("h3", {}, `Launch ${launch.number}`), badge(lost && lost.category === "APPLICATION" ? "failed" : lost ? "lost" : state, words),
+      make("h3", {}, `Launch ${launch.number}`), badge(state, words),
       make("span", { class: "pod" }, launch.host ?? ""),
       lost?.node && make("span", { class: "muted" }, "on node ", make("b", {}, lost.node))),
     make("p", { class: "times muted" }, times(launch)),
