@@ -20,7 +20,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import ColumnElement, and_, case, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
@@ -125,7 +125,6 @@ def read_failures(
     ]
     if dag_ids is not None:
         conditions.append(Log.dag_id.in_(list(dag_ids)))
-    # Bounded before anything is joined, so that no plan can begin with a table of all task instances.
     newest = (
         select(
             Log.id, Log.dttm, Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index, Log.extra
@@ -135,18 +134,8 @@ def read_failures(
         .limit(limit + 1)
         .subquery()
     )
-    now, past = TaskInstance, TaskInstanceHistory
     row = newest.c
-    # A try that has ended is in the history also while its task instance waits for the next one.
-    state = case(
-        (past.task_instance_id.is_not(None), past.state), (now.try_number == row.try_number, now.state)
-    )
-    query = (
-        select(*row, state)
-        .outerjoin_from(newest, now, _same_place(row, now))
-        .outerjoin(past, and_(_same_place(row, past), past.try_number == row.try_number))
-        .order_by(row.dttm.desc(), row.id.desc())
-    )
+    query = select(*row, _state_of_try(row)).order_by(row.dttm.desc(), row.id.desc())
     rows = session.execute(query).all()
     read = [
         RecordedFailure(
@@ -194,13 +183,27 @@ def _entry(event: str, extra: str | None) -> LedgerEntry | None:
     return LedgerEntry.from_json(extra) if event in LEDGER_EVENTS else None
 
 
-def _same_place(row: Any, model: Any) -> ColumnElement[bool]:
-    return and_(
-        model.dag_id == row.dag_id,
-        model.task_id == row.task_id,
-        model.run_id == row.run_id,
-        model.map_index == row.map_index,
-    )
+def _state_of_try(row: Any) -> ColumnElement[str | None]:
+    """
+    Return the state of a row's try, if its task instance is still there.
+
+    As scalars, and not as a join: each is a look-up by a unique key, for a bounded number of rows, where a
+    plan for a join may read the table of all task instances.
+    """
+    states = [
+        select(model.state)
+        .where(
+            model.dag_id == row.dag_id,
+            model.task_id == row.task_id,
+            model.run_id == row.run_id,
+            model.map_index == row.map_index,
+            model.try_number == row.try_number,
+        )
+        .scalar_subquery()
+        # A try that has ended is in the history also while its task instance waits for the next one.
+        for model in (TaskInstanceHistory, TaskInstance)
+    ]
+    return func.coalesce(*states)
 
 
 def _is_at(model: Any, place: tuple[str, str, str, int]) -> tuple[ColumnElement[bool], ...]:

@@ -44,7 +44,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
 from airflow_resilience.ledger_queries import Failures, read_failures, read_task_instance
 from airflow_resilience.retry_policy.evidence import Phase
 
-MOST_FAILURES: Final = 5_000
+MOST_FAILURES: Final = 3_000
 """Rows of the ledger that one answer is made of. With more, it is about the newest."""
 MOST_EVENTS: Final = 1_000
 """Rows of the audit log that the launches of one task instance are told from."""
