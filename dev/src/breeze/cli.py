@@ -97,6 +97,19 @@ def build_docs() -> None:
 
 
 @app.command()
+def pictures(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Where to put all of them. Default: those of the site, in docs/pictures/."),
+    ] = None,
+) -> None:
+    """Take pictures of the pages in a real Chromium, light and dark, with and without data."""
+    from pictures.take import take_all, take_for_site
+
+    take_all(folder) if folder else take_for_site()
+
+
+@app.command()
 def lock(
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="Take the newest versions; otherwise only what has to change.")

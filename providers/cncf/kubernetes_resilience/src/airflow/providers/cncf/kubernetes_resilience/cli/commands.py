@@ -52,6 +52,7 @@ show = _command("policy_commands.show")
 explain = _command("explain_command.explain")
 history = _command("history_command.history")
 launches = _command("launches_command.launches")
+report = _command("report_command.report")
 
 
 def _refuse(text: str) -> int:

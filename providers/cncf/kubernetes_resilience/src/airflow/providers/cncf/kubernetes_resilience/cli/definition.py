@@ -148,6 +148,22 @@ _COMMANDS_OF_GROUP = (
             ARG_VERBOSE,
         ),
     ),
+    ActionCommand(
+        name="report",
+        help="Count the worker pods that were lost, by cause, node and Dag, and what became of them",
+        description=(
+            "Count the worker pods that tasks have lost, before they started and while they ran, as the\n"
+            'page "Infrastructure failures" does: how many were launched again at no cost, what became of\n'
+            "these, how often a budget had run out, and which causes, nodes and Dags they were."
+        ),
+        func=lazy_load_command(f"{_COMMANDS}.report"),
+        args=(
+            _argument("--days", type=int, default=7, help="how far to go back, 92 at most. Default: 7"),
+            _argument("--dag", metavar="DAG_ID", help="only failures of this Dag"),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    ),
 )
 
 

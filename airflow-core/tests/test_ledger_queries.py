@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.models.log import Log
+from airflow.models.taskinstancehistory import TaskInstanceHistory
+from sqlalchemy import event, text
+
+from airflow_resilience import ledger
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import Action, Decision
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger_queries import read_failures, read_task_instance
+
+CONTEXT = ExecutionContext(
+    StateChangeCategory.INFRASTRUCTURE,
+    StateChangeReason.WORKER_TERMINATION,
+    ContextSource.EXECUTOR,
+    {"node": "node-1"},
+)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def fail(session):
+    """Give a function that writes a failed launch into the ledger."""
+
+    def write(ti, uid="a", at=NOON, action=Action.RELAUNCH):
+        entry = LedgerEntry(
+            ti_id=str(ti.id),
+            worker_uid=uid,
+            worker_name=f"pod-{uid}",
+            launch=1,
+            reason="Evicted",
+            context=CONTEXT,
+            decision=Decision(action=action, policy="spot", rule="drain", explanation="why"),
+        )
+        ledger.record(ti.key, entry, session=session)
+        session.flush()
+        session.execute(text("UPDATE log SET dttm = :at WHERE id = (SELECT max(id) FROM log)"), {"at": at})
+        session.commit()
+        return entry
+
+    return write
+
+
+def failures(session, since=NOON - HOUR, until=NOON + HOUR, dag_ids=None, limit=100):
+    return read_failures(since, until, dag_ids=dag_ids, limit=limit, session=session)
+
+
+def test_the_newest_failures_come_first(queued_ti, fail, session):
+    ti = queued_ti()
+    earlier, later = fail(ti, "a", NOON), fail(ti, "b", NOON + timedelta(minutes=1))
+    found = failures(session).found
+    assert [item.entry for item in found] == [later, earlier]
+    assert found[0].at == NOON + timedelta(minutes=1)
+    assert (found[0].key, found[0].try_state) == (ti.key, "queued")
+
+
+def test_the_time_has_a_beginning_and_an_end(queued_ti, fail, session):
+    ti = queued_ti()
+    for uid, at in (("before", NOON - 2 * HOUR), ("first", NOON - HOUR), ("after", NOON + HOUR)):
+        fail(ti, uid, at)
+    assert [item.entry.worker_uid for item in failures(session).found] == ["first"]
+
+
+def test_no_more_rows_than_asked_for_and_it_says_so(queued_ti, fail, session):
+    ti = queued_ti()
+    for number in range(3):
+        fail(ti, str(number), NOON + timedelta(minutes=number))
+    few, all_ = failures(session, limit=2), failures(session, limit=3)
+    assert ([item.entry.worker_uid for item in few.found], few.is_cut) == (["2", "1"], True)
+    assert (len(all_.found), all_.is_cut) == (3, False)
+
+
+def test_only_dags_that_were_asked_for(queued_ti, fail, session):
+    fail(queued_ti("open"))
+    fail(queued_ti("secret"))
+    assert {item.key.dag_id for item in failures(session, dag_ids={"open", "other"}).found} == {"open"}
+    assert failures(session, dag_ids=set()).found == ()
+    assert len(failures(session).found) == 2
+
+
+def test_rows_of_others_are_counted_and_left_out(queued_ti, fail, session):
+    ti = queued_ti()
+    fail(ti)
+    session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=ti.key, extra="of another version"))
+    session.commit()
+    now = datetime.now(UTC)
+    found = failures(session, until=now + HOUR)
+    assert (len(found.found), found.unreadable, found.is_cut) == (1, 1, False)
+
+
+def test_the_state_of_a_try_is_that_of_its_end(queued_ti, fail, session):
+    ti = queued_ti()
+    fail(ti)
+    ti.state = "success"
+    session.commit()
+    assert failures(session).found[0].try_state == "success"
+    session.add(TaskInstanceHistory(ti, state="failed"))
+    ti.state = None
+    session.commit()
+    assert failures(session).found[0].try_state == "failed"
+
+
+def test_a_task_instance_in_another_try_says_nothing_about_this_one(queued_ti, fail, session):
+    ti = queued_ti()
+    fail(ti)
+    ti.try_number, ti.state = 2, "success"
+    session.commit()
+    assert failures(session).found[0].try_state is None
+
+
+def test_failures_of_a_task_instance_that_is_gone_are_found(queued_ti, fail, session):
+    ti = queued_ti()
+    fail(ti)
+    session.delete(ti)
+    session.commit()
+    assert [item.try_state for item in failures(session).found] == [None]
+
+
+def test_one_query_for_any_number_of_failures(queued_ti, fail, session):
+    for ti in queued_ti(mapped=4):
+        fail(ti, str(ti.map_index))
+    statements = []
+    event.listen(session.bind, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    failures(session)
+    assert len([text for text in statements if text.startswith("SELECT")]) == 1
+
+
+def test_everything_about_one_task_instance(queued_ti, fail, session):
+    ti, other = queued_ti(mapped=2)
+    fail(other, "other")
+    entry = fail(ti, "a")
+    session.add(Log(event="running", task_instance=ti.key, extra='{"host_name": "pod-b"}'))
+    session.add(Log(event="cli_task_run", task_instance=ti.key))
+    ti.state, ti.hostname, ti.start_date = "running", "pod-b", NOON
+    session.commit()
+    found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, limit=10, session=session)
+    assert [(item.event, item.entry) for item in found.events] == [
+        (LAUNCH_FAILURE_EVENT, entry),
+        ("running", None),
+    ]
+    assert (found.past, found.is_cut) == ([], False)
+    now = found.present
+    assert (now.ti_id, now.state, now.hostname) == (str(ti.id), "running", "pod-b")
+    assert (now.try_number, now.started_at, now.max_tries) == (1, NOON, 0)
+
+
+def test_tries_that_have_ended_come_from_the_history(queued_ti, session):
+    ti = queued_ti(retries=1)
+    ti.state, ti.hostname = "up_for_retry", "pod-a"
+    session.add(TaskInstanceHistory(ti, state="failed"))
+    ti.try_number, ti.state = 2, "queued"
+    session.commit()
+    found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, -1, limit=10, session=session)
+    assert [(row.try_number, row.state, row.hostname) for row in found.past] == [(1, "failed", "pod-a")]
+    assert found.present.try_number == 2
+
+
+def test_a_task_instance_with_many_events_is_cut_at_its_oldest(queued_ti, fail, session):
+    ti = queued_ti()
+    for number in range(3):
+        fail(ti, str(number))
+    found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, -1, limit=2, session=session)
+    assert ([item.entry.worker_uid for item in found.events], found.is_cut) == (["1", "2"], True)
+
+
+def test_a_task_instance_that_does_not_exist(queued_ti, session):
+    ti = queued_ti()
+    assert read_task_instance(ti.dag_id, ti.run_id, "other", -1, limit=10, session=session) is None

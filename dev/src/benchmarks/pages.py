@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+``python -m benchmarks.pages``: how long the API server takes for what the pages ask.
+
+The audit log has a million rows of three months. 100,000 of them are the ledger's, about as many tasks.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from statistics import median, quantiles
+from typing import Final
+
+from rich.table import Table
+
+from benchmarks.machine import describe_machine
+from pictures.api_server import ApiServer, open_api_server
+from pictures.places import RUN_ID, STORY
+from testbed.terminal import make_console
+
+AUDIT_ROWS: Final = 1_000_000
+LEDGER_ROWS: Final = 100_000
+DAYS: Final = 90
+DAG: Final = "ingest_clickstream"
+REQUESTS: Final = 20
+GOAL: Final = 300.0
+"""Milliseconds."""
+
+_INSTANCES = f"""
+INSERT INTO task_instance
+SELECT (jsonb_populate_record(template, jsonb_build_object('id', gen_random_uuid(), 'map_index', number))).*
+FROM task_instance template, generate_series(1000, 1000 + {LEDGER_ROWS} - 1) number
+WHERE template.dag_id = '{DAG}' AND template.map_index = 0
+"""  # noqa: S608 - of constants
+_LEDGER = f"""
+INSERT INTO log (dttm, dag_id, task_id, run_id, map_index, try_number, event, extra)
+SELECT now() - number * interval '{DAYS} days' / {LEDGER_ROWS}, dag_id, task_id, run_id, 1000 + number, 1,
+       event, extra
+FROM generate_series({LEDGER_ROWS} - 1, 0, -1) number
+JOIN (SELECT *, row_number() OVER (ORDER BY id) - 1 AS place, count(*) OVER () AS places FROM log
+      WHERE dag_id = '{DAG}' AND event LIKE 'pod %') template ON number % places = place
+ORDER BY number DESC
+"""  # noqa: S608 - of constants
+_OTHERS = f"""
+INSERT INTO log (dttm, dag_id, task_id, run_id, map_index, try_number, event, extra)
+SELECT now() - number * interval '{DAYS} days' / {AUDIT_ROWS}, '{DAG}', 'part', '{RUN_ID}',
+       1000 + number / 10, 1,
+       CASE number % 3 WHEN 0 THEN 'running' WHEN 1 THEN 'success' ELSE 'trigger_dag_run' END,
+       '{{"host_name": "pod"}}'
+FROM generate_series({AUDIT_ROWS} - {LEDGER_ROWS} - 1, 0, -1) number
+"""  # noqa: S608 - of constants
+
+_API: Final = "kubernetes-resilience/api/v1"
+_LAUNCHES: Final = f"{_API}/dags/{STORY}/dagRuns/{RUN_ID}/taskInstances/load/-1/launches"
+
+QUESTIONS: Final[tuple[tuple[str, str, int, dict[str, str]], ...]] = (
+    ("summary of a day", f"{_API}/failures/summary", 1, {}),
+    ("summary of a week, cut", f"{_API}/failures/summary", 7, {}),
+    ("summary of a quarter, cut", f"{_API}/failures/summary", DAYS, {}),
+    ("rows of a week, of one node", f"{_API}/failures", 7, {"node": "spot-a-7f2c", "limit": "25"}),
+    ("launches of a task instance", _LAUNCHES, 1, {}),
+)
+"""What is asked, where, of how many days, and with which parameters."""
+
+
+def main() -> None:
+    """Write the rows, ask, and print how long each answer took."""
+    console = make_console()
+    console.print("; ".join(f"{name}: {value}" for name, value in describe_machine(None).items()))
+    with open_api_server() as server:
+        server.seed()
+        for statement in (_INSTANCES, _LEDGER, _OTHERS, "ANALYZE"):
+            server.execute(statement)
+        table = Table("milliseconds", "median", "95%", "goal", title=f"{AUDIT_ROWS:,} audit rows")
+        for title, path, days, parameters in QUESTIONS:
+            times = _ask(server, path, days, parameters)
+            table.add_row(title, f"{median(times):.0f}", f"{quantiles(times, n=20)[-1]:.0f}", f"{GOAL:.0f}")
+        console.print(table)
+
+
+def _ask(server: ApiServer, path: str, days: int, parameters: dict[str, str]) -> list[float]:
+    """Return how many milliseconds each answer took, without the first one."""
+    until = datetime.now(UTC)
+    time_ = {"since": (until - timedelta(days=days)).isoformat(), "until": until.isoformat()}
+    times = []
+    for _ in range(REQUESTS + 1):
+        begin = time.perf_counter()
+        # Of the test bed: it is logged in, and keeps its connection.
+        server.deployment.client.http.get(
+            f"{server.url}/{path}", params=time_ | parameters
+        ).raise_for_status()
+        times.append((time.perf_counter() - begin) * 1000)
+    return times[1:]
+
+
+if __name__ == "__main__":
+    main()

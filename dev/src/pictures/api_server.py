@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""An API server of a throw-away Airflow, with rows to show."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import create_engine, text
+
+from cluster_lab.managed_process import ProcessError, run_to_end
+from cluster_lab.postgres import EmbeddedPostgres
+from testbed.airflow_configuration import DeploymentSettings
+from testbed.airflow_deployment import AirflowDeployment, Component
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """An API server that runs, and its database."""
+
+    deployment: AirflowDeployment
+    database_url: str
+
+    @property
+    def url(self) -> str:
+        """Its address, without a slash at the end."""
+        return self.deployment.url
+
+    @property
+    def token(self) -> str:
+        """The token of an administrator."""
+        return str(self.deployment.client.http.headers["Authorization"]).removeprefix("Bearer ")
+
+    def seed(self) -> None:
+        """
+        Write what there is to show.
+
+        :raises ProcessError: if that fails
+        """
+        done = run_to_end([sys.executable, "-m", "pictures.seed"], self.deployment.environment)
+        if done.returncode != 0:
+            raise ProcessError(f"the rows could not be written:\n{done.stdout}{done.stderr}")
+
+    def execute(self, statement: str) -> None:
+        """Change the database."""
+        engine = create_engine(self.database_url)
+        with engine.begin() as connection:
+            connection.execute(text(statement))
+        engine.dispose()
+
+
+@contextmanager
+def open_api_server() -> Iterator[ApiServer]:
+    """Start an API server with an empty database, and stop it in the end."""
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pictures-")))
+        (home / "dags").mkdir()
+        postgres = stack.enter_context(EmbeddedPostgres())
+        settings = DeploymentSettings(
+            home=home, database_url=postgres.url, kubeconfig=home / "none", dags_folder=home / "dags"
+        )
+        deployment = AirflowDeployment(settings)
+        stack.callback(deployment.stop)
+        deployment.migrate()
+        deployment.start_components(Component.API_SERVER)
+        deployment.client.log_in()
+        yield ApiServer(deployment, postgres.url)

@@ -1,0 +1,22 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What is seeded, and where it is shown."""
+
+from __future__ import annotations
+
+RUN_ID = "manual__2026-11-21T06:00:00+00:00"
+STORY = "sales_load"
+"""A Dag whose task has met a bit of everything, and runs."""
+QUIET = "hourly_health_check"
+"""One whose task met no trouble."""
+UNTOUCHED = "nightly_cleanup"
+"""One whose task was never launched."""
+
+PREFIX = "kubernetes-resilience"
+FAILURES = f"{PREFIX}/failures"
+
+
+def launches(dag_id: str, task_id: str = "load") -> str:
+    """Return the address of the page about a task instance, below that of the API server."""
+    # As Airflow's user interface has it for a task that is not mapped.
+    return f"{PREFIX}/dags/{dag_id}/runs/{RUN_ID}/tasks/{task_id}/%7BMAP_INDEX%7D/launches"

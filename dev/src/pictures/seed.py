@@ -1,0 +1,277 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+``python -m pictures.seed``: a week of an Airflow whose nodes come and go, as rows of its database.
+
+They are written to the database of Airflow's configuration. Each call writes the same, seen from now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pendulum
+from airflow.models.log import Log
+from airflow.models.taskinstancehistory import TaskInstanceHistory
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+from airflow_resilience.context import ContextSource, ExecutionContext
+from airflow_resilience.decision import Action, AvoidNode, Decision
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
+from cluster_lab.airflow_rows import store_run
+from pictures.places import QUIET, RUN_ID, STORY, UNTOUCHED
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy.orm import Session
+
+DAYS = 7
+MANY = {"ingest_clickstream": 160, "train_recommender": 60, "monthly_report": 25, "export_billing": 12}
+"""Dags, and how many of their task instances lose pods."""
+
+NODES = ("spot-a-7f2c", "spot-a-91be", "spot-b-03d4", "spot-b-5a10", "pool-2-node-6", "pool-2-node-9")
+_WEIGHTS = (14, 9, 6, 4, 2, 1)
+
+_LAUNCH_CAUSES = {"registry-unavailable": 6, "refused-by-node-shutdown": 3, "volume-unavailable": 2}
+_LOSSES = {"evicted-by-api": 9, "node-lost": 5, "preempted-by-scheduler": 3, "evicted-by-node-pressure": 2}
+_CAUSES = {cause.name: cause for cause in TABLE}
+
+LAST_LINES = """\
+Traceback (most recent call last):
+  File "/opt/airflow/dags/sales.py", line 41, in load
+    frame = pandas.concat(parts)
+MemoryError: Unable to allocate 3.81 GiB for an array with shape (512000000,)
+<img src=x onerror="document.title = 'not inert'"> what a pod says is text, whatever it says
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A pod that was lost."""
+
+    cause: str
+    node: str | None
+    explanation: str
+    action: Action = Action.RELAUNCH
+    phase: Phase = Phase.LAUNCH
+    rule: str = "infrastructure"
+    reason: str = "EvictionByEvictionAPI"
+    delay: float = 0.0
+    more: tuple[tuple[str, Any], ...] = ()
+    """Metadata of its context beside pod, node and cause."""
+
+
+def seed() -> None:
+    """Write everything."""
+    now = datetime.now(UTC)
+    with create_session(scoped=False) as session:
+        _store(session, UNTOUCHED)
+        (quiet,) = _store(session, QUIET)
+        _run(quiet, "success", "quiet-dag-k2x9", now - timedelta(hours=2), now - timedelta(hours=1))
+        (story,) = _store(session, STORY, retries=3)
+        _tell_story(session, story, now)
+        random = Random(14)
+        for dag_id, count in MANY.items():
+            for number, ti in enumerate(_store(session, dag_id, mapped=count)):
+                _lose_some(session, ti, random, now, number)
+
+
+def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
+    begin = now - timedelta(minutes=52)
+
+    def at(minutes: float) -> datetime:
+        return begin + timedelta(minutes=minutes)
+
+    _lose(
+        session,
+        ti,
+        Loss(
+            cause="registry-unavailable",
+            node=NODES[0],
+            explanation="launch 1 of 4; policy standard, rule registry",
+            rule="registry",
+            reason="ErrImagePull",
+            delay=30.0,
+            more=(
+                ("container", "base"),
+                ("container_type", "worker"),
+                ("message", "failed to pull image: dial tcp: lookup registry: i/o timeout"),
+            ),
+        ),
+        at(1),
+        1,
+    )
+    _say(session, ti, "running", at(2))
+    _lose(
+        session,
+        ti,
+        Loss(
+            cause="evicted-by-api",
+            node=NODES[1],
+            phase=Phase.EXECUTION,
+            explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+            delay=10.0,
+            more=(("condition", "DisruptionTarget"), ("container", "base"), ("exit_code", 143)),
+        ),
+        at(14),
+        2,
+    )
+    _say(session, ti, "running", at(15))
+    _lose(
+        session,
+        ti,
+        Loss(
+            cause="worker-out-of-memory",
+            node=NODES[2],
+            phase=Phase.EXECUTION,
+            action=Action.COUNT,
+            explanation="infrastructure retries used: 1 of 5; no rule is about it; "
+            "policy infrastructure, rule defaultAction",
+            rule="defaultAction",
+            reason="OOMKilled",
+            more=(
+                ("container", "base"),
+                ("container_type", "worker"),
+                ("exit_code", 137),
+                ("signal", "SIGKILL"),
+                ("message", LAST_LINES),
+            ),
+        ),
+        at(31),
+        3,
+    )
+    _run(ti, "failed", "", at(15), at(31))
+    session.add(TaskInstanceHistory(ti, state="failed"))
+    session.flush()
+    ti.try_number = 2
+    _say(session, ti, "running", at(37))
+    _lose(
+        session,
+        ti,
+        Loss(
+            cause="node-lost",
+            node=NODES[3],
+            phase=Phase.EXECUTION,
+            explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+            reason="NodeLost",
+            delay=10.0,
+        ),
+        at(45),
+        1,
+    )
+    _say(session, ti, "running", at(46))
+    _run(ti, "running", "sales-load-load-7h2kq0xw", at(46), None)
+
+
+def _lose_some(session: Session, ti: TaskInstance, random: Random, now: datetime, number: int) -> None:
+    # Every few hours a wave of nodes goes; in between a pod is lost here and there.
+    wave = random.random() < 0.6
+    hours = random.choice((7, 8, 31, 32, 33, 79, 80, 127)) if wave else random.uniform(0.2, DAYS * 24 - 1)
+    at = now - timedelta(hours=hours, minutes=random.uniform(0, 50))
+    node = random.choices(NODES, _WEIGHTS)[0]
+    if number % 9 == 4:
+        _exhaust(session, ti, node, at)
+        return
+    is_launch = random.random() < 0.35
+    causes = _LAUNCH_CAUSES if is_launch else _LOSSES
+    (cause,) = random.choices(list(causes), list(causes.values()))
+    words = "launch 1 of 3; policy standard, rule infrastructure"
+    if not is_launch:
+        words = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure"
+    phase = Phase.LAUNCH if is_launch else Phase.EXECUTION
+    _lose(session, ti, Loss(cause=cause, node=node, phase=phase, explanation=words), at, 1)
+    state = random.choices(("success", "failed", "running"), (30, 3, 2))[0]
+    _run(ti, state, f"pod-{number}", at + timedelta(minutes=1), at + timedelta(minutes=9))
+
+
+def _exhaust(session: Session, ti: TaskInstance, node: str, at: datetime) -> None:
+    for number in range(1, 4):
+        action, words = Action.RELAUNCH, f"infrastructure retry {number} of 2; policy infrastructure"
+        if number == 3:
+            action = Action.COUNT
+            words = (
+                "infrastructure retries used: 2 of 2; no infrastructure retry is left; "
+                "infrastructure_retry_budget: retried 2 of 2 times"
+            )
+        loss = Loss(
+            cause="evicted-by-node-pressure",
+            node=node,
+            phase=Phase.EXECUTION,
+            action=action,
+            explanation=words,
+            reason="Evicted",
+        )
+        _lose(session, ti, loss, at + timedelta(minutes=4 * number), number)
+    _run(ti, "failed", "", at, at + timedelta(minutes=13))
+
+
+def _store(session: Session, dag_id: str, *, retries: int = 0, mapped: int = 0) -> list[TaskInstance]:
+    with DAG(dag_id, schedule=None, start_date=pendulum.datetime(2026, 1, 1), tags=["pictures"]) as dag:
+        if mapped:
+            names = [str(number) for number in range(mapped)]
+            EmptyOperator.partial(task_id="part", retries=retries).expand(doc=names)
+        else:
+            EmptyOperator(task_id="load", retries=retries)
+    run = store_run(session, dag, bundle="dags-folder", run_id=RUN_ID)
+    session.flush()
+    found = sorted(run.get_task_instances(session=session), key=lambda ti: ti.map_index)
+    for ti in found:
+        ti.try_number = 0 if dag_id == UNTOUCHED else 1
+    return found
+
+
+def _run(ti: TaskInstance, state: str, host: str, begin: datetime, end: datetime | None) -> None:
+    ti.state, ti.hostname, ti.start_date = state, host, begin
+    ti.end_date = None if state == "running" else end
+
+
+def _say(session: Session, ti: TaskInstance, event: str, at: datetime) -> None:
+    _log(session, ti, event, None, at)
+
+
+def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: int) -> None:
+    cause = _CAUSES[loss.cause]
+    index = f"-{ti.map_index}" if ti.map_index >= 0 else ""
+    pod = f"{ti.dag_id}-{ti.task_id}{index}-{ti.try_number}{launch}".replace("_", "-")
+    number = crc32(pod.encode())
+    metadata = {"pod": pod, "namespace": "airflow", "node": loss.node, "cause": loss.cause, **dict(loss.more)}
+    entry = LedgerEntry(
+        ti_id=str(ti.id),
+        worker_uid=f"{number:08x}-5a1f-4c1e-9b7e-{number:012x}",
+        worker_name=pod,
+        launch=launch,
+        reason=loss.reason,
+        context=ExecutionContext(cause.category, cause.reason, ContextSource.EXECUTOR, metadata),
+        decision=Decision(
+            action=loss.action,
+            policy=INFRASTRUCTURE if loss.phase is Phase.EXECUTION else "standard",
+            rule=loss.rule,
+            explanation=loss.explanation,
+            delay=loss.delay,
+            avoid_node=AvoidNode.PREFER if loss.action is Action.RELAUNCH else AvoidNode.NONE,
+        ),
+        due=at + timedelta(seconds=loss.delay) if loss.action is Action.RELAUNCH else None,
+        phase=loss.phase,
+    )
+    event = LAUNCH_FAILURE_EVENT if loss.phase is Phase.LAUNCH else EXECUTION_FAILURE_EVENT
+    _log(session, ti, event, entry.to_json(), at)
+
+
+def _log(session: Session, ti: TaskInstance, event: str, extra: str | None, at: datetime) -> None:
+    row = Log(event=event, task_instance=ti.key, extra=extra)
+    row.dttm = at
+    session.add(row)
+    session.flush()
+
+
+if __name__ == "__main__":
+    seed()

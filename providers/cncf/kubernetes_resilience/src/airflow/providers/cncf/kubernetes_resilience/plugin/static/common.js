@@ -1,0 +1,176 @@
+// Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What both pages need. All that pods and people have written goes into the page as text, never as HTML.
+
+const ROOT = new URL("..", import.meta.url);
+const AIRFLOW = new URL("..", ROOT);
+
+/** An answer of the API that is no data. */
+export class Refusal extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+/** Make an element. Children are elements or texts; null and false are left out. */
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, of_] of Object.entries(value)) element.style.setProperty(key, of_);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Ask the API, as whoever is logged in. Throws Refusal, whose status is 0 if there is no answer. */
+export async function ask(path, parameters = {}, signal = undefined) {
+  const url = new URL(`api/v1/${path}`, ROOT);
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  const options = { credentials: "same-origin", headers: { Accept: "application/json" }, signal };
+  const answer = await fetch(url, options).catch((error) => {
+    throw error.name === "AbortError" ? error : new Refusal(0, "");
+  });
+  if (answer.ok) return answer.json();
+  const detail = await answer.json().then((body) => body.detail, () => null);
+  throw new Refusal(answer.status, typeof detail === "string" ? detail : answer.statusText);
+}
+
+const REFUSALS = {
+  0: ["The API server does not answer", "The connection may be interrupted."],
+  401: ["You are not logged in any more", "Log in to Airflow again, and reload the page."],
+  403: ["You may not read this", "It takes the permission to read the audit log of the Dag."],
+  404: ["There is no such task instance", "It may have been deleted, or its Dag run has no such task."],
+  422: ["The address of this page makes no sense", ""],
+};
+
+/** Say what went wrong, and offer to try again. */
+export function failure(error, again) {
+  if (!(error instanceof Refusal)) throw error; // a mistake in these files, which the browser's console tells
+  const [title, hint] = REFUSALS[error.status]
+    ?? ["The API server could not answer", `It says ${error.status} ${error.message}; its log says why.`];
+  // What the API says where there are no better words for it.
+  const detail = error instanceof Refusal && !hint ? error.message : "";
+  return make("div", { class: "notice error", role: "alert" },
+    make("h2", {}, title), make("p", {}, [hint, detail].filter(Boolean).join(" ")),
+    make("button", { type: "button", class: "button", onclick: again }, "Try again"));
+}
+
+/** Say that there is nothing, and what that means. */
+export function nothing(title, ...words) {
+  return make("div", { class: "notice" }, make("h2", {}, title), make("p", {}, ...words));
+}
+
+/** The time zone that is chosen in Airflow's own pages; undefined for the browser's. */
+function timeZone() {
+  try {
+    const chosen = String(localStorage.getItem("timezone") ?? "").replaceAll('"', "");
+    new Intl.DateTimeFormat(undefined, { timeZone: chosen });
+    return chosen || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const ZONE = timeZone();
+const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", timeZone: ZONE });
+const SHORT = new Intl.DateTimeFormat(undefined, {
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZone: ZONE,
+});
+const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: ZONE });
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", timeZone: ZONE });
+
+export const shortTime = (text) => SHORT.format(new Date(text));
+export const day = (text) => DAY.format(new Date(text));
+export const clock = (text) => CLOCK.format(new Date(text));
+
+/** Show a moment; an exact one for whoever points at it. */
+export function moment(text) {
+  return text ? make("time", { datetime: text, title: text }, FULL.format(new Date(text))) : "not known";
+}
+
+/** Say how long something took. */
+export function duration(from, to) {
+  const seconds = Math.max(0, Math.round((new Date(to) - new Date(from)) / 1000));
+  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60)];
+  if (hours) return `${hours} h ${minutes} min`;
+  return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+}
+
+/** "1 pod", "2 pods". */
+export const many = (number, word, words = `${word}s`) => `${number.toLocaleString()} ${number === 1 ? word : words}`;
+
+/** A link to a page of Airflow, which replaces what the frame of this one is in. */
+export function airflowLink(path, properties, ...children) {
+  const href = new URL(path, AIRFLOW).href;
+  const follow = (event) => {
+    if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || window.top === window) return;
+    try {
+      // A sandboxed frame may not navigate what is around it, but that can navigate itself.
+      const link = window.top.document.createElement("a");
+      link.href = href;
+      event.preventDefault();
+      link.click();
+    } catch {
+      // Airflow is in a frame of somebody else: the link opens here.
+    }
+  };
+  return make("a", { href, onclick: follow, ...properties }, ...children);
+}
+
+/** The path of a task instance in Airflow's pages. */
+export function taskInstancePath({ dag_id, run_id, task_id, map_index }) {
+  const parts = ["dags", dag_id, "runs", run_id, "tasks", task_id];
+  if (map_index >= 0) parts.push("mapped", map_index);
+  return parts.map(encodeURIComponent).join("/");
+}
+
+/** A state of Airflow, in its colour. */
+export function badge(state, words = null) {
+  return make("span", { class: `badge state-${state ?? "none"}` }, words ?? (state ?? "no status").replaceAll("_", " "));
+}
+
+/** Our colours and letters, and what they are called in Airflow's own pages. */
+const THEIRS = {
+  "--page": "--chakra-colors-bg",
+  "--border": "--chakra-colors-border",
+  "--text": "--chakra-colors-fg",
+  "--muted": "--chakra-colors-fg-muted",
+  "--font": "--chakra-fonts-body",
+};
+for (const state of [
+  "success", "running", "restarting", "failed", "upstream_failed", "up_for_retry", "up_for_reschedule", "deferred",
+  "queued", "scheduled", "skipped",
+]) THEIRS[`--state-${state}`] = `--chakra-colors-${state}-solid`;
+
+/** Be as dark or as light as the page around this one, and change with it. */
+function followTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let around = null;
+  try {
+    if (window.parent !== window) around = window.parent.document.documentElement;
+  } catch {
+    // A frame of somebody else: the browser's preference decides.
+  }
+  const apply = () => {
+    const chosen = around && ["dark", "light"].find((theme) => around.classList.contains(theme));
+    const root = document.documentElement;
+    root.dataset.theme = chosen || (dark.matches ? "dark" : "light");
+    for (const [ours, theirs] of Object.entries(THEIRS)) {
+      const value = around && getComputedStyle(around).getPropertyValue(theirs).trim();
+      if (value) root.style.setProperty(ours, value);
+      else root.style.removeProperty(ours);
+    }
+  };
+  dark.addEventListener("change", apply);
+  if (around) new MutationObserver(apply).observe(around, { attributes: true, attributeFilter: ["class"] });
+  apply();
+}
+
+followTheme();

@@ -1,0 +1,160 @@
+// Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The launches of a task instance. Which one, says the address of the page.
+
+import {
+  airflowLink, ask, badge, duration, failure, make, many, moment, nothing, taskInstancePath,
+} from "./common.js";
+
+const REFRESH = 5000; // milliseconds
+const page = document.getElementById("page");
+const place = readPlace();
+
+/** Take apart .../dags/DAG/runs/RUN/tasks/TASK/INDEX/launches. */
+function readPlace() {
+  const parts = location.pathname.split("/").slice(-8).map(decodeURIComponent);
+  const index = Number.parseInt(parts[6], 10);
+  // Where a task is not mapped, Airflow leaves its placeholder as it is.
+  return { dag_id: parts[1], run_id: parts[3], task_id: parts[5], map_index: Number.isNaN(index) ? -1 : index };
+}
+
+let shown = null; // the answer that is shown, as text
+let timer = 0; // until the next question
+
+async function refresh() {
+  let isLive = true;
+  try {
+    const { dag_id, run_id, task_id, map_index } = place;
+    const parts = ["dags", dag_id, "dagRuns", run_id, "taskInstances", task_id, map_index, "launches"];
+    const told = await ask(parts.map(encodeURIComponent).join("/"));
+    isLive = told.is_live;
+    const text = JSON.stringify(told);
+    // What has not changed is left alone: somebody may be reading it, or have opened a part of it.
+    if (text !== shown) show(told);
+    shown = text;
+  } catch (error) {
+    // While there is no answer, what was told last stands, and it is asked again.
+    isLive = error.status === 0;
+    if (shown === null || !isLive) page.replaceChildren(failure(error, start));
+  }
+  page.setAttribute("aria-busy", "false");
+  if (isLive) timer = setTimeout(whenVisible, REFRESH);
+}
+
+function whenVisible() {
+  if (!document.hidden) refresh();
+  else document.addEventListener("visibilitychange", whenVisible, { once: true });
+}
+
+function start() {
+  clearTimeout(timer);
+  shown = null;
+  refresh();
+}
+
+function show(told) {
+  const opened = new Set([...page.querySelectorAll("details[open]")].map((item) => item.id));
+  page.replaceChildren(
+    make("header", { class: "head" },
+      make("h1", {}, "Launches"), badge(told.state),
+      told.is_live && make("span", { class: "live", title: "The page follows the task" }, "live")),
+    told.is_cut && make("p", { class: "hint" }, "This task instance has very many events: older ones are left out.") || "",
+    ...(told.tries.length ? told.tries.map(showTry) : [empty()]),
+  );
+  for (const item of page.querySelectorAll("details")) item.open = opened.has(item.id);
+}
+
+const empty = () =>
+  nothing("No launch yet", "The task has not been launched. When it is, each pod that it gets is listed here.");
+
+function showTry(told) {
+  const lost = told.launches.filter((launch) => launch.failure).length;
+  return make("section", { class: "try", "aria-label": `Try ${told.number}` },
+    make("div", { class: "try-head" },
+      make("h2", {}, `Try ${told.number}`), badge(told.state),
+      make("span", { class: "muted" }, many(told.launches.length, "launch", "launches"), lost ? `, ${many(lost, "pod")} lost` : ""),
+      make("span", { class: "grow" }),
+      airflowLink(`${taskInstancePath(place)}?try_number=${told.number}`, { class: "link" }, "Log")),
+    make("div", { class: "budgets" },
+      budget("relaunches", told.relaunches, "After launches that failed before the task began. They cost no retry."),
+      budget("infrastructure retries", told.infrastructure, "After the running task had lost its pod. They cost no retry."),
+      budget("retries", told.retries, "Of the task's own, before this try.")),
+    make("ol", { class: "launches" }, told.launches.map((launch) => showLaunch(told, launch))));
+}
+
+function budget(name, value, title) {
+  if (!value) return null;
+  const isOut = value.allowed !== null && value.used >= value.allowed && value.allowed > 0;
+  return make("span", { class: isOut ? "chip out" : "chip", title },
+    `${name} `, make("b", {}, value.allowed === null ? `${value.used}` : `${value.used} of ${value.allowed}`));
+}
+
+const ENDS = {
+  running: ["running", "running"],
+  waiting: ["queued", "waiting"],
+};
+
+function showLaunch(told, launch) {
+  const lost = launch.failure;
+  const isOwn = lost?.category === "APPLICATION";
+  const [state, words] = lost ? (isOwn ? ["failed", "failed"] : ["lost", "pod lost"]) : (ENDS[launch.end] ?? [launch.state, null]);
+  return make("li", { class: `launch ${launch.end}` },
+    make("div", { class: "launch-head" },
+      make("h3", {}, `Launch ${launch.number}`), badge(state, words),
+      make("span", { class: "pod" }, launch.host ?? ""),
+      lost?.node && make("span", { class: "muted" }, "on node ", make("b", {}, lost.node))),
+    make("p", { class: "times muted" }, times(launch)),
+    lost && why(lost), lost && decided(lost), lost && said(told, launch, lost), lost && facts(lost));
+}
+
+function times(launch) {
+  const parts = [];
+  if (launch.started_at) parts.push("began ", moment(launch.started_at));
+  else if (launch.end === "waiting") parts.push(launch.due ? ["due ", moment(launch.due)] : "waits for its pod, and for its worker to start");
+  else if (launch.failure?.phase === "launch") parts.push("the task had not begun");
+  if (launch.ended_at) parts.push(parts.length ? ", " : "", "ended ", moment(launch.ended_at));
+  if (launch.started_at && launch.ended_at) parts.push(` (${duration(launch.started_at, launch.ended_at)})`);
+  return parts.flat();
+}
+
+const why = (lost) =>
+  make("p", { class: "why" }, lost.cause_in_words ?? `${lost.platform_reason}.`,
+    " ", make("span", { class: "muted" }, `${lost.category} / ${lost.reason}`));
+
+const ACTIONS = {
+  relaunch: "Launched again at no cost",
+  count: "Counts against the task",
+  fail: "Fails the task for good",
+};
+
+function decided(lost) {
+  const { action, explanation } = lost.decision;
+  const title = lost.in_next_try ? "Goes on in the next try at no cost" : (ACTIONS[action] ?? action);
+  return make("p", { class: `decision ${action}` }, make("b", {}, `${title}: `), explanation);
+}
+
+function said(told, launch, lost) {
+  if (!lost.message) return null;
+  return make("details", { id: `said-${told.number}-${lost.uid}` },
+    make("summary", {}, "Last lines"), make("pre", { tabindex: "0" }, lost.message));
+}
+
+function facts(lost) {
+  const { policy, rule, delay, avoid_node } = lost.decision;
+  const known = [
+    ["Reason", lost.platform_reason],
+    ["Cause", lost.cause],
+    ["Container", lost.container && `${lost.container}${lost.container_type ? ` (${lost.container_type})` : ""}`],
+    ["Exit code", lost.exit_code === null ? null : `${lost.exit_code}${lost.signal ? ` (${lost.signal})` : ""}`],
+    ["Policy, rule", `${policy}, ${rule}`],
+    ["Delay", delay ? `${Math.round(delay)} s` : null],
+    ["Avoids the node", avoid_node === "none" ? null : avoid_node],
+    ["Namespace", lost.namespace],
+    ["Pod UID", lost.uid],
+  ];
+  return make("dl", { class: "facts" },
+    known.filter(([, value]) => value).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+start();

@@ -1,0 +1,257 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The failures of a time: what became of each, how many of each kind, and which these are. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from airflow.utils.state import State, TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of, ran_out
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_queries import Failures, RecordedFailure
+from airflow_resilience.retry_policy.evidence import Phase
+
+DEFAULT_TIME: Final = timedelta(days=7)
+"""What one asks for who does not say."""
+
+LONGEST_TIME: Final = timedelta(days=92)
+"""The longest that one may ask for: a quarter."""
+
+MOST_BUCKETS: Final = 48
+"""Bars that one can tell apart beside each other."""
+
+_WIDTHS: Final = tuple(
+    timedelta(minutes=minutes) for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 7 * 1440)
+)
+"""Of a bucket. Each begins at a multiple of its width since the epoch, in UTC."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_GOES_ON: Final = frozenset({*State.unfinished} - {None, TaskInstanceState.UP_FOR_RETRY})
+
+
+class Outcome(StrEnum):
+    """What became of a task after a worker of it had failed."""
+
+    HEALED = "healed"
+    """It was launched again, and has succeeded in that try, or was skipped."""
+    UNDER_WAY = "under-way"
+    """It was launched again, or will be, and goes on."""
+    FAILED_AGAIN = "failed-again"
+    """It was launched again, and that worker has failed too: see the next failure of the try."""
+    FAILED_BY_ITSELF = "failed-by-itself"
+    """It was launched again, and its own code has failed then, or it was marked."""
+    NEXT_TRY = "next-try"
+    """Its worker had ended the try as it was terminated. It went on in the next one, at no cost."""
+    CHARGED = "charged"
+    """It was not launched again: the failure took one of the task's own retries, or failed it."""
+    NOT_KNOWN = "not-known"
+    """It was launched again, and its task instance is not there any more, or was cleared meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A failure, and what became of its task."""
+
+    failure: RecordedFailure
+    outcome: Outcome
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """What the ledger says."""
+        return self.failure.entry
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether it was at the task's cost."""
+        return self.outcome is Outcome.CHARGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which failures to choose; None chooses all."""
+
+    dag_id: str | None = None
+    cause: str | None = None
+    node: str | None = None
+    phase: Phase | None = None
+    outcome: Outcome | None = None
+    relaunched: bool | None = None
+    """Whether the answer to it was a relaunch."""
+    ran_out: bool | None = None
+    """Whether a budget had run out."""
+    after: datetime | None = None
+    """That time is part of what is chosen."""
+    before: datetime | None = None
+
+    def chooses(self, told: Told) -> bool:
+        """Whether a failure is one of these."""
+        failure = told.failure
+        wanted: tuple[tuple[object, object], ...] = (
+            (self.dag_id, failure.key.dag_id),
+            (self.cause, cause_of(told.entry)),
+            (self.node, node_of(told.entry)),
+            (self.phase, told.entry.phase),
+            (self.outcome, told.outcome),
+            (self.relaunched, not told.is_charged),
+            (self.ran_out, ran_out(told.entry.decision)),
+        )
+        if any(value is not None and value != actual for value, actual in wanted):
+            return False
+        is_early = self.after is not None and failure.at < self.after
+        is_late = self.before is not None and failure.at >= self.before
+        return not (is_early or is_late)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many failures have something in common."""
+
+    name: str
+    relaunched: int
+    charged: int
+
+    @property
+    def failures(self) -> int:
+        """All of them."""
+        return self.relaunched + self.charged
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The failures of a part of the time."""
+
+    begins: datetime
+    ends: datetime
+    relaunched: int
+    charged: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The failures of a time in numbers."""
+
+    since: datetime
+    """From when on. It is later than what was asked for if there were too many failures."""
+    until: datetime
+    is_cut: bool
+    """Whether there are older failures in the time that was asked for."""
+    unreadable: int
+    failures: int
+    launches: int
+    """Failures of workers whose task had not begun."""
+    executions: int
+    """Losses of workers whose task was running."""
+    relaunched: int
+    outcomes: dict[Outcome, int]
+    ran_out: int
+    """Failures for which a budget had run out."""
+    buckets: Sequence[Bucket]
+    causes: Sequence[Count]
+    """Most failures first, as for nodes and Dags."""
+    nodes: Sequence[Count]
+    dags: Sequence[Count]
+
+
+def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
+    """
+    Say what became of the task of each failure.
+
+    :param failures: all of those of a time
+    :return: newest first
+    """
+    seen: set[tuple[object, ...]] = set()
+    told = []
+    # Not by time: the order of rows is that of events, and clocks of several machines are not.
+    for failure in sorted(failures, key=lambda failure: failure.row_id, reverse=True):
+        is_last = failure.key not in seen
+        seen.add(failure.key)
+        told.append(Told(failure, _outcome(failure, is_last=is_last)))
+    return sorted(told, key=lambda item: (item.failure.at, item.failure.row_id), reverse=True)
+
+
+def summarise(found: Failures, told: Sequence[Told], since: datetime, until: datetime) -> Summary:
+    """
+    Count failures.
+
+    :param found: what was read of that time
+    :param told: which of these count; all have been told about
+    """
+    if found.is_cut and found.found:
+        since = max(since, min(failure.at for failure in found.found))
+    outcomes = Counter(item.outcome for item in told)
+    return Summary(
+        since=since,
+        until=until,
+        is_cut=found.is_cut,
+        unreadable=found.unreadable,
+        failures=len(told),
+        launches=sum(item.entry.phase is Phase.LAUNCH for item in told),
+        executions=sum(item.entry.phase is Phase.EXECUTION for item in told),
+        relaunched=sum(not item.is_charged for item in told),
+        outcomes={outcome: outcomes[outcome] for outcome in Outcome},
+        ran_out=sum(ran_out(item.entry.decision) for item in told),
+        buckets=_buckets(told, since, until),
+        causes=_counts(told, lambda item: cause_of(item.entry)),
+        nodes=_counts(told, lambda item: node_of(item.entry)),
+        dags=_counts(told, lambda item: item.failure.key.dag_id),
+    )
+
+
+def _outcome(failure: RecordedFailure, *, is_last: bool) -> Outcome:
+    entry = failure.entry
+    if entry.decision.action is not Action.RELAUNCH:
+        return Outcome.CHARGED
+    if not is_last:
+        return Outcome.FAILED_AGAIN
+    if entry.in_next_try:
+        return Outcome.NEXT_TRY
+    if failure.try_state in State.success_states:
+        return Outcome.HEALED
+    if failure.try_state in _GOES_ON:
+        return Outcome.UNDER_WAY
+    return Outcome.NOT_KNOWN if failure.try_state is None else Outcome.FAILED_BY_ITSELF
+
+
+def _counts(told: Iterable[Told], name_of: Callable[[Told], str]) -> list[Count]:
+    relaunched: Counter[str] = Counter()
+    charged: Counter[str] = Counter()
+    for item in told:
+        (charged if item.is_charged else relaunched)[name_of(item)] += 1
+    counts = [Count(name, relaunched[name], charged[name]) for name in relaunched | charged]
+    return sorted(counts, key=lambda count: (-count.failures, count.name))
+
+
+def _buckets(told: Iterable[Told], since: datetime, until: datetime) -> list[Bucket]:
+    width = next((width for width in _WIDTHS if _number(until - since, width) <= MOST_BUCKETS), _WIDTHS[-1])
+    relaunched: Counter[datetime] = Counter()
+    charged: Counter[datetime] = Counter()
+    for item in told:
+        (charged if item.is_charged else relaunched)[_begin(item.failure.at, width)] += 1
+    return [
+        Bucket(begins, begins + width, relaunched[begins], charged[begins])
+        for begins in _begins(since, until, width)
+    ]
+
+
+def _number(time: timedelta, width: timedelta) -> int:
+    return -(-time // width)
+
+
+def _begin(at: datetime, width: timedelta) -> datetime:
+    return at - (at - _EPOCH) % width
+
+
+def _begins(since: datetime, until: datetime, width: timedelta) -> Iterator[datetime]:
+    begins = _begin(since, width)
+    while begins < until:
+        yield begins
+        begins += width

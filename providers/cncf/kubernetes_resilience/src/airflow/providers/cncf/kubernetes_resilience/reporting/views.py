@@ -1,0 +1,324 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What is told, as JSON: the values of the API, and of the command line's ``--output json``. Pure.
+
+Times have a time zone. Texts are as the platform or a program wrote them: nobody may take them for HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from airflow.utils.state import State
+from pydantic import BaseModel, Field
+
+from airflow.providers.cncf.kubernetes_resilience.reporting import failures as told_failures
+from airflow.providers.cncf.kubernetes_resilience.reporting.failures import Outcome, Told
+from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
+    LaunchEnd,
+    ToldLaunch,
+    ToldTry,
+    tell_tries,
+)
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import Budget as ToldBudget
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
+    budget_of,
+    cause_of,
+    in_words,
+    ran_out,
+)
+from airflow_resilience.context import ContextSource, StateChangeCategory, StateChangeReason
+from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_queries import TaskInstanceEvents
+from airflow_resilience.retry_policy.evidence import Phase
+
+MOST_NAMES: Final = 50
+"""Causes, nodes and Dags in a summary."""
+
+
+class Budget(BaseModel):
+    """How much of a limit is used."""
+
+    used: int
+    allowed: int | None = Field(description="null: no limit, or it is not known")
+
+    @classmethod
+    def of(cls, budget: ToldBudget | None) -> Budget | None:
+        """Show a budget."""
+        return cls(used=budget.used, allowed=budget.allowed) if budget else None
+
+
+class DecisionView(BaseModel):
+    """What was decided about a failure."""
+
+    action: Action
+    policy: str
+    rule: str
+    explanation: str = Field(description="the sentence that the scheduler's log has")
+    delay: float = Field(description="seconds before the next launch")
+    avoid_node: AvoidNode
+
+
+class FailureView(BaseModel):
+    """A failed worker: how, why, and what was decided about it."""
+
+    phase: Phase = Field(description="launch: its task had not begun; execution: its task was running")
+    launch: int = Field(description="which launch of its try it was, from 1")
+    pod: str
+    namespace: str | None
+    uid: str
+    node: str | None
+    cause: str = Field(description="a row of the table of causes")
+    cause_in_words: str | None
+    category: StateChangeCategory
+    reason: StateChangeReason
+    source: ContextSource
+    platform_reason: str = Field(description="the word of Kubernetes")
+    container: str | None
+    container_type: str | None
+    exit_code: int | None
+    signal: str | None
+    message: str | None = Field(description="the last lines of the container, or what the platform says")
+    decision: DecisionView
+    budget: Budget | None = Field(description="relaunches of its try, as counted for the decision")
+    ran_out: bool = Field(description="whether a budget had nothing left for another launch")
+    due: datetime | None = Field(description="when the next launch could be made")
+    in_next_try: bool = Field(description="whether the task went on in its next try, at no cost")
+    task_instance_id: str
+    next_task_instance_id: str | None
+
+    @classmethod
+    def of(cls, entry: LedgerEntry) -> FailureView:
+        """Show what the ledger says."""
+        context, known = entry.context, entry.context.metadata
+        return cls(
+            phase=entry.phase,
+            launch=entry.launch,
+            pod=entry.worker_name,
+            namespace=_text(known.get("namespace")),
+            uid=entry.worker_uid,
+            node=_text(known.get("node")),
+            cause=cause_of(entry),
+            cause_in_words=in_words(cause_of(entry)),
+            category=context.category,
+            reason=context.reason,
+            source=context.source,
+            platform_reason=entry.reason,
+            container=_text(known.get("container")),
+            container_type=_text(known.get("container_type")),
+            exit_code=_number(known.get("exit_code")),
+            signal=_text(known.get("signal")),
+            message=_text(known.get("message") or known.get("pod_message")),
+            decision=DecisionView(**entry.decision.to_dict()),
+            budget=Budget.of(budget_of(entry.decision)),
+            ran_out=ran_out(entry.decision),
+            due=entry.due,
+            in_next_try=entry.in_next_try,
+            task_instance_id=entry.ti_id,
+            next_task_instance_id=entry.next_ti_id,
+        )
+
+
+class LaunchView(BaseModel):
+    """One launch of a try."""
+
+    number: int
+    end: LaunchEnd
+    state: str | None = Field(description="of the task instance, that the launch has led to or has now")
+    host: str | None = Field(description="its pod, or what its worker takes for the name of its host")
+    started_at: datetime | None = Field(description="when its task began; Airflow 3.1 knows of the last only")
+    ended_at: datetime | None
+    due: datetime | None = Field(description="when a launch that waits may be made")
+    failure: FailureView | None
+
+    @classmethod
+    def of(cls, launch: ToldLaunch) -> LaunchView:
+        """Show a launch."""
+        return cls(
+            number=launch.number,
+            end=launch.end,
+            state=launch.state,
+            host=launch.host,
+            started_at=launch.started_at,
+            ended_at=launch.ended_at,
+            due=launch.due,
+            failure=FailureView.of(launch.entry) if launch.entry else None,
+        )
+
+
+class TryView(BaseModel):
+    """One try of a task instance."""
+
+    number: int
+    state: str | None
+    launches: list[LaunchView] = Field(description="oldest first")
+    relaunches: Budget | None = Field(description="after launches that failed before the task began")
+    infrastructure: Budget | None = Field(description="after losses of the running worker")
+    retries: Budget | None = Field(description="of the task's own, before this try")
+
+    @classmethod
+    def of(cls, told: ToldTry) -> TryView:
+        """Show a try."""
+        return cls(
+            number=told.number,
+            state=told.state,
+            launches=[LaunchView.of(launch) for launch in told.launches],
+            relaunches=Budget.of(told.relaunches),
+            infrastructure=Budget.of(told.infrastructure),
+            retries=Budget.of(told.retries),
+        )
+
+
+class TaskInstanceView(BaseModel):
+    """The launches of a task instance."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = Field(description="-1: the task is not mapped")
+    state: str | None
+    is_live: bool = Field(description="whether there may be more to tell soon")
+    is_cut: bool = Field(description="whether there are older events, which are left out")
+    tries: list[TryView] = Field(description="newest first")
+
+    @classmethod
+    def of(
+        cls, dag_id: str, run_id: str, task_id: str, map_index: int, found: TaskInstanceEvents
+    ) -> TaskInstanceView:
+        """Show what was found about a task instance."""
+        return cls(
+            dag_id=dag_id,
+            run_id=run_id,
+            task_id=task_id,
+            map_index=map_index,
+            state=found.present.state,
+            is_live=found.present.state in State.unfinished,
+            is_cut=found.is_cut,
+            tries=[TryView.of(told) for told in tell_tries(found)],
+        )
+
+
+class FailureRow(BaseModel):
+    """A failure, where it was, and what became of its task."""
+
+    at: datetime = Field(description="when it was settled")
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    try_state: str | None
+    outcome: Outcome
+    failure: FailureView
+
+    @classmethod
+    def of(cls, told: Told) -> FailureRow:
+        """Show a failure."""
+        found = told.failure
+        return cls(
+            at=found.at,
+            dag_id=found.key.dag_id,
+            run_id=found.key.run_id,
+            task_id=found.key.task_id,
+            map_index=found.key.map_index,
+            try_number=found.key.try_number,
+            try_state=found.try_state,
+            outcome=told.outcome,
+            failure=FailureView.of(told.entry),
+        )
+
+
+class FailureRows(BaseModel):
+    """Failures, a page of them."""
+
+    total: int = Field(description="how many were chosen, of those that were read")
+    is_cut: bool = Field(description="whether there are older ones in that time, which were not read")
+    rows: list[FailureRow] = Field(description="newest first")
+
+
+class Count(BaseModel):
+    """How many failures have something in common."""
+
+    name: str
+    in_words: str | None = None
+    failures: int
+    relaunched: int
+    charged: int = Field(description="those that were at the task's cost")
+
+    @classmethod
+    def of(cls, count: told_failures.Count, words: str | None = None) -> Count:
+        """Show a count."""
+        return cls(
+            name=count.name,
+            in_words=words,
+            failures=count.failures,
+            relaunched=count.relaunched,
+            charged=count.charged,
+        )
+
+
+class Bucket(BaseModel):
+    """The failures of a part of the time."""
+
+    begins: datetime
+    ends: datetime
+    relaunched: int
+    charged: int
+
+
+class SummaryView(BaseModel):
+    """The failures of a time in numbers."""
+
+    since: datetime = Field(description="from when on is counted: later than asked for if is_cut")
+    until: datetime
+    is_cut: bool = Field(description="whether there are older failures in the time that was asked for")
+    unreadable: int = Field(description="rows that another version has written, and that do not count")
+    failures: int
+    launches: int = Field(description="of workers whose task had not begun")
+    executions: int = Field(description="of workers whose task was running")
+    relaunched: int = Field(description="the answer was another launch, at no cost for the task")
+    outcomes: dict[Outcome, int]
+    ran_out: int = Field(description="failures for which a budget had nothing left")
+    buckets: list[Bucket]
+    causes: list[Count] = Field(description=f"most failures first, {MOST_NAMES} names at most")
+    nodes: list[Count]
+    dags: list[Count]
+
+    @classmethod
+    def of(cls, summary: told_failures.Summary) -> SummaryView:
+        """Show a summary."""
+        return cls(
+            since=summary.since,
+            until=summary.until,
+            is_cut=summary.is_cut,
+            unreadable=summary.unreadable,
+            failures=summary.failures,
+            launches=summary.launches,
+            executions=summary.executions,
+            relaunched=summary.relaunched,
+            outcomes=summary.outcomes,
+            ran_out=summary.ran_out,
+            buckets=[
+                Bucket(begins=item.begins, ends=item.ends, relaunched=item.relaunched, charged=item.charged)
+                for item in summary.buckets
+            ],
+            causes=[Count.of(count, in_words(count.name)) for count in summary.causes[:MOST_NAMES]],
+            nodes=_counts(summary.nodes[:MOST_NAMES]),
+            dags=_counts(summary.dags[:MOST_NAMES]),
+        )
+
+
+def _counts(counts: Sequence[told_failures.Count]) -> list[Count]:
+    return [Count.of(count) for count in counts]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

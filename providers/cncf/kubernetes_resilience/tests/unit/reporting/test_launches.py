@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.cncf.kubernetes_resilience.reporting.launches import LaunchEnd, tell_tries
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
+from airflow_resilience.retry_policy.evidence import Phase
+
+from ...support.entries import DUE, lost
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LOSS = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure"
+
+
+def minute(number):
+    return NOON + timedelta(minutes=number)
+
+
+def row(state, number=1, hostname="", started=None, ended=None, max_tries=1):
+    return TryRow(number, "ti", state, hostname, NOON, started, ended, max_tries)
+
+
+def fails(at, entry, number=1):
+    return WorkerEvent(minute(at), number, LAUNCH_FAILURE_EVENT, entry)
+
+
+def says(at, state, number=1):
+    return WorkerEvent(minute(at), number, state, None)
+
+
+def tell(*events, present, past=()):
+    return tell_tries(TaskInstanceEvents(events, past, present, False))
+
+
+def ends(told):
+    return [(launch.number, launch.end.value, launch.state) for launch in told.launches]
+
+
+def test_a_task_that_has_never_been_launched():
+    assert tell(present=row(None, 0)) == []
+    assert tell(present=row("scheduled", 0)) == []
+    assert tell(present=row("upstream_failed", 0)) == []
+
+
+def test_a_task_without_trouble():
+    (told,) = tell(
+        says(1, "running"), says(5, "success"), present=row("success", 1, "pod-a", minute(1), minute(5))
+    )
+    (launch,) = told.launches
+    assert (launch.number, launch.end, launch.state, launch.host) == (1, "reported", "success", "pod-a")
+    assert (launch.started_at, launch.ended_at) == (minute(1), minute(5))
+    assert (told.relaunches, told.infrastructure, told.retries) == (None, None, (0, 1))
+
+
+def test_the_same_where_airflow_writes_no_events():
+    (told,) = tell(present=row("success", 1, "pod-a", minute(1), minute(5)))
+    (launch,) = told.launches
+    assert (launch.end, launch.host, launch.started_at, launch.ended_at) == (
+        LaunchEnd.REPORTED,
+        "pod-a",
+        minute(1),
+        minute(5),
+    )
+
+
+def test_a_failed_launch_and_the_one_that_waits():
+    (told,) = tell(fails(1, lost()), present=row("queued"))
+    assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
+    failed, waits = told.launches
+    assert (failed.entry, failed.host, failed.started_at, failed.ended_at) == (
+        lost(),
+        "pod-1",
+        None,
+        minute(1),
+    )
+    assert (waits.due, waits.host) == (DUE, None)
+    assert told.relaunches == (1, 1)
+
+
+def test_a_loss_of_a_running_worker_and_the_one_that_runs():
+    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS)
+    (told,) = tell(
+        says(1, "running"),
+        fails(4, loss),
+        says(6, "running"),
+        present=row("running", 1, "pod-b", minute(6)),
+    )
+    assert ends(told) == [(1, "failed", None), (2, "running", "running")]
+    first, second = told.launches
+    assert (first.started_at, first.ended_at) == (minute(1), minute(4))
+    assert (second.started_at, second.host) == (minute(6), "pod-b")
+    assert (told.relaunches, told.infrastructure) == (None, (1, 3))
+
+
+def test_a_failure_that_counts_is_the_last_launch_of_its_try():
+    counted = lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in")
+    second, first = tell(
+        fails(1, lost()),
+        fails(2, counted),
+        says(3, "failed"),
+        says(5, "running", 2),
+        past=[row("failed", 1, "", None, minute(3))],
+        present=row("running", 2, "pod-c", minute(5)),
+    )
+    assert ends(first) == [(1, "failed", None), (2, "failed", None)]
+    assert (first.state, first.relaunches, first.retries) == ("failed", (1, 1), (0, 1))
+    assert ends(second) == [(1, "running", "running")]
+    assert second.retries == (1, 1)
+
+
+def test_a_task_that_defers_has_a_launch_before_and_one_after():
+    (told,) = tell(
+        says(1, "running"),
+        says(2, "deferred"),
+        says(8, "running"),
+        says(9, "success"),
+        present=row("success", 1, "pod-b", minute(8), minute(9)),
+    )
+    assert ends(told) == [(1, "reported", "deferred"), (2, "reported", "success")]
+    assert [launch.host for launch in told.launches] == [None, "pod-b"]
+
+
+def test_a_deferred_task_whose_resumption_waits():
+    (told,) = tell(says(1, "running"), says(2, "deferred"), present=row("queued", 1, "pod-a", minute(1)))
+    assert ends(told) == [(1, "reported", "deferred"), (2, "waiting", "queued")]
+    (told,) = tell(says(1, "running"), says(2, "deferred"), present=row("deferred", 1, "pod-a", minute(1)))
+    assert ends(told) == [(1, "reported", "deferred")]
+
+
+def test_what_was_said_last_about_a_worker_counts():
+    given_up = lost(1, cause="unschedulable")
+    started = lost(1, phase=Phase.EXECUTION, explanation=LOSS)
+    (told,) = tell(fails(1, given_up), says(2, "running"), fails(3, started), present=row("queued"))
+    assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
+    assert told.launches[0].entry == started
+
+
+def test_a_try_that_the_infrastructure_has_ended_costs_no_retry():
+    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS, in_next_try=True)
+    past = row("failed", 1, "pod-1", minute(1), minute(2), max_tries=1)
+    second, first = tell(
+        says(1, "running"),
+        says(2, "up_for_retry"),
+        fails(3, loss),
+        says(5, "running", 2),
+        past=[past],
+        present=row("running", 2, "pod-2", minute(5), max_tries=2),
+    )
+    assert [launch.end for launch in first.launches][-1] is LaunchEnd.FAILED
+    assert ends(second) == [(1, "running", "running")]
+    assert second.retries == (0, 1)
+
+
+def test_its_worker_is_told_about_once():
+    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS, in_next_try=True)
+    past = row("failed", 1, "pod-1", minute(1), minute(2))
+    (told,) = tell(
+        says(1, "running"),
+        says(2, "up_for_retry"),
+        fails(3, loss),
+        past=[past],
+        present=row(None, 1, "pod-1", minute(1), minute(2), max_tries=2),
+    )
+    assert ends(told) == [(1, "failed", None)]
+    assert (told.launches[0].started_at, told.launches[0].ended_at) == (minute(1), minute(3))
+
+
+def test_a_task_that_failed_by_itself_and_waits_for_its_next_try():
+    past = row("failed", 1, "pod-a", minute(1), minute(2))
+    (told,) = tell(
+        says(1, "running"),
+        says(2, "up_for_retry"),
+        past=[past],
+        present=row("up_for_retry", 1, "pod-a", minute(1), minute(2)),
+    )
+    assert ends(told) == [(1, "reported", "up_for_retry")]
+
+
+def test_the_newest_try_comes_first_and_older_events_may_be_missing():
+    told = tell(
+        fails(1, lost(), number=2),
+        past=[row("failed", 1, "pod-a", minute(0), minute(1)), row("failed", 2)],
+        present=row("queued", 3),
+    )
+    assert [item.number for item in told] == [3, 2, 1]
