@@ -184,6 +184,8 @@ def test_a_budget_that_is_used_up(harness, running):
         pod = run_again(harness, key)
     lose(harness, pod)
     assert [loss["action"] for loss in losses(harness)] == ["relaunch", "relaunch", "count"]
+    attempts = [loss["context"]["metadata"]["infrastructure_attempt"] for loss in losses(harness)]
+    assert attempts == [1, 2, 3]
     ((state, info),) = harness.events().values()
     assert state == "failed"
     assert "retried 2 of 2 times" in info

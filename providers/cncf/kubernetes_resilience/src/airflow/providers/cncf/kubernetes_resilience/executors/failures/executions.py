@@ -237,9 +237,12 @@ class Executions:
         failure = _failure(launch, in_next_try=in_next_try is not None)
         never_began = before is not None and _had_ended_before_its_start(launch, before, failure)
         phase = Phase.LAUNCH if never_began else Phase.EXECUTION
-        classified = classify(failure, launch_number=launch.number, phase=phase)
         if before:
             history.forget(before)
+        attempt = None if never_began else history.relaunches + 1
+        classified = classify(
+            failure, launch_number=launch.number, infrastructure_attempt=attempt, phase=phase
+        )
         decision = self._policies.decide_execution(failure, classified, history, profile)
         next_ti_id = None
         if decision.action is Action.RELAUNCH:
