@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_resilience.propagation import macros
 from airflow_resilience.termination import listener
 
 
 class AirflowResiliencePlugin(AirflowPlugin):
-    """Listeners in the worker."""
+    """Listeners, and macros of templates."""
 
     name = "airflow_resilience"
     listeners = [listener]  # noqa: RUF012 - to its base class it is no ClassVar
+    macros = [macros.previous_failure]  # noqa: RUF012
