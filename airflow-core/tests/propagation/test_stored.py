@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from airflow_resilience.context import (
@@ -24,14 +22,25 @@ def stored(**metadata) -> StoredContext:
 
 def test_json_and_back():
     item = stored(node="node-1", exit_code=137, known=True, nothing=None)
-    assert StoredContext.from_json(json.dumps(item.to_dict())) == item
+    assert StoredContext.from_json(item.to_json()) == item
 
 
 def test_it_is_bounded():
     item = stored(message="x" * 10**6, more=["y" * 10**6], **{f"key{n}": n for n in range(1000)})
-    text = json.dumps(item.to_dict())
+    text = item.to_json()
     assert len(text) < 2 * TEXT_LIMIT + NUMBER_LIMIT * 100
     assert StoredContext.from_json(text).context.metadata["message"] == "x" * TEXT_LIMIT + "…"
+
+
+def test_kubernetes_finds_nothing_to_expand_in_it():
+    item = stored(message="$(DB_PASSWORD) costs $$5")
+    assert "$" not in item.to_json()
+    assert StoredContext.from_json(item.to_json()) == item
+
+
+def test_a_text_that_postgresql_does_not_take_is_mended():
+    item = stored(message="a\0b\ud800c", rate=float("nan"))
+    assert item.to_dict()["context"]["metadata"] == {"message": "ab?c", "rate": "nan"}
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,16 @@ class StoredContext(NamedTuple):
         """Return what is stored; texts are cut."""
         fields = self.context.to_dict()
         kept = list(fields["metadata"].items())[:NUMBER_LIMIT]
-        fields["metadata"] = {name: _cut(value) for name, value in kept}
+        fields["metadata"] = {_cut(name): _cut(value) for name, value in kept}
         return {"ti_id": self.ti_id, "try_number": self.try_number, "context": fields}
+
+    def to_json(self) -> str:
+        """
+        Return the value of the environment variable.
+
+        Kubernetes expands ``$(NAME)`` in it, which a message may contain.
+        """
+        return json.dumps(self.to_dict()).replace("$", "\\u0024")
 
     @classmethod
     def from_dict(cls, fields: object) -> StoredContext | None:
@@ -64,7 +72,10 @@ class StoredContext(NamedTuple):
 
 
 def _cut(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= TEXT_LIMIT else f"{value[:TEXT_LIMIT]}…"
-    # Nothing here has any other values; somebody else's may be as large as they like.
-    return value if value is None or isinstance(value, int | float) else _cut(str(value))
+    if value is None or isinstance(value, bool | int):
+        return value
+    # Nothing here has values of any other kind; somebody else's may be as large as they like.
+    text = str(value)
+    cut = text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}…"
+    # What PostgreSQL does not take for JSON.
+    return cut.replace("\0", "").encode(errors="replace").decode()

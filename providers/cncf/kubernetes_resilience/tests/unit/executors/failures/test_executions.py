@@ -359,7 +359,10 @@ def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, runni
     before = str(ti.id)
     harness.observe(pod, m.evicted())
     assert [state for state, _ in harness.events().values()] == ["failed"]
-    assert (losses(harness), str(present(harness, ti.key).id)) == ([], before)
+    assert str(present(harness, ti.key).id) == before
+    (loss,) = losses(harness)
+    assert (loss["action"], loss["policy"], loss["next_ti_id"]) == ("count", "-", None)
+    assert loss["context"]["category"] == "INFRASTRUCTURE"
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import S
 from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import UnusedUpstream
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
+from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.propagation import listeners
 from airflow_resilience.retry_policy.evidence import Phase
 
 if TYPE_CHECKING:
@@ -345,10 +347,12 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 self._log_relaunch(launch.key, entry, failure)
                 self._release(launch)
                 _count(entry)
+                _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._log_relaunch(launch.key, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)
                 _count(entry)
+                _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure):
                 self._report(launch, TaskInstanceState.FAILED, failure, entry.decision.explanation)
                 _count(entry)
@@ -647,6 +651,17 @@ def _tags(entry: LedgerEntry) -> dict[str, str]:
         "reason": entry.context.reason,
         "cause": entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
     }
+
+
+def _tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
+    attempt = entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch)
+    listeners.call(
+        "on_task_instance_relaunched",
+        task_instance_key=key,
+        execution_context=entry.context,
+        decision=entry.decision,
+        attempt=attempt,
+    )
 
 
 def _key(launch: Launch) -> TaskInstanceKey:
