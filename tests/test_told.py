@@ -13,7 +13,7 @@ from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.records import Run
 from testbed.testbed import Testbed
-from testbed.told import read_told
+from testbed.told import Told, read_told
 from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.each_version]
@@ -53,6 +53,10 @@ def run(testbed: Testbed) -> Run:
 
 def pod_of(run: Run, task: str) -> str:
     return run.wait_for_pods(task, 1)[0]
+
+
+def runs_of(testbed: Testbed, task: str) -> list[Told]:
+    return [item for item in read_told(testbed.home, task) if item.who == "next run"]
 
 
 def expect_told(testbed: Testbed, task: str, *expected: tuple[str, str]) -> None:
@@ -105,15 +109,11 @@ def test_the_next_try_is_told(testbed: Testbed, run: Run) -> None:
 
 
 def test_a_remote_job_is_kept_when_the_infrastructure_takes_its_worker(testbed: Testbed, run: Run) -> None:
-    asked = ("on_kill", "INFRASTRUCTURE WORKER_TERMINATION WORKER")
-    expect_told(
-        testbed,
-        "job_kept",
-        ("next run", "unknown"),
-        *([asked] if FORWARDS_SIGTERM else []),
-        ("relaunched 1", TERMINATED),
-        ("next run", TERMINATED),
-    )
+    wait_for("it has run again", lambda: len(runs_of(testbed, "job_kept")) == 2)
+    assert [item.why for item in runs_of(testbed, "job_kept")] == ["unknown", TERMINATED]
+    asked = [item.why for item in read_told(testbed.home, "job_kept") if item.who == "on_kill"]
+    # Before Airflow 3.3 the worker may end before that.
+    assert asked == ["INFRASTRUCTURE WORKER_TERMINATION WORKER"] or (not asked and not FORWARDS_SIGTERM)
     job = int((testbed.home / "job-job_kept").read_text())
     assert Path(f"/proc/{job}").exists()
     (testbed.home / "job-job_kept-may-end").touch()

@@ -7,6 +7,8 @@ import threading
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.termination import own_state
@@ -99,10 +101,20 @@ def test_asked_in_a_signal_handler_that_interrupts_a_question_it_is_unknown(monk
     assert [answer.context is None for answer in answers] == [True, False]
 
 
+@pytest.mark.parametrize("error", [EOFError("Request socket closed before length"), BrokenPipeError()])
+def test_nobody_but_infrastructure_ends_the_supervisor_too(error, caplog):
+    class Alone(Ti):
+        def get_task_states(self, **criteria: Any) -> dict[str, Any]:
+            raise error
+
+    assert ask_airflow(Alone({})).terminator is Terminator.INFRASTRUCTURE
+    assert "is gone" in caplog.text
+
+
 def test_it_is_unknown_if_airflow_cannot_be_asked(caplog):
     class Disconnected(Ti):
         def get_task_states(self, **criteria: Any) -> dict[str, Any]:
-            raise EOFError("Request socket closed before length")
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
 
     assert ask_airflow(Disconnected({})).terminator is Terminator.UNKNOWN
     assert "could not be asked" in caplog.text

@@ -13,12 +13,12 @@ from typing import Any
 
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import exists, select
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.propagation.stored import XCOM_KEY, StoredContext
+from airflow_resilience.propagation.database import read_failure
+from airflow_resilience.propagation.stored import StoredContext
 
 EVENT = "task instance failed"
 """``Log.event`` of a row; ``Log.extra`` is the JSON text of a :class:`.StoredContext`."""
@@ -50,27 +50,19 @@ def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
     """
     key = _key(ti)
     with create_session(scoped=False) as session:
-        value = session.scalar(
-            select(XComModel.value).where(*_place(XComModel, key), XComModel.key == XCOM_KEY)
-        )
         # By the number of the try: Airflow may have given the task instance its next UUID already.
-        stored = StoredContext.from_dict(value)
-        if stored and stored.try_number == key.try_number:
+        if stored := read_failure(key, session=session):
             return stored.context, False
         is_silent = exists().where(
-            *_place(Log, key), Log.try_number == key.try_number, Log.event == _HEARTBEAT_TIMEOUT
+            Log.dag_id == key.dag_id,
+            Log.task_id == key.task_id,
+            Log.run_id == key.run_id,
+            Log.map_index == key.map_index,
+            Log.try_number == key.try_number,
+            Log.event == _HEARTBEAT_TIMEOUT,
         )
         return None, bool(session.scalar(select(is_silent)))
 
 
 def _key(ti: Any) -> TaskInstanceKey:
     return TaskInstanceKey(ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)
-
-
-def _place(model: Any, key: TaskInstanceKey) -> tuple[Any, ...]:
-    return (
-        model.dag_id == key.dag_id,
-        model.task_id == key.task_id,
-        model.run_id == key.run_id,
-        model.map_index == key.map_index,
-    )

@@ -57,6 +57,15 @@ def write_failures(
     )
 
 
+def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
+    """Return why a try has failed; None if that is not stored."""
+    place = tuple_(*_PLACE) == _place(key)
+    value = session.scalar(select(XComModel.value).where(place, XComModel.key == XCOM_KEY))
+    # An earlier failure leaves one behind, if what follows has never begun.
+    stored = StoredContext.from_dict(value)
+    return stored if stored and stored.try_number == key.try_number else None
+
+
 def read_previous_failures(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:

@@ -92,6 +92,9 @@ def store(ti: Any, context: ExecutionContext) -> None:
 def _read_stored(ti: Any) -> ExecutionContext | None:
     from airflow.sdk.bases.xcom import BaseXCom  # noqa: PLC0415 - not in every process that imports this
 
+    carried = StoredContext.from_dict((getattr(ti, "context_carrier", None) or {}).get(XCOM_KEY))
+    if carried:
+        return carried.context
     try:
         stored = StoredContext.from_dict(BaseXCom.get_one(key=XCOM_KEY, **_place(ti)))
     except Exception:

@@ -3,8 +3,9 @@
 """
 The forms in which the context of a failure travels to where it is asked for.
 
-An XCom of the task instance tells what runs in Airflow's DAG processor; an environment variable tells the
-next run. Both have the same content, which is bounded.
+An XCom of the task instance stores it. What Airflow sends to its DAG processor for a callback carries a copy:
+the next run of the task may have begun by then, and the XCom be gone. An environment variable tells that next
+run. All have the same content, which is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from typing import Any, NamedTuple
 from airflow_resilience.context import ExecutionContext
 
 XCOM_KEY = "airflow_resilience_execution_context"
-"""Key of the XCom. Airflow removes it when the task begins anew, as it does with every XCom of a task."""
+"""
+Key of the XCom, and of the copy in a task instance's ``context_carrier``. Airflow removes the XCom when the
+task begins anew, as it does with every XCom of a task.
+"""
 
 PREVIOUS_FAILURE = "AIRFLOW_RESILIENCE_PREVIOUS_FAILURE"
 """Environment variable of a worker whose task has failed before, or had lost its worker."""

@@ -100,6 +100,11 @@ def _ask(ti: RuntimeTaskInstance) -> Answer:
         if state in _WANTED:
             return _INFRASTRUCTURE
         return Answer(Terminator.USER, _explain(state, ti))
+    except (EOFError, OSError):
+        # Whoever acts by way of Airflow leaves the supervisor alive, which has the task end then. Before
+        # Airflow 3.3 it dies of the signal that the infrastructure sends to all processes of a worker.
+        log.warning("The supervisor of this task is gone: its worker is being terminated")
+        return _INFRASTRUCTURE
     except Exception:
         log.exception("Airflow could not be asked for the state of the task that is being terminated")
         return _UNKNOWN

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
+from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from sqlalchemy import select
 
+from airflow_resilience import execution_context
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
@@ -115,6 +118,37 @@ def test_a_message_that_the_database_does_not_take_is_no_obstacle(queued_ti, ses
     session.commit()
     assert json.dumps(session.scalars(select(XComModel.value)).one())
     assert session.get(TaskInstance, ti.id)
+
+
+def test_a_callback_carries_why_the_task_has_failed(start, running):
+    """By the time that it is called, the next run may have begun, and the XCom be gone."""
+    harness = start()
+    ti, pod = running(harness)
+    harness.observe(pod, m.out_of_memory())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    row, sent = present(harness, ti.key), []
+    row.context_carrier = {"traceparent": "as it was"}
+    request = TaskCallbackRequest(ti=row, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
+    harness.executor.send_callback(request)
+    (found,) = sent
+    # As it comes to the DAG processor.
+    carrier = TaskCallbackRequest.from_json(found.to_json()).ti.context_carrier
+    assert carrier.pop("traceparent") == "as it was"
+    told = execution_context({"ti": SimpleNamespace(id=row.id, context_carrier=carrier)})
+    assert in_words(told) == ("APPLICATION", "RESOURCE_EXHAUSTION", "EXECUTOR")
+
+
+def test_a_callback_about_something_else_is_sent_as_it_is(start, running):
+    harness = start()
+    ti = present(harness, running(harness)[0].key)
+    harness.executor.revoke_task(ti=ti)
+    sent = []
+    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
+    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    before = request.to_json()
+    harness.executor.send_callback(request)
+    assert [item.to_json() for item in sent] == [before]
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
 )
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.providers.common.compat.sdk import Stats
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
@@ -65,6 +66,8 @@ from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.propagation import listeners
+from airflow_resilience.propagation.database import read_failure
+from airflow_resilience.propagation.stored import XCOM_KEY
 from airflow_resilience.retry_policy.evidence import Phase
 
 if TYPE_CHECKING:
@@ -512,6 +515,11 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             if self._settles(key):
                 self._held_callbacks.append((key, request))
                 return
+            if self._is_started:
+                try:
+                    self._isolation.run("callbacks", _tell_why, request, key)
+                except DatabaseAwayError:
+                    self.log.warning("The callback of %s is not told why: no answer from the database", key)
         super().send_callback(request)
 
     def _send_held_callbacks(self) -> None:
@@ -662,6 +670,14 @@ def _tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
         decision=entry.decision,
         attempt=attempt,
     )
+
+
+def _tell_why(request: TaskCallbackRequest, key: TaskInstanceKey) -> None:
+    """Have a callback carry why the task has failed: the next try may begin before it is called."""
+    with create_session(scoped=False) as session:
+        stored = read_failure(key, session=session)
+    if stored:
+        request.ti.context_carrier = {**(request.ti.context_carrier or {}), XCOM_KEY: stored.to_dict()}
 
 
 def _key(launch: Launch) -> TaskInstanceKey:
