@@ -150,7 +150,9 @@ def test_without_a_budget_nothing_runs_again(runs: dict[str, Run]) -> None:
     run = runs["version_unprotected"]
     run.wait_for_end("work")
     wait_for("the callback is called", lambda: run.outcome("work").callbacks)
-    assert run.outcome("work") == Outcome(state="failed", pods=1, ended=0, launch_failures=0, callbacks=1)
+    assert run.outcome("work") == Outcome(
+        state="failed", pods=1, ended=0, launch_failures=0, execution_failures=1, callbacks=1
+    )
 
 
 def test_the_tasks_own_failure_and_a_lost_pod_are_counted_apart(

@@ -129,6 +129,7 @@ def test_the_row_explains_itself(queued_ti, session):
         "launch": 1,
         "reason": "Evicted",
         "context": {
+            "version": 1,
             "category": "INFRASTRUCTURE",
             "reason": "WORKER_TERMINATION",
             "source": "EXECUTOR",

@@ -38,8 +38,17 @@ class StateChangeReason(StrEnum):
     """The worker is gone, and nobody says why."""
     RESOURCE_EXHAUSTION = "RESOURCE_EXHAUSTION"
     DB_CONNECTION_ERROR = "DB_CONNECTION_ERROR"
+    """The worker could not reach Airflow."""
     EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT"
+    """The task, a phase of it, or its container took longer than it was allowed to."""
+    DAG_RUN_TIMEOUT = "DAG_RUN_TIMEOUT"
+    """The DAG run took longer than it was allowed to."""
+    TASK_ERROR = "TASK_ERROR"
+    """The task's own code raised an exception."""
     MANUAL_CLEAR = "MANUAL_CLEAR"
+    """The task instance was cleared."""
+    MANUAL_STATE_CHANGE = "MANUAL_STATE_CHANGE"
+    """The task instance was marked as something else, or removed."""
     IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"
     VOLUME_UNAVAILABLE = "VOLUME_UNAVAILABLE"
     CONFIG_UNAVAILABLE = "CONFIG_UNAVAILABLE"
@@ -61,6 +70,59 @@ class ContextSource(StrEnum):
     API = "API"
 
 
+class MetadataKey(StrEnum):
+    """
+    Names of what else may be known about a failure. What is not known is left out.
+
+    Values are texts, unless it is said otherwise.
+    """
+
+    POD = "pod"
+    """Name of the worker's pod."""
+    NAMESPACE = "namespace"
+    """Namespace of that pod."""
+    UID = "uid"
+    """UID of that pod; a pod that was never created has none."""
+    NODE = "node"
+    """Node on which the pod ran, or was to run."""
+    PHASE = "phase"
+    """Last known phase of the pod."""
+    POD_REASON = "pod_reason"
+    """Reason in the status of the pod."""
+    POD_MESSAGE = "pod_message"
+    """Message in the status of the pod."""
+    CONDITION = "condition"
+    """Type of the condition that disrupted the pod, or keeps it from a node."""
+    CONDITION_REASON = "condition_reason"
+    """Reason of that condition."""
+    CONTAINER = "container"
+    """Name of the container that decides why the pod failed."""
+    CONTAINER_TYPE = "container_type"
+    """What that container is: `worker`, `init` or `sidecar`."""
+    CONTAINER_REASON = "container_reason"
+    """Reason for which that container ended, or does not start."""
+    EXIT_CODE = "exit_code"
+    """Exit code of that container: an integer."""
+    SIGNAL = "signal"
+    """Number of the signal that ended that container: an integer."""
+    MESSAGE = "message"
+    """What that container has said, else what the condition or the exception says; it may be cut."""
+    CAUSE = "cause"
+    """Row of the table of causes."""
+    LAUNCH = "launch"
+    """Which launch of its try the worker was: an integer, from 1."""
+    INFRASTRUCTURE_ATTEMPT = "infrastructure_attempt"
+    """Which run of its try the worker's was: an integer, 1 more for each infrastructure retry, from 1."""
+    EXCEPTION = "exception"
+    """Type of the exception that ended the task, with its module."""
+    STATE = "state"
+    """State that somebody has given the task instance; `removed` if it is gone."""
+
+
+VERSION = 1
+"""Version of what :meth:`ExecutionContext.to_dict` returns. A name that is added does not change it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
     """Why a task's state changed."""
@@ -69,15 +131,16 @@ class ExecutionContext:
     reason: StateChangeReason
     source: ContextSource
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else is known, JSON-serialisable; its names are those of the platform."""
+    """Whatever else is known, JSON-serialisable. The names are those of :class:`MetadataKey`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the context as JSON has it."""
         return {
+            "version": VERSION,
             "category": self.category.value,
             "reason": self.reason.value,
             "source": self.source.value,
-            "metadata": dict(self.metadata),
+            "metadata": {str(name): value for name, value in self.metadata.items()},
         }
 
     @classmethod
@@ -85,14 +148,19 @@ class ExecutionContext:
         """
         Read what :meth:`to_dict` has returned.
 
+        Without a version it is the first one. A newer one is read if its category, reason and source are
+        known here; what has been added to it is left out.
+
         :raises ValueError: if it is anything else
         """
         try:
+            if int(fields.get("version", VERSION)) < 1:
+                raise ValueError(f"not a version of an execution context: {fields['version']!r}")
             return cls(
                 StateChangeCategory(fields["category"]),
                 StateChangeReason(fields["reason"]),
                 ContextSource(fields["source"]),
                 dict(fields["metadata"]),
             )
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not an execution context: {fields!r}") from error

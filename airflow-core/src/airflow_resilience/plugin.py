@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_resilience.termination import listener
+from airflow_resilience.propagation import listener as failure_listener
+from airflow_resilience.propagation import macros
+from airflow_resilience.termination import listener as running_listener
 
 
 class AirflowResiliencePlugin(AirflowPlugin):
-    """Listeners in the worker."""
+    """Listeners, and macros of templates."""
 
     name = "airflow_resilience"
-    listeners = [listener]  # noqa: RUF012 - to its base class it is no ClassVar
+    listeners = [running_listener, failure_listener]  # noqa: RUF012 - to its base class it is no ClassVar
+    macros = [macros.previous_failure]  # noqa: RUF012

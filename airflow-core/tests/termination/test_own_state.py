@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 
+from airflow_resilience.context import MetadataKey
 from airflow_resilience.termination import own_state
-from airflow_resilience.termination.own_state import Terminator, find_terminator
+from airflow_resilience.termination.own_state import Terminator, ask_airflow
 
 
 class Ti:
@@ -16,8 +20,14 @@ class Ti:
 
     dag_id, run_id, task_id = "dag", "run", "task"
 
-    def __init__(self, states: dict[str, str | None], map_index: int | None = -1) -> None:
-        self._states, self.map_index = states, map_index
+    def __init__(
+        self, states: dict[str, str | None], map_index: int | None = -1, *, run_state: str = "running"
+    ) -> None:
+        self._states, self.map_index, self._run_state = states, map_index, run_state
+
+    def get_dagrun_state(self, dag_id: str, run_id: str) -> str:
+        assert (dag_id, run_id) == ("dag", "run")
+        return self._run_state
 
     def get_task_states(self, **criteria: Any) -> dict[str, Any]:
         assert criteria["dag_id"] == "dag"
@@ -28,43 +38,94 @@ class Ti:
 
 @pytest.mark.parametrize("state", ["running", "queued", "scheduled"])
 def test_nobody_asked_for_the_end_of_a_task_that_is_to_run(state):
-    assert find_terminator(Ti({"task": state})) is Terminator.INFRASTRUCTURE
+    assert ask_airflow(Ti({"task": state})).terminator is Terminator.INFRASTRUCTURE
 
 
 @pytest.mark.parametrize("state", ["restarting", "failed", "success", "removed", "up_for_retry", None])
 def test_a_user_has_ended_a_run_that_airflow_does_not_want_any_more(state):
-    assert find_terminator(Ti({"task": state})) is Terminator.USER
+    assert ask_airflow(Ti({"task": state})).terminator is Terminator.USER
 
 
 def test_a_user_has_deleted_what_airflow_does_not_know():
-    assert find_terminator(Ti({})) is Terminator.USER
+    assert ask_airflow(Ti({})).terminator is Terminator.USER
 
 
 @pytest.mark.parametrize("map_index", [0, 7])
 def test_a_mapped_task_instance_asks_for_itself(map_index):
     states = {"task_0": "failed", "task_7": "failed"} | {f"task_{map_index}": "running"}
-    assert find_terminator(Ti(states, map_index)) is Terminator.INFRASTRUCTURE
+    assert ask_airflow(Ti(states, map_index)).terminator is Terminator.INFRASTRUCTURE
 
 
 def test_a_task_instance_without_an_index_is_not_mapped():
-    assert find_terminator(Ti({"task": "running"}, None)) is Terminator.INFRASTRUCTURE
+    assert ask_airflow(Ti({"task": "running"}, None)).terminator is Terminator.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize(
+    ("state", "run_state", "expected"),
+    [
+        ("running", "running", ("INFRASTRUCTURE", "WORKER_TERMINATION", "WORKER", None)),
+        ("restarting", "running", ("USER_ACTION", "MANUAL_CLEAR", "API", "restarting")),
+        ("failed", "failed", ("USER_ACTION", "MANUAL_STATE_CHANGE", "API", "failed")),
+        ("success", "running", ("USER_ACTION", "MANUAL_STATE_CHANGE", "API", "success")),
+        (None, "running", ("USER_ACTION", "MANUAL_STATE_CHANGE", "API", "removed")),
+        ("skipped", "running", ("USER_ACTION", "MANUAL_STATE_CHANGE", "API", "skipped")),
+        ("skipped", "failed", ("TIMEOUT", "DAG_RUN_TIMEOUT", "SCHEDULER", "skipped")),
+        ("up_for_retry", "running", ("TIMEOUT", "WORKER_LOST", "SCHEDULER", "up_for_retry")),
+    ],
+)
+def test_why_it_is_terminated(state, run_state, expected):
+    context = ask_airflow(Ti({"task": state}, run_state=run_state)).context
+    found = (context.category, context.reason, context.source, context.metadata.get(MetadataKey.STATE))
+    assert found == expected
+
+
+def test_asked_in_a_signal_handler_that_interrupts_a_question_it_is_unknown(monkeypatch):
+    monkeypatch.setattr(own_state, "ANSWER_WITHIN", 0.1)
+    connection, answers = threading.Lock(), []
+
+    class Locked(Ti):
+        def get_task_states(self, **criteria: Any) -> dict[str, Any]:
+            with connection:
+                return super().get_task_states(**criteria)
+
+    before = signal.signal(
+        signal.SIGTERM, lambda *_: answers.append(ask_airflow(Locked({"task": "running"})))
+    )
+    try:
+        with connection:  # the lock of the connection is held by the code that is interrupted
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [answer.terminator for answer in answers] == [Terminator.UNKNOWN, Terminator.INFRASTRUCTURE]
+    assert [answer.context is None for answer in answers] == [True, False]
+
+
+@pytest.mark.parametrize("error", [EOFError("Request socket closed before length"), BrokenPipeError()])
+def test_nobody_but_infrastructure_ends_the_supervisor_too(error, caplog):
+    class Alone(Ti):
+        def get_task_states(self, **criteria: Any) -> dict[str, Any]:
+            raise error
+
+    assert ask_airflow(Alone({})).terminator is Terminator.INFRASTRUCTURE
+    assert "is gone" in caplog.text
 
 
 def test_it_is_unknown_if_airflow_cannot_be_asked(caplog):
     class Disconnected(Ti):
         def get_task_states(self, **criteria: Any) -> dict[str, Any]:
-            raise EOFError("Request socket closed before length")
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
 
-    assert find_terminator(Disconnected({})) is Terminator.UNKNOWN
+    assert ask_airflow(Disconnected({})).terminator is Terminator.UNKNOWN
     assert "could not be asked" in caplog.text
 
 
 def test_it_is_unknown_if_there_is_no_thread_for_the_question(monkeypatch, caplog):
-    def start(thread: threading.Thread) -> None:
+    def start(*args: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(own_state.Thread, "start", start)
-    assert find_terminator(Ti({"task": "running"})) is Terminator.UNKNOWN
+    monkeypatch.setattr(own_state._thread, "start_new_thread", start)
+    assert ask_airflow(Ti({"task": "running"})).terminator is Terminator.UNKNOWN
     assert "did not say" in caplog.text
 
 
@@ -78,6 +139,6 @@ def test_it_is_unknown_if_airflow_takes_too_long(monkeypatch):
             return super().get_task_states(**criteria)
 
     try:
-        assert find_terminator(Silent({"task": "running"})) is Terminator.UNKNOWN
+        assert ask_airflow(Silent({"task": "running"})).terminator is Terminator.UNKNOWN
     finally:
         answer.set()

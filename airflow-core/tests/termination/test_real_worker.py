@@ -20,6 +20,14 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow import __version__ as airflow_version
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
 from airflow_resilience.termination.environment import GRACE_PERIOD, INFRASTRUCTURE_RETRY
 
 RUN_ID = "manual"
@@ -31,6 +39,8 @@ EXECUTE_WORKLOAD = [sys.executable, "-m", "airflow.sdk.execution_time.execute_wo
 
 GUARDED = {INFRASTRUCTURE_RETRY: "1", GRACE_PERIOD: "600"}
 HELD = "which is not reported"
+VERSION = tuple(map(int, airflow_version.split(".")[:2]))
+FORWARDS_SIGTERM = VERSION >= (3, 3)
 
 
 class ExecutionApi(ThreadingHTTPServer):
@@ -46,6 +56,8 @@ class ExecutionApi(ThreadingHTTPServer):
         self.answers.set()
         self.reports: list[str] = []
         """States that were reported, in order."""
+        self.failure: dict[str, Any] | None = None
+        """Why the task has failed, as it was stored before the report."""
 
     @property
     def url(self) -> str:
@@ -73,7 +85,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(201 if self.path.endswith("/rtif") else 204, None)
 
     def do_POST(self) -> None:
-        self._body()
+        body = self._body()
+        if self.path.partition("?")[0].endswith(XCOM_KEY):
+            assert self.server.reports == [], "it is stored before anybody is told"
+            self.server.failure = body["context"]
         self._reply(201, "OK")
 
     def do_GET(self) -> None:
@@ -99,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "run_type": "manual",
                 "state": "running",
                 "consumed_asset_events": [],
-                "partition_key": None,
+                **({} if VERSION < (3, 2) else {"partition_key": None}),
             },
             "max_tries": self.server.retries,
             "should_retry": self.server.retries > 0,
@@ -215,8 +230,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
         *,
         retries: int = 0,
         next_method: str | None = None,
+        previous: ExecutionContext | None = None,
     ) -> tuple[ExecutionApi, Worker]:
         api = ExecutionApi(retries=retries, next_method=next_method)
+        if previous:
+            told = StoredContext(api.ti_id, 1, previous)
+            environment = {**environment, PREVIOUS_FAILURE: json.dumps(told.to_dict())}
         threading.Thread(target=api.serve_forever, name="execution-api", daemon=True).start()
         begun.append((api, Worker(api, task_id, tmp_path, environment)))
         return begun[-1]
@@ -228,6 +247,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
             worker.kill()
         api.shutdown()
         api.server_close()
+
+
+def told(api: ExecutionApi) -> tuple[str, str, str]:
+    assert api.failure
+    return api.failure["category"], api.failure["reason"], api.failure["source"]
 
 
 @pytest.mark.parametrize("retries", [0, pytest.param(1, marks=pytest.mark.long)])
@@ -250,7 +274,8 @@ def test_without_a_budget_it_reports_what_airflow_does(start, retries, report):
     worker.terminate()
     worker.wait()
     assert api.reports == [report]
-    assert api.asked == 0
+    assert api.asked == 1, "why the task has failed is stored"
+    assert told(api) == ("INFRASTRUCTURE", "WORKER_TERMINATION", "WORKER")
 
 
 @pytest.mark.long
@@ -336,6 +361,60 @@ def test_an_execution_timeout_is_the_tasks_own_failure(start):
     assert api.reports == ["failed"]
     assert api.asked == 0
     assert "AirflowTaskTimeout" in worker.output
+    assert told(api) == ("TIMEOUT", "EXECUTION_TIMEOUT", "WORKER")
+
+
+def test_on_kill_is_told_of_an_execution_timeout(start):
+    api, worker = start("asks_why_with_timeout", {})
+    worker.wait()
+    assert api.asked == 0
+    assert "on_kill: TIMEOUT / EXECUTION_TIMEOUT / WORKER" in worker.output
+    assert "asked: TIMEOUT / EXECUTION_TIMEOUT / WORKER" in worker.output
+    assert told(api) == ("TIMEOUT", "EXECUTION_TIMEOUT", "WORKER")
+    assert "callback: TIMEOUT / EXECUTION_TIMEOUT / WORKER" in worker.output
+
+
+@pytest.mark.parametrize("environment", [{}, pytest.param(GUARDED, marks=pytest.mark.long)])
+def test_on_kill_is_told_of_a_user(start, environment):
+    api, worker = start("asks_why", environment, retries=1)
+    worker.wait_until_begun()
+    api.state = "restarting"
+    worker.wait()
+    assert "on_kill: USER_ACTION / MANUAL_CLEAR / API" in worker.output
+    assert "asked: USER_ACTION / MANUAL_CLEAR / API" in worker.output
+
+
+@pytest.mark.skipif(not FORWARDS_SIGTERM, reason="the supervisor ends at once")
+@pytest.mark.parametrize("environment", [{}, GUARDED])
+def test_on_kill_is_told_of_infrastructure(start, environment):
+    api, worker = start("asks_why", environment)
+    worker.wait_until_begun()
+    worker.terminate()
+    worker.wait_for_output("asked: INFRASTRUCTURE / WORKER_TERMINATION / WORKER")
+    assert "on_kill: INFRASTRUCTURE / WORKER_TERMINATION / WORKER" in worker.output
+    if environment:
+        worker.wait_for_output(HELD)
+        worker.kill()
+    else:
+        worker.wait()
+    assert api.reports == ([] if environment else ["success"])
+    assert api.failure is None
+
+
+def test_the_next_run_is_told_why_there_is_one(start):
+    lost = ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_LOST, ContextSource.EXECUTOR
+    )
+    api, worker = start("tells_why", {}, previous=lost)
+    worker.wait()
+    assert api.reports == ["success"]
+    assert "macro: WORKER_LOST" in worker.output
+
+
+def test_the_first_run_is_told_nothing(start):
+    _, worker = start("tells_why", {})
+    worker.wait()
+    assert "macro: none" in worker.output
 
 
 @pytest.mark.long
@@ -344,3 +423,6 @@ def test_its_own_failure_is_reported(start):
     worker.wait()
     assert api.reports == ["up_for_retry"]
     assert api.asked == 0
+    assert told(api) == ("APPLICATION", "TASK_ERROR", "WORKER")
+    assert api.failure["metadata"] == {"exception": "builtins.ValueError", "message": "its own failure"}
+    assert "callback: APPLICATION / TASK_ERROR / WORKER" in worker.output

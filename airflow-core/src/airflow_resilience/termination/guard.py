@@ -11,7 +11,6 @@ instance is still running when the worker is gone, and the executor alone decide
 
 from __future__ import annotations
 
-import functools
 import logging
 import signal
 import time
@@ -32,6 +31,7 @@ from airflow.sdk.exceptions import (
 )
 
 from airflow_resilience.termination.own_state import Terminator
+from airflow_resilience.termination.wrapping import wrap_methods
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -41,9 +41,6 @@ MARGIN = 30.0
 Seconds after the grace period in which SIGKILL is still expected. On a node in trouble it is late; to report
 too early fails a task that was to run again, to wait too long delays one that nobody kills.
 """
-
-_METHODS = ("execute", "resume_execution")
-"""What Airflow calls of an operator: the second one after a deferral."""
 
 _OWN_ENDS = (AirflowTaskTimeout, AirflowSensorTimeout, KeyboardInterrupt)
 """The task has used up its own time, or a person interrupts it: true whoever terminates the worker."""
@@ -76,7 +73,6 @@ class TerminationGuard:
         self._task = task
         self._find_terminator = find_terminator
         self._patience = grace_period + MARGIN
-        self._originals = {name: vars(task).get(name) for name in _METHODS}
         self._airflows_handler: Any = None
         self._terminated_at: float | None = None
         self._holding = False
@@ -92,8 +88,7 @@ class TerminationGuard:
         if not callable(self._airflows_handler):
             return
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        for name in _METHODS:
-            setattr(self._task, name, functools.partial(self._run, getattr(self._task, name)))
+        wrap_methods(self._task, self._run)
 
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:
         # It interrupts any code: no locks, no logging. put() is made for that.
@@ -106,9 +101,6 @@ class TerminationGuard:
         self._airflows_handler(signum, frame)
 
     def _run(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        # The operator's code meets itself as it is without a guard: it may pickle or copy itself, or call its
-        # own execute().
-        self._restore_methods()
         try:
             result = method(*args, **kwargs)
         except _OWN_ENDS:
@@ -124,13 +116,6 @@ class TerminationGuard:
             return result
         finally:
             self._restore_handler()
-
-    def _restore_methods(self) -> None:
-        for name, original in self._originals.items():
-            if original is None:
-                delattr(self._task, name)
-            else:
-                setattr(self._task, name, original)
 
     def _restore_handler(self) -> None:
         # Unless the operator's code has set one of its own, which then outlives it, as without a guard.

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Has Airflow call the guard when a task begins to run: a listener, which Airflow finds by the plugin."""
+"""Has a task observed, and guarded, when it begins to run: a listener, which Airflow finds by the plugin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from airflow.listeners import hookimpl
 from airflow.sdk import __version__ as sdk_version
 
+from airflow_resilience.propagation import reading
 from airflow_resilience.termination.environment import grace_period, runs_again
 
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    from airflow_resilience.propagation.observer import FailureObserver
 
 _FORWARDS_SIGTERM = tuple(map(int, sdk_version.split(".")[:2])) >= (1, 3)
 """From Airflow 3.3 on. Before, the supervisor dies of SIGTERM, and a task cannot report anything after it."""
@@ -25,23 +28,45 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
-    """Arm the guard if this worker's task runs again when infrastructure takes the worker."""
-    if not _FORWARDS_SIGTERM or not runs_again(os.environ):
-        return
+    """Observe the task, and arm the guard if it runs again when infrastructure takes this worker."""
+    # An exception would keep the other listeners from being called. The task runs without all this, too.
     try:
-        _arm(task_instance)
+        observer = _observe(task_instance)
     except Exception:
-        # An exception would keep the other listeners from being called. Without the guard the task runs too.
-        log.exception("The task is not guarded against reporting its own termination")
+        log.exception("The task is not observed: why it fails will not be known")
+        return
+    if _FORWARDS_SIGTERM and runs_again(os.environ):
+        try:
+            _arm(observer)
+        except Exception:
+            log.exception("The task is not guarded against reporting its own termination")
+    # After the guard has wrapped it, so that nothing is known of an end that the guard holds back.
+    observer.wrap()
+    reading.observe(observer)
 
 
-def _arm(ti: RuntimeTaskInstance) -> None:
-    # Older versions lack some of what it imports, and nothing but a worker needs it.
+def _observe(ti: RuntimeTaskInstance) -> FailureObserver:
+    # Nothing but a worker needs what these import.
+    from airflow_resilience.propagation.observer import FailureObserver  # noqa: PLC0415
+    from airflow_resilience.termination.own_state import ask_airflow  # noqa: PLC0415
+
+    observer = FailureObserver(
+        ti.task,
+        ti_id=str(ti.id),
+        ask=functools.partial(ask_airflow, ti),
+        store=functools.partial(reading.store, ti),
+    )
+    try:
+        observer.handle_signals()
+    except ValueError:
+        log.debug("Signals go to another thread than that of the task")
+    return observer
+
+
+def _arm(observer: FailureObserver) -> None:
+    # Older versions lack some of what it imports.
     from airflow_resilience.termination.guard import TerminationGuard  # noqa: PLC0415
-    from airflow_resilience.termination.own_state import find_terminator  # noqa: PLC0415
 
     TerminationGuard(
-        ti.task,
-        find_terminator=functools.partial(find_terminator, ti),
-        grace_period=grace_period(os.environ),
+        observer.task, find_terminator=observer.find_terminator, grace_period=grace_period(os.environ)
     ).arm()

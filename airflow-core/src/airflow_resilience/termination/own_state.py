@@ -4,13 +4,21 @@
 
 from __future__ import annotations
 
+import _thread
 import enum
 import logging
 from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from airflow.sdk import TaskInstanceState
+from airflow.sdk import DagRunState, TaskInstanceState
+
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
@@ -41,28 +49,46 @@ clear makes a running task RESTARTING, and it stays that until its worker has en
 """
 
 
-def find_terminator(ti: RuntimeTaskInstance) -> Terminator:
-    """
-    Ask Airflow for the state of this task instance, and say who has its worker terminated.
+class Answer(NamedTuple):
+    """What Airflow says."""
 
-    The supervisor goes on serving its task process while it waits for it to end. Must not be called in a
-    signal handler: the connection to the supervisor has a lock that the interrupted code may hold.
+    terminator: Terminator
+    context: ExecutionContext | None = None
+    """Why the worker is being terminated; None if that is unknown."""
+
+
+_UNKNOWN = Answer(Terminator.UNKNOWN)
+_INFRASTRUCTURE = Answer(
+    Terminator.INFRASTRUCTURE,
+    ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_TERMINATION, ContextSource.WORKER
+    ),
+)
+
+
+def ask_airflow(ti: RuntimeTaskInstance) -> Answer:
     """
-    answers: SimpleQueue[Terminator] = SimpleQueue()
-    # The supervisor repeats a request to an API server that is away, for minutes: a request cannot be timed.
-    asking = Thread(target=lambda: answers.put(_ask(ti)), name="termination-own-state", daemon=True)
+    Ask Airflow for the state of this task instance, and say who has its worker terminated, and why.
+
+    The supervisor goes on serving its task process while it waits for it to end. May be called in a signal
+    handler: if the code that is interrupted holds the lock of the connection to the supervisor, there is no
+    answer.
+    """
+    answers: SimpleQueue[Answer] = SimpleQueue()
     try:
-        asking.start()
+        # The supervisor repeats a request to an API server that is away, for minutes: a request cannot be
+        # timed. Not a Thread, which waits for locks that the interrupted code may hold until it has begun.
+        _thread.start_new_thread(lambda: answers.put(_ask(ti)), ())
         return answers.get(timeout=ANSWER_WITHIN)
     except (
         Empty,
         RuntimeError,
     ):  # No answer; no thread for the question, as in a container out of processes.
         log.warning("Airflow did not say within %g seconds whether it still wants this task", ANSWER_WITHIN)
-        return Terminator.UNKNOWN
+        return _UNKNOWN
 
 
-def _ask(ti: RuntimeTaskInstance) -> Terminator:
+def _ask(ti: RuntimeTaskInstance) -> Answer:
     map_index = -1 if ti.map_index is None else ti.map_index
     # Airflow's own words: the states of mapped task instances are told apart by their index.
     name = ti.task_id if map_index < 0 else f"{ti.task_id}_{map_index}"
@@ -71,7 +97,44 @@ def _ask(ti: RuntimeTaskInstance) -> Terminator:
             dag_id=ti.dag_id, map_index=map_index, task_ids=[ti.task_id], run_ids=[ti.run_id]
         )
         state = states.get(ti.run_id, {}).get(name)
+        if state in _WANTED:
+            return _INFRASTRUCTURE
+        return Answer(Terminator.USER, _explain(state, ti))
+    except (EOFError, OSError):
+        # Whoever acts by way of Airflow leaves the supervisor alive, which has the task end then. Before
+        # Airflow 3.3 it dies of the signal that the infrastructure sends to all processes of a worker.
+        log.warning("The supervisor of this task is gone: its worker is being terminated")
+        return _INFRASTRUCTURE
     except Exception:
         log.exception("Airflow could not be asked for the state of the task that is being terminated")
-        return Terminator.UNKNOWN
-    return Terminator.INFRASTRUCTURE if state in _WANTED else Terminator.USER
+        return _UNKNOWN
+
+
+def _explain(state: str | None, ti: RuntimeTaskInstance) -> ExecutionContext:
+    """Say why Airflow does not want a task any more, by the state that it has given it."""
+    category, reason, source = (
+        StateChangeCategory.USER_ACTION,
+        StateChangeReason.MANUAL_STATE_CHANGE,
+        ContextSource.API,
+    )
+    if state == TaskInstanceState.RESTARTING:
+        reason = StateChangeReason.MANUAL_CLEAR
+    elif state == TaskInstanceState.UP_FOR_RETRY:
+        # Only the scheduler does that to a task that runs: it has not heard of its worker.
+        category, reason, source = (
+            StateChangeCategory.TIMEOUT,
+            StateChangeReason.WORKER_LOST,
+            ContextSource.SCHEDULER,
+        )
+    elif state == TaskInstanceState.SKIPPED and _has_run_failed(ti):
+        # The scheduler does that to what runs when the time of a DAG run is over.
+        category, reason, source = (
+            StateChangeCategory.TIMEOUT,
+            StateChangeReason.DAG_RUN_TIMEOUT,
+            ContextSource.SCHEDULER,
+        )
+    return ExecutionContext(category, reason, source, {MetadataKey.STATE.value: str(state or "removed")})
+
+
+def _has_run_failed(ti: RuntimeTaskInstance) -> bool:
+    return ti.get_dagrun_state(dag_id=ti.dag_id, run_id=ti.run_id) == DagRunState.FAILED

@@ -15,6 +15,9 @@ import pendulum
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, BaseOperator, task
 
+from airflow_resilience import current_termination, execution_context
+from airflow_resilience.context import ExecutionContext
+
 BEGUN = Path(os.environ.get("TEST_BEGUN", "begun"))
 FOR_EVER = 600
 
@@ -43,6 +46,25 @@ class StopsAfterDeferral(StopsAsIfDone):
         super().execute(context)
 
 
+class AsksWhy(StopsAsIfDone):
+    """Is told why it is ended, and asks too."""
+
+    def on_kill(self, execution_context: ExecutionContext | None = None) -> None:
+        print("on_kill:", in_words(execution_context), flush=True)  # noqa: T201
+        print("asked:", in_words(current_termination()), flush=True)  # noqa: T201
+        super().on_kill()
+
+
+def in_words(context: ExecutionContext | None) -> str:
+    """Return the three words."""
+    return f"{context.category} / {context.reason} / {context.source}" if context else "unknown"
+
+
+def say_why(context: Any) -> None:
+    """Print why the task has failed."""
+    print("callback:", in_words(execution_context(context)), flush=True)  # noqa: T201
+
+
 with DAG("workers", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
     BashOperator(task_id="bash", bash_command=f'touch "$TEST_BEGUN"; sleep {FOR_EVER}')
     StopsAsIfDone(task_id="stops_as_if_done")
@@ -51,6 +73,20 @@ with DAG("workers", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
         task_id="timeout",
         bash_command=f'touch "$TEST_BEGUN"; sleep {FOR_EVER}',
         execution_timeout=timedelta(seconds=3),
+    )
+
+    AsksWhy(task_id="asks_why")
+    AsksWhy(
+        task_id="asks_why_with_timeout",
+        execution_timeout=timedelta(seconds=1),
+        on_failure_callback=say_why,
+    )
+    BashOperator(
+        task_id="tells_why",
+        bash_command="""
+        {% set failure = macros.airflow_resilience.previous_failure() %}
+        echo "macro: {{ failure.reason if failure else 'none' }}"
+        """,
     )
 
     @task
@@ -69,7 +105,7 @@ with DAG("workers", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
             time.sleep(0.1)
         return "done"
 
-    @task
+    @task(on_failure_callback=say_why, on_retry_callback=say_why)
     def fails() -> None:
         """Fail by itself."""
         raise ValueError("its own failure")

@@ -192,6 +192,8 @@ def test_a_budget_that_is_used_up(harness, running):
         pod = run_again(harness, key)
     lose(harness, pod)
     assert [loss["action"] for loss in losses(harness)] == ["relaunch", "relaunch", "count"]
+    attempts = [loss["context"]["metadata"]["infrastructure_attempt"] for loss in losses(harness)]
+    assert attempts == [1, 2, 3]
     ((state, info),) = harness.events().values()
     assert state == "failed"
     assert "retried 2 of 2 times" in info
@@ -368,7 +370,10 @@ def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, runni
     before = str(ti.id)
     harness.observe(pod, m.evicted())
     assert [state for state, _ in harness.events().values()] == ["failed"]
-    assert (losses(harness), str(present(harness, ti.key).id)) == ([], before)
+    assert str(present(harness, ti.key).id) == before
+    (loss,) = losses(harness)
+    assert (loss["action"], loss["policy"], loss["next_ti_id"]) == ("count", "-", None)
+    assert loss["context"]["category"] == "INFRASTRUCTURE"
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    HEARTBEAT_TIMEOUT,
     PodFailure,
     find_failure,
     find_obstacle,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import LOG_LIMIT, MESSAGE_LIMIT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
-from airflow_resilience.context import ContextSource, ExecutionContext
+from airflow_resilience.context import ContextSource, ExecutionContext, MetadataKey
 from airflow_resilience.context import StateChangeCategory as Category
 from airflow_resilience.context import StateChangeReason as Reason
 from airflow_resilience.retry_policy.evidence import Phase
@@ -332,6 +333,25 @@ def test_metadata_of_a_pod_without_a_node_quote_the_scheduler() -> None:
     assert (metadata["condition"], metadata["condition_reason"]) == ("PodScheduled", "Unschedulable")
     assert "node affinity/selector" in metadata["message"]
     assert "node" not in metadata
+
+
+def test_metadata_count_launches_and_runs_of_a_try() -> None:
+    failure = read_fixture("evicted-by-memory-pressure").failure
+    metadata = classify(failure, launch_number=1, infrastructure_attempt=3).context.metadata
+    assert (metadata[MetadataKey.LAUNCH], metadata[MetadataKey.INFRASTRUCTURE_ATTEMPT]) == (1, 3)
+
+
+@pods
+def test_metadata_have_documented_keys_only(pod: PodFixture) -> None:
+    assert set(classify(pod.failure, launch_number=1).context.metadata) <= set(MetadataKey)
+
+
+def test_the_scheduler_notices_silence_and_the_executor_what_becomes_of_pods() -> None:
+    facts = read_pod(m.pod("Running", [m.base(m.running())]))
+    silent = PodFailure(HEARTBEAT_TIMEOUT, facts, alive=True)
+    assert classify(silent, phase=Phase.EXECUTION).context.source is ContextSource.SCHEDULER
+    evicted = read_fixture("evicted-by-memory-pressure").failure
+    assert classify(evicted).context.source is ContextSource.EXECUTOR
 
 
 @pods

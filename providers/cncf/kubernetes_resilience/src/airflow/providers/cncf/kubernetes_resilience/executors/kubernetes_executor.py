@@ -29,6 +29,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
 )
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.providers.common.compat.sdk import Stats
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
@@ -61,8 +62,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import S
 from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import UnusedUpstream
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
+from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.propagation import listeners
+from airflow_resilience.propagation.database import read_failure
+from airflow_resilience.propagation.stored import XCOM_KEY
 from airflow_resilience.retry_policy.evidence import Phase
 
 if TYPE_CHECKING:
@@ -345,10 +350,12 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 self._log_relaunch(launch.key, entry, failure)
                 self._release(launch)
                 _count(entry)
+                _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._log_relaunch(launch.key, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)
                 _count(entry)
+                _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure):
                 self._report(launch, TaskInstanceState.FAILED, failure, entry.decision.explanation)
                 _count(entry)
@@ -511,6 +518,11 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             if self._settles(key):
                 self._held_callbacks.append((key, request))
                 return
+            if self._is_started:
+                try:
+                    self._isolation.run("callbacks", _tell_why, request, key)
+                except DatabaseAwayError:
+                    self.log.warning("The callback of %s is not told why: no answer from the database", key)
         super().send_callback(request)
 
     def _send_held_callbacks(self) -> None:
@@ -646,6 +658,25 @@ def _tags(entry: LedgerEntry) -> dict[str, str]:
         "reason": entry.context.reason,
         "cause": entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
     }
+
+
+def _tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
+    attempt = entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch)
+    listeners.call(
+        "on_task_instance_relaunched",
+        task_instance_key=key,
+        execution_context=entry.context,
+        decision=entry.decision,
+        attempt=attempt,
+    )
+
+
+def _tell_why(request: TaskCallbackRequest, key: TaskInstanceKey) -> None:
+    """Have a callback carry why the task has failed: the next try may begin before it is called."""
+    with create_session(scoped=False) as session:
+        stored = read_failure(key, session=session)
+    if stored:
+        request.ti.context_carrier = {**(request.ti.context_carrier or {}), XCOM_KEY: stored.to_dict()}
 
 
 def _key(launch: Launch) -> TaskInstanceKey:

@@ -36,8 +36,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry im
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.propagation.database import read_previous_failures
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,8 @@ class _Read(NamedTuple):
     history: LaunchHistory
     lost: LedgerEntry | None
     """The loss after which the task runs again; None if it does not."""
+    failed: ExecutionContext | None
+    """Why a try before has failed; None if there was none, or if that is not known."""
 
 
 class LaunchQueue:
@@ -154,6 +158,7 @@ class LaunchQueue:
             rows = task_instances.read_rows({launch.ti_id for launch in due}, session=session)
             ti_ids = {launch.key: launch.ti_id for launch in due}
             histories = ledger.read_all_histories(ti_ids, session=session)
+            failures = read_previous_failures([launch.key for launch in due], session=session)
             # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
@@ -163,12 +168,18 @@ class LaunchQueue:
                 rows.get(launch.ti_id),
                 histories[launch.key].launches,
                 _last_loss(launch, histories[launch.key].losses),
+                failures.get(launch.key),
             )
             for launch in due
         ]
 
     def _create(
-        self, launch: Launch, row: TaskInstanceRow | None, history: LaunchHistory, lost: LedgerEntry | None
+        self,
+        launch: Launch,
+        row: TaskInstanceRow | None,
+        history: LaunchHistory,
+        lost: LedgerEntry | None,
+        failed: ExecutionContext | None,
     ) -> Iterable[NotLaunched]:
         waiting = launch.waiting
         if waiting is None:
@@ -187,15 +198,15 @@ class LaunchQueue:
             yield NotLaunched(launch, runs=is_running(row))
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
-        elif why := self._build(launch, history):
+        elif why := self._build(launch, history, decided.context if decided else failed):
             yield NotLaunched(launch, why)
         else:
             self._create_retries.ask(launch)
 
-    def _build(self, launch: Launch, history: LaunchHistory) -> str | None:
+    def _build(self, launch: Launch, history: LaunchHistory, failed: ExecutionContext | None) -> str | None:
         """Build the pod of a launch; return why it could not be."""
         try:
-            creation = self._builder.build(launch, history)
+            creation = self._builder.build(launch, history, failed)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {error.__cause__!r}"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.exceptions import AirflowConfigException
@@ -37,7 +38,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     TASK_INSTANCE_ID_ANNOTATION,
     WORKER_CONTAINER,
 )
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.selection import infrastructure_budget, wishes
 from airflow_resilience.termination import environment
@@ -76,12 +79,16 @@ class PodBuilder:
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
 
-    def build(self, launch: Launch, history: LaunchHistory) -> Creation:
+    def build(
+        self, launch: Launch, history: LaunchHistory, failed: ExecutionContext | None = None
+    ) -> Creation:
         """
         Build the pod of a launch that waits, its name included, without any API call.
 
         :param launch: given what is known of its pod from now on
         :param history: the launches of this try that have failed
+        :param failed: why the run before has ended, of this try or of the one before; None if there was none,
+            or if that is not known
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
         :raises OSError: if the template cannot be read
@@ -91,7 +98,8 @@ class PodBuilder:
             raise AssertionError("a launch without a job is not built")
         job, number = launch.waiting.job, history.relaunches + 1
         workload = self._with_fresh_token(job)
-        pod = self._build(job, workload)
+        told = StoredContext(launch.ti_id, launch.key.try_number, failed) if failed else None
+        pod = self._build(job, workload, told)
         is_another = number > 1 or launch.waiting.after is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
@@ -119,7 +127,7 @@ class PodBuilder:
             fresh, calls = upstream.make_token(launch.ti_id, self._jwt_generator), launch.creation
             calls.body, calls.token = _replace(calls.body, calls.token, fresh), fresh
 
-    def _build(self, job: KubernetesJob, workload: ExecuteTask) -> V1Pod:
+    def _build(self, job: KubernetesJob, workload: ExecuteTask, told: StoredContext | None) -> V1Pod:
         key = workload.ti.key
         pod = self._templates.make(
             Pattern(
@@ -134,6 +142,8 @@ class PodBuilder:
         asked = wishes(getattr(workload.ti, "executor_config", None))
         if infrastructure_budget(asked, self._infrastructure):
             _guard(pod)
+        if told:
+            _set_environment(pod, {PREVIOUS_FAILURE: told.to_json()})
         # Last, so that a deployment's hook has the last word about everything.
         try:
             settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
@@ -182,6 +192,11 @@ def _guard(pod: V1Pod) -> None:
     variables = {environment.INFRASTRUCTURE_RETRY: "1"}
     if pod.spec.termination_grace_period_seconds is not None:
         variables[environment.GRACE_PERIOD] = str(pod.spec.termination_grace_period_seconds)
+    _set_environment(pod, variables)
+
+
+def _set_environment(pod: V1Pod, variables: Mapping[str, str]) -> None:
+    """Set environment variables of the worker, unless its container has stated them."""
     for container in pod.spec.containers:
         if container.name == WORKER_CONTAINER:
             stated = {item.name for item in container.env or ()}

@@ -49,8 +49,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     when_told_to_go,
 )
 from airflow_resilience import ledger
-from airflow_resilience.decision import Action
+from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -59,6 +60,15 @@ CLOCK_MARGIN = timedelta(seconds=2)
 
 REPORT_GRACE = 2.0
 """Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
+
+
+_NO_BUDGET = Decision(
+    action=Action.COUNT,
+    policy=NO_POLICY,
+    rule="no-infrastructure-budget",
+    explanation="the task has no infrastructure budget",
+)
+"""Without a budget no rule is asked. The ledger says all the same why the task has failed."""
 
 
 class Executions:
@@ -78,7 +88,7 @@ class Executions:
     def decide(self, lost: Sequence[Launch], session: Session) -> list[Settled]:
         """Settle what can be settled now; the others are left to a later turn."""
         profiles = read_profiles({launch.ti_id for launch in lost}, session=session)
-        settled, due = [], []
+        due = []
         for launch in lost:
             profile = profiles.get(launch.ti_id)
             if profile is None:
@@ -86,11 +96,8 @@ class Executions:
             has_budget = bool(self._policies.infrastructure_budget(profile))
             if self._clock() - launch.ended_at < REPORT_GRACE and (has_budget or launch.failure is None):
                 continue
-            if has_budget:
-                due.append(launch)
-            else:
-                settled.append(Settled(launch, Report(TaskInstanceState.FAILED), _failure(launch)))
-        return settled + self._decide(due, profiles, session)
+            due.append(launch)
+        return self._decide(due, profiles, session)
 
     def with_budget(self, ti_ids: Collection[str]) -> set[str]:
         """
@@ -230,10 +237,17 @@ class Executions:
         failure = _failure(launch, in_next_try=in_next_try is not None)
         never_began = before is not None and _had_ended_before_its_start(launch, before, failure)
         phase = Phase.LAUNCH if never_began else Phase.EXECUTION
-        classified = classify(failure, launch_number=launch.number, phase=phase)
         if before:
             history.forget(before)
-        decision = self._policies.decide_execution(failure, classified, history, profile)
+        attempt = None if never_began else history.relaunches + 1
+        classified = classify(
+            failure, launch_number=launch.number, infrastructure_attempt=attempt, phase=phase
+        )
+        decision = (
+            self._policies.decide_execution(failure, classified, history, profile)
+            if self._policies.infrastructure_budget(profile)
+            else _NO_BUDGET
+        )
         next_ti_id = None
         if decision.action is Action.RELAUNCH:
             next_ti_id = in_next_try.ti_id if in_next_try else str(uuid7())
@@ -254,10 +268,20 @@ class Executions:
             task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
         for_good = {entry.ti_id for entry in entries.values() if entry.decision.action is Action.FAIL}
         task_instances.forbid_retries(for_good, TaskInstanceState.RUNNING, session=session)
+        write_failures(
+            {
+                launch.key: (entry.ti_id, entry.context)
+                for launch, entry in entries.items()
+                if entry.decision.action is not Action.RELAUNCH
+            },
+            session=session,
+        )
 
 
 def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
     failure = _failure(launch, in_next_try=entry.in_next_try)
+    if entry.decision == _NO_BUDGET:
+        return Settled(launch, Report(TaskInstanceState.FAILED), failure)
     return Settled(launch, (Compensated if entry.in_next_try else Decided)(entry, failure))
 
 

@@ -8,7 +8,7 @@ That is one transaction for many launches. Nothing is acted on here. What is ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import assert_never
@@ -51,6 +51,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import Histories
+from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -201,9 +202,17 @@ class Settlement:
         has_expired = self._expired_tokens.has_expired(launch)
         return (find_expired_token(failure) if has_expired else None) or failure
 
-    def _write_rows(self, decided: Iterable[tuple[Launch, Decided]], session: Session) -> None:
+    def _write_rows(self, decided: Collection[tuple[Launch, Decided]], session: Session) -> None:
         by_action: dict[Action, set[str]] = {action: set() for action in Action}
         for launch, outcome in decided:
             by_action[outcome.entry.decision.action].add(launch.ti_id)
         task_instances.refresh_queued(by_action[Action.RELAUNCH], at=datetime.now(UTC), session=session)
         task_instances.forbid_retries(by_action[Action.FAIL], session=session)
+        write_failures(
+            {
+                launch.key: (launch.ti_id, outcome.entry.context)
+                for launch, outcome in decided
+                if outcome.entry.decision.action is not Action.RELAUNCH
+            },
+            session=session,
+        )

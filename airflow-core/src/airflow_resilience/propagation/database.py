@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The context of a failure as an XCom of its task instance, in the metadata database.
+
+Whoever knows of a failure first writes it in the transaction that settles it. So it is there before Airflow
+has a callback run, or a listener called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.models.xcom import XComModel
+from sqlalchemy import delete, select, tuple_
+from sqlalchemy.orm import Session
+
+from airflow_resilience.context import ExecutionContext
+from airflow_resilience.propagation.stored import XCOM_KEY, StoredContext
+
+_PLACE = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
+
+
+def write_failures(
+    failures: Mapping[TaskInstanceKey, tuple[str, ExecutionContext]], *, session: Session
+) -> None:
+    """
+    Store why these tries have failed, in place of what was stored before.
+
+    :param failures: for each try the UUID of its task instance, and why it has failed; the task instances'
+        rows are locked, so that none of them is removed meanwhile
+    """
+    if not failures:
+        return
+    places = {_place(key) for key in failures}
+    session.execute(delete(XComModel).where(tuple_(*_PLACE).in_(places), XComModel.key == XCOM_KEY))
+    runs = {(key.dag_id, key.run_id) for key in failures}
+    rows = session.execute(
+        select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(tuple_(DagRun.dag_id, DagRun.run_id).in_(runs))
+    )
+    run_ids = {(dag_id, run_id): row_id for dag_id, run_id, row_id in rows}
+    session.add_all(
+        XComModel(
+            dag_run_id=run_ids[key.dag_id, key.run_id],
+            dag_id=key.dag_id,
+            task_id=key.task_id,
+            run_id=key.run_id,
+            map_index=key.map_index,
+            key=XCOM_KEY,
+            value=StoredContext(ti_id, key.try_number, context).to_dict(),
+        )
+        for key, (ti_id, context) in failures.items()
+        if (key.dag_id, key.run_id) in run_ids
+    )
+
+
+def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
+    """Return why a try has failed; None if that is not stored."""
+    place = tuple_(*_PLACE) == _place(key)
+    value = session.scalar(select(XComModel.value).where(place, XComModel.key == XCOM_KEY))
+    # An earlier failure leaves one behind, if what follows has never begun.
+    stored = StoredContext.from_dict(value)
+    return stored if stored and stored.try_number == key.try_number else None
+
+
+def read_previous_failures(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> dict[TaskInstanceKey, ExecutionContext]:
+    """Return why tries before these have failed, the last of each that is known, with one query."""
+    retried = [key for key in keys if key.try_number > 1]
+    if not retried:
+        return {}
+    rows = session.execute(
+        select(*_PLACE, XComModel.value).where(
+            tuple_(*_PLACE).in_({_place(key) for key in retried}), XComModel.key == XCOM_KEY
+        )
+    )
+    stored = {tuple(row[:4]): StoredContext.from_dict(row[4]) for row in rows}
+    return {
+        key: found.context
+        for key in retried
+        if (found := stored.get(_place(key))) and found.try_number < key.try_number
+    }
+
+
+def _place(key: TaskInstanceKey) -> tuple[Any, ...]:
+    return key.dag_id, key.task_id, key.run_id, key.map_index

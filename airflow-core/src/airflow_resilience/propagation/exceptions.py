@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What an exception means that ends a task, in the words of AIP-97: pure.
+
+Airflow's own exceptions are told by their names: they have moved from one module to another since 3.1.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
+
+MESSAGE_LIMIT = 1000
+"""Characters of an exception's message that are kept: its beginning."""
+
+_TIMEOUTS = frozenset({"AirflowTaskTimeout", "AirflowSensorTimeout", "TaskDeferralTimeout"})
+_RESULTS = frozenset(
+    {
+        "AirflowRescheduleException",
+        "AirflowSkipException",
+        "DagRunTriggerException",
+        "DownstreamTasksSkipped",
+        "TaskAwaitingInput",
+        "TaskDeferred",
+    }
+)
+_COMMUNICATION = "airflow.sdk.execution_time.comms"
+"""The module by which a task talks to its supervisor, and so to Airflow."""
+
+
+def is_result(error: BaseException) -> bool:
+    """Whether an exception is a way to finish, and no failure."""
+    return not _RESULTS.isdisjoint(_airflows_names(error))
+
+
+def explain(error: BaseException | None) -> ExecutionContext:
+    """
+    Return what the exception means that has ended a task, in the worker that ran it.
+
+    The message is not masked.
+
+    :param error: None if Airflow knows of none
+    """
+    category, reason = _classify(error)
+    return ExecutionContext(category, reason, ContextSource.WORKER, _metadata(error))
+
+
+def _classify(error: BaseException | None) -> tuple[StateChangeCategory, StateChangeReason]:
+    if error is None:
+        return StateChangeCategory.APPLICATION, StateChangeReason.UNKNOWN
+    if not _TIMEOUTS.isdisjoint(_airflows_names(error)):
+        return StateChangeCategory.TIMEOUT, StateChangeReason.EXECUTION_TIMEOUT
+    if _could_not_reach_airflow(error):
+        return StateChangeCategory.INFRASTRUCTURE, StateChangeReason.DB_CONNECTION_ERROR
+    if isinstance(error, MemoryError):
+        return StateChangeCategory.APPLICATION, StateChangeReason.RESOURCE_EXHAUSTION
+    return StateChangeCategory.APPLICATION, StateChangeReason.TASK_ERROR
+
+
+def _airflows_names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("airflow.")}
+
+
+def _could_not_reach_airflow(error: BaseException) -> bool:
+    if "AirflowRuntimeError" in _airflows_names(error):
+        response = getattr(error, "error", None)
+        kind = getattr(getattr(response, "error", None), "value", None)
+        return kind == "API_SERVER_ERROR" and _is_servers_fault(getattr(response, "detail", None))
+    # Before Airflow 3.3 a supervisor that cannot reach the API server hangs up.
+    return isinstance(error, OSError | EOFError) and _raised_in(error.__traceback__) == _COMMUNICATION
+
+
+def _is_servers_fault(detail: Any) -> bool:
+    """Whether there was no answer, or one that says nothing about the request."""
+    status = detail.get("status_code") if isinstance(detail, dict) else None
+    return status is None or (isinstance(status, int) and status >= 500)
+
+
+def _raised_in(traceback: TracebackType | None) -> str | None:
+    """Return the module that has raised an exception."""
+    module = None
+    while traceback:
+        module, traceback = traceback.tb_frame.f_globals.get("__name__"), traceback.tb_next
+    return module
+
+
+def _metadata(error: BaseException | None) -> dict[str, Any]:
+    if error is None:
+        return {}
+    kind = type(error)
+    metadata: dict[str, Any] = {MetadataKey.EXCEPTION.value: f"{kind.__module__}.{kind.__qualname__}"}
+    if message := _text(error):
+        metadata[MetadataKey.MESSAGE.value] = message
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        metadata[MetadataKey.EXIT_CODE.value] = error.code
+    return metadata
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - it is the user's code, and its failure says nothing about the task
+        return ""
+    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT]}…"

@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What ends one task, observed in the process that runs it.
+
+The operator's code meets itself as it is without an observer: nothing of it is replaced while it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_resilience.context import ExecutionContext, MetadataKey, StateChangeCategory
+from airflow_resilience.propagation.exceptions import explain, is_result
+from airflow_resilience.termination.own_state import Answer, Terminator
+from airflow_resilience.termination.wrapping import wrap_methods
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+ARGUMENT = "execution_context"
+"""Name of the parameter by which an operator's ``on_kill()`` is told why it is called."""
+
+log = logging.getLogger(__name__)
+
+
+class FailureObserver:
+    """
+    Observes one task, once.
+
+    :param task: the operator, in the copy that is about to be executed
+    :param ti_id: the task instance's UUID
+    :param ask: asks Airflow who has the worker terminated
+    :param store: keeps the context of a failure where others find it
+    """
+
+    def __init__(
+        self,
+        task: BaseOperator,
+        *,
+        ti_id: str,
+        ask: Callable[[], Answer],
+        store: Callable[[ExecutionContext], None],
+    ) -> None:
+        self.task = task
+        self.ti_id = ti_id
+        self._ask = ask
+        self._store = store
+        self._pid = os.getpid()
+        self._airflows_handler: Any = None
+        self._is_ending = False
+        self._termination: ExecutionContext | None = None
+        self._failure: tuple[BaseException | None, ExecutionContext] | None = None
+
+    def handle_signals(self) -> None:
+        """
+        Notice SIGTERM from now on. Does nothing if Airflow has set no handler of it.
+
+        :raises ValueError: if this is not the main thread, which alone can set a handler; nothing is changed
+        """
+        self._airflows_handler = signal.getsignal(signal.SIGTERM)
+        if callable(self._airflows_handler):
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def wrap(self) -> None:
+        """Notice how the operator's code ends. What has wrapped it before is called by it."""
+        wrap_methods(self.task, self._run)
+
+    @property
+    def termination(self) -> ExecutionContext | None:
+        """Why the task is being ended; None if it is not, or if Airflow does not say."""
+        if self._is_ending and self._termination is None:
+            self.find_terminator()
+        return self._termination
+
+    def find_terminator(self) -> Terminator:
+        """Ask Airflow who has the worker terminated, and note the answer."""
+        answer = self._ask()
+        self._termination = answer.context
+        return answer.terminator
+
+    def explain(self, error: BaseException | None) -> ExecutionContext:
+        """
+        Say why the task has failed. It is stored when that is first asked.
+
+        :param error: the exception with which it has ended; None if Airflow knows of none
+        """
+        if self._failure is None or self._failure[0] is not error:
+            self._failure = error, self._find_context(error)
+            try:
+                self._store(self._failure[1])
+            except Exception:
+                log.exception("Why the task has failed could not be stored")
+        return self._failure[1]
+
+    def _find_context(self, error: BaseException | None) -> ExecutionContext:
+        context = _masked(explain(error))
+        if context.category is StateChangeCategory.TIMEOUT or self.termination is None:
+            return context
+        # The exception is what its end did to the task. Why it was ended says more.
+        return replace(self.termination, metadata={**context.metadata, **self.termination.metadata})
+
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:
+        # It interrupts any code: no locks, no logging.
+        if os.getpid() != self._pid:
+            # A process that the operator's code has forked. Airflow's handler knows it, too.
+            self._airflows_handler(signum, frame)
+            return
+        self._is_ending, self._termination = True, None
+        with self._passing_to_on_kill():
+            self._airflows_handler(signum, frame)
+
+    @contextmanager
+    def _passing_to_on_kill(self) -> Iterator[None]:
+        """Have the operator's ``on_kill()`` called with the context, if it takes it."""
+        if not _takes_context(self.task.on_kill):
+            yield
+            return
+        before = vars(self.task).get("on_kill")
+        self._pass_to_on_kill(self.termination)
+        try:
+            yield
+        finally:
+            if before is None:
+                del self.task.on_kill
+            else:
+                setattr(self.task, "on_kill", before)  # noqa: B010 - to mypy it is a method
+
+    def _pass_to_on_kill(self, context: ExecutionContext | None) -> None:
+        passing = functools.partial(self.task.on_kill, **{ARGUMENT: context})
+        setattr(self.task, "on_kill", passing)  # noqa: B010 - to mypy it is a method
+
+    def _run(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except BaseException as error:
+            if not is_result(error):
+                self._noticed(error)
+            raise
+        finally:
+            # Unless the operator's code has set one of its own, which then outlives it, as without this.
+            if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+                signal.signal(signal.SIGTERM, self._airflows_handler)
+
+    def _noticed(self, error: BaseException) -> None:
+        try:
+            context = self.explain(error)
+            if context.category is StateChangeCategory.TIMEOUT:
+                # Airflow calls on_kill() next. The operator's code has ended, so that this may stay.
+                self._is_ending, self._termination = True, context
+                if _takes_context(self.task.on_kill):
+                    self._pass_to_on_kill(context)
+        except Exception:
+            log.exception("Why the task has failed is not known")
+
+
+def _takes_context(on_kill: Callable[..., Any]) -> bool:
+    try:
+        return ARGUMENT in inspect.signature(on_kill).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _masked(context: ExecutionContext) -> ExecutionContext:
+    """Return the context without the secrets in its message that Airflow knows."""
+    if not (message := context.metadata.get(MetadataKey.MESSAGE)):
+        return context
+    from airflow.sdk._shared.secrets_masker import redact  # noqa: PLC0415 - only for a task that has failed
+
+    return replace(context, metadata={**context.metadata, MetadataKey.MESSAGE.value: str(redact(message))})

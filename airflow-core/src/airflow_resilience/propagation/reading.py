@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What operators, callbacks and templates ask for."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_resilience.context import ExecutionContext
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
+
+if TYPE_CHECKING:
+    from airflow_resilience.propagation.observer import FailureObserver
+
+log = logging.getLogger(__name__)
+
+
+class _Process:
+    """What is known in this process."""
+
+    observer: FailureObserver | None = None
+    """Observes the task that runs here; None in a process that runs no task."""
+
+
+def observe(observer: FailureObserver) -> None:
+    """Have this process know of the task that it runs."""
+    _Process.observer = observer
+
+
+def observer_of(ti: Any) -> FailureObserver | None:
+    """Return what observes a task instance; None if it does not run in this process."""
+    observer = _Process.observer
+    return observer if observer and observer.ti_id == str(ti.id) else None
+
+
+def current_termination() -> ExecutionContext | None:
+    """
+    Return why the task of this process is being ended.
+
+    For code that runs then: ``on_kill()``, and a ``finally`` of ``execute()``. The first call asks
+    Airflow, and may take two seconds.
+
+    :return: None if it is not being ended, or if Airflow does not say why
+    """
+    return _Process.observer.termination if _Process.observer else None
+
+
+def execution_context(context: Mapping[str, Any]) -> ExecutionContext | None:
+    """
+    Return why a task has failed, in its ``on_failure_callback`` or ``on_retry_callback``.
+
+    :param context: what Airflow has called the callback with
+    :return: None if that is not known
+    """
+    ti = context.get("ti")
+    if ti is None:
+        return None  # that of a DAG run
+    if observer := observer_of(ti):
+        error = context.get("exception")
+        return None if error is None else observer.explain(error)
+    return _read_stored(ti)
+
+
+def previous_failure(context: Mapping[str, Any]) -> ExecutionContext | None:
+    """
+    Return why the run of a task before this one has ended: that of the try before, or one that was lost.
+
+    :param context: what the task runs with
+    :return: None if there was none, or if that is not known
+    """
+    ti = context.get("ti")
+    told = StoredContext.from_json(os.environ.get(PREVIOUS_FAILURE))
+    return told.context if told and ti is not None and told.ti_id == str(ti.id) else None
+
+
+def store(ti: Any, context: ExecutionContext) -> None:
+    """
+    Store why a task has failed, in the worker that runs it.
+
+    :raises Exception: what Airflow's client raises, if Airflow does not take it
+    """
+    from airflow.sdk.bases.xcom import BaseXCom  # noqa: PLC0415 - only in a worker
+
+    stored = StoredContext(str(ti.id), ti.try_number, context)
+    # Not the configured backend: what others read has to be in the database.
+    BaseXCom.set(XCOM_KEY, stored.to_dict(), **_place(ti))
+
+
+def _read_stored(ti: Any) -> ExecutionContext | None:
+    from airflow.sdk.bases.xcom import BaseXCom  # noqa: PLC0415 - not in every process that imports this
+
+    carried = StoredContext.from_dict((getattr(ti, "context_carrier", None) or {}).get(XCOM_KEY))
+    if carried:
+        return carried.context
+    try:
+        stored = StoredContext.from_dict(BaseXCom.get_one(key=XCOM_KEY, **_place(ti)))
+    except Exception:
+        log.exception("Airflow could not be asked why the task has failed")
+        return None
+    # An earlier failure leaves one behind, if what follows has never begun.
+    is_of_this = stored and (stored.ti_id, stored.try_number) == (str(ti.id), ti.try_number)
+    return stored.context if stored and is_of_this else None
+
+
+def _place(ti: Any) -> dict[str, Any]:
+    map_index = -1 if ti.map_index is None else ti.map_index
+    return {"dag_id": ti.dag_id, "task_id": ti.task_id, "run_id": ti.run_id, "map_index": map_index}

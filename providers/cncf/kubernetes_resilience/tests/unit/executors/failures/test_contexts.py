@@ -1,0 +1,209 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Why a task has failed is stored before anybody is told, and the next run is told."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from airflow.callbacks.callback_requests import TaskCallbackRequest
+from airflow.listeners import hookimpl
+from airflow.listeners.listener import get_listener_manager
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from sqlalchemy import select
+
+from airflow_resilience import execution_context
+from airflow_resilience.propagation.database import write_failures
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
+
+from ....support import manifests as m
+from .test_executions import lose, present, run_again, running
+
+__all__ = ["running"]
+
+
+def stored(harness):
+    harness.session.commit()
+    harness.session.expire_all()
+    rows = harness.session.scalars(select(XComModel).where(XComModel.key == XCOM_KEY))
+    return [StoredContext.from_dict(row.value) for row in rows]
+
+
+def told(pod):
+    """Return what a worker is told about the run before it."""
+    (worker,) = pod.manifest["spec"]["containers"]
+    values = [item["value"] for item in worker.get("env") or () if item["name"] == PREVIOUS_FAILURE]
+    return StoredContext.from_json(values[0]) if values else None
+
+
+def in_words(context):
+    return context.category, context.reason, context.source
+
+
+@pytest.mark.parametrize("budget", ["0", "1"])
+def test_a_loss_that_is_reported_is_stored_for_callbacks(start, running, budget):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=budget)
+    ti, pod = running(harness)
+    ti_id = str(ti.id)
+    lose(harness, pod, m.out_of_memory())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    (found,) = stored(harness)
+    assert (found.ti_id, found.try_number) == (ti_id, 1)
+    assert in_words(found.context) == ("APPLICATION", "RESOURCE_EXHAUSTION", "EXECUTOR")
+    assert found.context.metadata["exit_code"] == 137
+
+
+def test_a_failed_launch_that_is_reported_is_stored_for_callbacks(start, queued_ti):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    harness.observe(harness.launch(queued_ti()), m.start_error())
+    (found,) = stored(harness)
+    assert found.context.reason == "START_ERROR"
+
+
+def test_what_runs_again_is_not_stored_for_callbacks_and_tells_the_next_run(start, running):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti, pod = running(harness)
+    assert told(pod) is None
+    key = ti.key
+    lose(harness, pod)
+    second = run_again(harness, key)
+    assert told(second).ti_id == str(present(harness, key).id)
+    assert in_words(told(second).context) == ("INFRASTRUCTURE", "RESOURCE_EXHAUSTION", "EXECUTOR")
+    assert stored(harness) == []
+
+
+def test_a_relaunch_is_told_why_there_is_one(start, queued_ti):
+    harness = start()
+    first = harness.launch(queued_ti())
+    harness.observe(first, m.evicted())
+    assert (told(first), told(harness.created()).context.reason) == (None, "RESOURCE_EXHAUSTION")
+
+
+def test_the_next_try_is_told_why_the_one_before_has_failed(start, running, session):
+    harness = start()
+    ti, pod = running(harness)
+    harness.observe(pod, m.out_of_memory())
+    row = present(harness, ti.key)
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=2)
+    assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
+
+
+def test_a_try_is_not_told_of_its_own_number(start, queued_ti, session):
+    """It was cleared, and the number of tries begins anew."""
+    harness, ti = start(), queued_ti()
+    write_failures({ti.key: (str(ti.id), explain(ValueError()))}, session=session)
+    session.commit()
+    assert told(harness.launch(ti)) is None
+
+
+def test_the_last_failure_takes_the_place_of_the_one_before(queued_ti, session):
+    ti, other = queued_ti(), queued_ti()
+    for error in (ValueError("first"), KeyError("second")):
+        failures = {item.key: (str(item.id), explain(error)) for item in (ti, other)}
+        write_failures(failures, session=session)
+        session.commit()
+    rows = session.scalars(select(XComModel).where(XComModel.key == XCOM_KEY)).all()
+    assert [row.value["context"]["metadata"]["exception"] for row in rows] == ["builtins.KeyError"] * 2
+    assert {row.task_id for row in rows} == {ti.task_id, other.task_id}
+
+
+def test_a_message_that_the_database_does_not_take_is_no_obstacle(queued_ti, session):
+    ti = queued_ti()
+    write_failures({ti.key: (str(ti.id), explain(ValueError("a\0b")))}, session=session)
+    session.commit()
+    assert json.dumps(session.scalars(select(XComModel.value)).one())
+    assert session.get(TaskInstance, ti.id)
+
+
+def test_a_callback_carries_why_the_task_has_failed(start, running):
+    """By the time that it is called, the next run may have begun, and the XCom be gone."""
+    harness = start()
+    ti, pod = running(harness)
+    harness.observe(pod, m.out_of_memory())
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    row, sent = present(harness, ti.key), []
+    row.context_carrier = {"traceparent": "as it was"}
+    request = TaskCallbackRequest(ti=row, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
+    harness.executor.send_callback(request)
+    (found,) = sent
+    # As it comes to the DAG processor.
+    carrier = TaskCallbackRequest.from_json(found.to_json()).ti.context_carrier
+    assert carrier.pop("traceparent") == "as it was"
+    told = execution_context({"ti": SimpleNamespace(id=row.id, context_carrier=carrier)})
+    assert in_words(told) == ("APPLICATION", "RESOURCE_EXHAUSTION", "EXECUTOR")
+
+
+def test_a_callback_about_something_else_is_sent_as_it_is(start, running):
+    harness = start()
+    ti = present(harness, running(harness)[0].key)
+    harness.executor.revoke_task(ti=ti)
+    sent = []
+    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
+    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    before = request.to_json()
+    harness.executor.send_callback(request)
+    assert [item.to_json() for item in sent] == [before]
+
+
+@pytest.fixture
+def relaunches():
+    """Give what a listener is told of relaunches."""
+
+    class Listener:
+        def __init__(self):
+            self.told = []
+
+        @hookimpl
+        def on_task_instance_relaunched(self, task_instance_key, execution_context, decision, attempt):
+            self.told.append((task_instance_key, execution_context, decision, attempt))
+
+    listener = Listener()
+    get_listener_manager().add_listener(listener)
+    yield listener.told
+    get_listener_manager().pm.unregister(listener)
+
+
+def test_listeners_are_told_of_runs_of_a_try(start, running, relaunches):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti, pod = running(harness)
+    key = ti.key
+    for _ in range(2):
+        lose(harness, pod)
+        pod = run_again(harness, key)
+    lose(harness, pod)  # it is reported
+    assert [item[0] for item in relaunches] == [key, key]
+    assert [in_words(item[1])[0] for item in relaunches] == ["INFRASTRUCTURE"] * 2
+    assert [item[2].action for item in relaunches] == ["relaunch"] * 2
+    assert [item[3] for item in relaunches] == [1, 2]
+
+
+def test_listeners_are_told_of_relaunches(start, queued_ti, relaunches):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="2")
+    harness.observe(harness.launch(queued_ti()), m.evicted())
+    harness.observe(harness.created(), m.start_error())
+    assert [(item[1].reason, item[3]) for item in relaunches] == [
+        ("RESOURCE_EXHAUSTION", 1),
+        ("START_ERROR", 2),
+    ]
+
+
+def test_a_broken_listener_stops_no_relaunch(start, queued_ti, relaunches):
+    class Broken:
+        @hookimpl
+        def on_task_instance_relaunched(self):
+            raise RuntimeError("broken")
+
+    get_listener_manager().add_listener(broken := Broken())
+    try:
+        harness = start()
+        harness.observe(harness.launch(queued_ti()), m.evicted())
+        assert harness.created()
+    finally:
+        get_listener_manager().pm.unregister(broken)
+    assert len(relaunches) == 1
