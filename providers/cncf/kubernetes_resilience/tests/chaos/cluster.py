@@ -47,6 +47,8 @@ class WorldPod(Pod):
         """When the token was made that its worker shows, at the earliest."""
         self.was_held = False
         """Whether the API server has been away while it existed."""
+        self.created_late = False
+        """Whether time has passed since its token was made and it was asked for, and its creation."""
         self.ended_unseen = False
         """Whether the API server was away before any scheduler could learn of its end, which was not its own
         doing."""

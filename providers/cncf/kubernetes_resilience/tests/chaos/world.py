@@ -89,6 +89,9 @@ class World(Cluster):
         """Whether the API server cannot be reached: it tells nothing, and nothing can be asked of it."""
         self._asked_in: dict[str, Life] = {}
         """In which life of its task instance each launch was asked for. It may be created in a later one."""
+        self._first_asked: dict[str, datetime] = {}
+        """When each launch's creation was asked for first, and its token made. A scheduler that stands still
+        makes the call later."""
         self.first_calls: dict[str, datetime] = {}
         """When each launch's creation was asked for first."""
         self.seconds = 1000.0
@@ -441,12 +444,14 @@ class World(Cluster):
         """Note a create call, which may be under way for long."""
         ti_id = body["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
         self._asked_in.setdefault(launch_id, (ti_id, self.triggers[ti_id]))
+        self._first_asked.setdefault(launch_id, self.now)
 
     def launch(self, body: dict[str, Any]) -> WorldPod:
         """Create a pod: the moment at which it shows whether there are too many."""
         pod = self.create(body)
         pod.life = self._asked_in[pod.launch_id]
-        pod.token_made_at = self.first_calls[pod.launch_id]
+        pod.token_made_at = self._first_asked[pod.launch_id]
+        pod.created_late = pod.token_made_at < self.now
         pod.was_held = self.first_calls[pod.launch_id] < self.now
         self._check_cleared(pod)
         if (pod.life, pod.labels["airflow-worker"]) in self._left_over:
@@ -492,7 +497,7 @@ class World(Cluster):
         was killed a moment before the outage is replaced for its token if that is looked at first.
         """
         validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
-        return (pod.was_held or pod.ended_unseen) and (
+        return (pod.was_held or pod.ended_unseen or pod.created_late) and (
             pod.asked_at or self.now
         ) - pod.token_made_at >= validity
 
