@@ -143,6 +143,7 @@ class Worker:
 
     def __init__(self, api: ExecutionApi, task_id: str, home: Path, environment: dict[str, str]) -> None:
         self._begun, self._output = home / "begun", home / "output"
+        self._runs_bash = task_id == "bash"
         workload = {
             "type": "ExecuteTask",
             "token": "token",
@@ -185,6 +186,9 @@ class Worker:
 
     def wait_until_begun(self) -> None:
         self._wait_until(self._begun.exists)
+        if self._runs_bash:
+            # The process has begun a moment before its operator knows it, and could end it.
+            self.wait_for_output("Output:")
 
     def wait_for_output(self, text: str) -> None:
         self._wait_until(lambda: text in self._output.read_text(errors="replace"))
