@@ -145,17 +145,12 @@ def test_a_late_start_is_found_where_hosts_are_known_by_their_addresses(harness,
     assert (heartbeat_timeout(harness, ti), harness.events()) == ([], {})
 
 
-def test_a_loss_takes_no_charge_back_that_has_only_the_name_of_the_pod_in_common(
-    start, queued_ti, successor, cluster
-):
-    """The name is fixed, and the first pod of each phase has it."""
-    name = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="fixed"))
-    harness = start(**BUDGET)
-    ti = queued_ti()
-    ti.executor_config = {"pod_override": name}
+def come_to_the_next_phase(harness, ti, like):
+    """Have a first pod, whose name is fixed, end before it has begun, and a second one defer the task."""
+    ti.executor_config = {"pod_override": k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="fixed"))}
     harness.session.commit()
     first = harness.launch(ti)
-    harness.observe(first, m.api_unreachable())
+    harness.observe(first, like)
     harness.wait(60)
     second = harness.created()
     harness.observe(second, m.alive())
@@ -163,9 +158,19 @@ def test_a_loss_takes_no_charge_back_that_has_only_the_name_of_the_pod_in_common
     harness.set_state(ti, "deferred")
     harness.observe(second, m.succeeded())
     harness.quiet()
+    harness.set_state(ti, "queued")
+    return first, second
+
+
+def test_a_loss_takes_no_charge_back_that_has_only_the_name_of_the_pod_in_common(
+    start, queued_ti, successor, cluster
+):
+    """The name is fixed, and the first pod of each phase has it."""
+    harness = start(**BUDGET)
+    ti = queued_ti()
+    first, second = come_to_the_next_phase(harness, ti, m.api_unreachable())
     for pod in (first, second):
         cluster.remove(pod)
-    harness.set_state(ti, "queued")
     third = harness.launch(harness.row(ti))
     assert (first.name, third.name) == ("fixed", "fixed")
     harness.observe(third, m.alive())
@@ -181,18 +186,7 @@ def test_a_loss_takes_no_charge_back_that_has_only_the_name_of_the_pod_in_common
 def test_a_pod_that_has_only_its_name_in_common_with_a_failed_launch_is_not_lost(harness, queued_ti):
     """Its create call was a dead scheduler's, for example, and was carried out after it was looked for."""
     ti = queued_ti()
-    ti.executor_config = {"pod_override": k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="fixed"))}
-    harness.session.commit()
-    first = harness.launch(ti)
-    harness.observe(first, m.evicted())
-    harness.wait(60)
-    second = harness.created()
-    harness.observe(second, m.alive())
-    harness.begin(ti, second)
-    harness.set_state(ti, "deferred")
-    harness.observe(second, m.succeeded())
-    harness.quiet()
-    harness.set_state(ti, "queued")
+    first, _ = come_to_the_next_phase(harness, ti, m.evicted())
     harness.queue(harness.row(ti))
     harness.begin(ti, first)  # another pod of that name
     harness.executor.heartbeat()
