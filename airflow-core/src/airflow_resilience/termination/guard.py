@@ -19,17 +19,9 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import (
-    AirflowRescheduleException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTimeout,
-    DagRunTriggerException,
-    DownstreamTasksSkipped,
-    TaskAwaitingInput,
-    TaskDeferred,
-)
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowTaskTimeout
 
+from airflow_resilience.propagation.exceptions import is_result
 from airflow_resilience.termination.own_state import Terminator
 from airflow_resilience.termination.wrapping import wrap_methods
 
@@ -44,16 +36,6 @@ too early fails a task that was to run again, to wait too long delays one that n
 
 _OWN_ENDS = (AirflowTaskTimeout, AirflowSensorTimeout, KeyboardInterrupt)
 """The task has used up its own time, or a person interrupts it: true whoever terminates the worker."""
-
-_RESULTS = (
-    AirflowRescheduleException,
-    AirflowSkipException,
-    DagRunTriggerException,
-    DownstreamTasksSkipped,
-    TaskAwaitingInput,
-    TaskDeferred,
-)
-"""Raised, but ways to finish: they count as a normal return does."""
 
 log = logging.getLogger(__name__)
 
@@ -105,11 +87,11 @@ class TerminationGuard:
             result = method(*args, **kwargs)
         except _OWN_ENDS:
             raise
-        except _RESULTS as end:
-            self._hold_back_result(type(end).__name__)
-            raise
         except BaseException as error:
-            self._hold_back(type(error).__name__, error)
+            if is_result(error):  # raised, but a way to finish: it counts as a normal return does
+                self._hold_back_result(type(error).__name__)
+            else:
+                self._hold_back(type(error).__name__, error)
             raise
         else:
             self._hold_back_result("a normal return")

@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
-from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger_queries import LEDGER_EVENTS
 from airflow_resilience.retry_policy.durations import format_duration
 
 
@@ -83,7 +84,7 @@ def history(args: Namespace) -> int:
 
 def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | None]:
     query = select(Log).where(
-        Log.event.in_((LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)),
+        Log.event.in_(LEDGER_EVENTS),
         Log.dag_id == args.dag_id,
         Log.task_id == args.task_id,
         Log.run_id == args.run_id,

@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -262,15 +263,10 @@ def awaits_pod(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) 
     return standing(row, try_number=launch.key.try_number, job_id=job_id) is Standing.QUEUED
 
 
-def is_running(row: TaskInstanceRow | None) -> bool:
+def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:
     """Whether a worker runs a task instance."""
     return row is not None and row.state == TaskInstanceState.RUNNING
 
 
 def _runs(launch: Launch, row: TaskInstanceRow | None) -> bool:
-    return (
-        row is not None
-        and row.state == TaskInstanceState.RUNNING
-        and row.key.try_number == launch.key.try_number
-        and launch.runs(row.hostname)
-    )
+    return is_running(row) and row.key.try_number == launch.key.try_number and launch.runs(row.hostname)
