@@ -26,7 +26,6 @@ from airflow_resilience.ledger import (
     LedgerEntry,
     read_histories,
     read_infrastructure_histories,
-    record,
 )
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -55,6 +54,10 @@ def entry(ti, uid, action=Action.RELAUNCH):
         decision=decision(action),
         due=datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC),
     )
+
+
+def record(key, entry, *, session):
+    ledger.record([(key, entry)], session=session)
 
 
 def history(ti, session):

@@ -44,7 +44,7 @@ def fail(session):
             context=CONTEXT,
             decision=Decision(action=action, policy="spot", rule="drain", explanation="why"),
         )
-        ledger.record(ti.key, entry, session=session)
+        ledger.record([(ti.key, entry)], session=session)
         session.flush()
         session.execute(text("UPDATE log SET dttm = :at WHERE id = (SELECT max(id) FROM log)"), {"at": at})
         session.commit()

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import select, tuple_
+from sqlalchemy import insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
@@ -275,13 +275,25 @@ def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:
     return history
 
 
-def record(key: TaskInstanceKey, entry: LedgerEntry, *, session: Session) -> None:
+def record(entries: Collection[tuple[TaskInstanceKey, LedgerEntry]], *, session: Session) -> None:
     """
-    Add a failed worker to the ledger. It counts once the caller has committed.
+    Add failed workers to the ledger, with one statement. They count once the caller has committed.
 
-    The caller holds the row lock of the task instance. Otherwise two schedulers could record one failure.
+    The caller holds the row locks of the task instances. Otherwise two schedulers could record one failure.
+
+    :param entries: each with the try that it is about
+    :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take one of them
     """
-    session.add(Log(event=_EVENTS[entry.phase], task_instance=key, extra=entry.to_json()))
+    if not entries:
+        return
+    now = datetime.now(UTC)
+    session.execute(
+        insert(Log),
+        [
+            {**key._asdict(), "dttm": now, "event": _EVENTS[entry.phase], "extra": entry.to_json()}
+            for key, entry in entries
+        ],
+    )
 
 
 def _read_time(text: str | None) -> datetime | None:

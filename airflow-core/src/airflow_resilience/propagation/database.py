@@ -15,7 +15,7 @@ from typing import Any
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.models.xcom import XComModel
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
@@ -42,19 +42,21 @@ def write_failures(
         select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(tuple_(DagRun.dag_id, DagRun.run_id).in_(runs))
     )
     run_ids = {(dag_id, run_id): row_id for dag_id, run_id, row_id in rows}
-    session.add_all(
-        XComModel(
-            dag_run_id=run_ids[key.dag_id, key.run_id],
-            dag_id=key.dag_id,
-            task_id=key.task_id,
-            run_id=key.run_id,
-            map_index=key.map_index,
-            key=XCOM_KEY,
-            value=StoredContext(ti_id, key.try_number, context).to_dict(),
-        )
+    values = [
+        {
+            "dag_run_id": run_ids[key.dag_id, key.run_id],
+            "dag_id": key.dag_id,
+            "task_id": key.task_id,
+            "run_id": key.run_id,
+            "map_index": key.map_index,
+            "key": XCOM_KEY,
+            "value": StoredContext(ti_id, key.try_number, context).to_dict(),
+        }
         for key, (ti_id, context) in failures.items()
         if (key.dag_id, key.run_id) in run_ids
-    )
+    ]
+    if values:
+        session.execute(insert(XComModel), values)
 
 
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:

@@ -101,14 +101,15 @@ def write_no_ledger(patch):
 def count_in_memory_only(patch):
     """Forget, when a scheduler dies, what it has counted."""
     own = defaultdict(set)
-    record = settlement.Settlement._record
+    decide_one = settlement.Settlement._decide_one
 
-    def forgetful(self, launch, history, *args):
-        history.entries = [entry for entry in history.entries if entry.worker_uid in own[id(self)]]
+    def forgetful(self, launch, histories, *args):
+        launches = histories.launches
+        launches.entries = [entry for entry in launches.entries if entry.worker_uid in own[id(self)]]
         own[id(self)].add(launch.ref.uid)
-        return record(self, launch, history, *args)
+        return decide_one(self, launch, histories, *args)
 
-    patch.setattr(settlement.Settlement, "_record", forgetful)
+    patch.setattr(settlement.Settlement, "_decide_one", forgetful)
 
 
 def lose_refused_creations(patch):

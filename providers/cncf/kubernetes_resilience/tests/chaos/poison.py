@@ -68,6 +68,9 @@ def _names(value: Any) -> Iterator[Any]:
     """Find the UUIDs and keys of the task instances that an argument is about."""
     if isinstance(value, TaskInstanceKey):
         yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _names(item)
     annotations = value if isinstance(value, Mapping) else getattr(value, "annotations", None)
     if isinstance(annotations, Mapping) and (ti_id := annotations.get(TASK_INSTANCE_ID_ANNOTATION)):
         yield str(ti_id)

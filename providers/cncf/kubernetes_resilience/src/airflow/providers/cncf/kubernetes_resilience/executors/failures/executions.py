@@ -168,8 +168,7 @@ class Executions:
             if (row := rows.get(ti_ids.get(key, ""))) and row.state == TaskInstanceState.UP_FOR_RETRY
         }
         entries = self._make_compensations(waiting, session)
-        for launch, entry in entries.items():
-            ledger.record(launch.key, entry, session=session)
+        _record(entries, session)
         task_instances.try_again({str(entry.next_ti_id) for entry in entries.values()}, session=session)
         locked = {told[key] for key, ti_id in ti_ids.items() if ti_id not in rows}
         return [_settled(launch, entry) for launch, entry in entries.items()], locked
@@ -261,8 +260,7 @@ class Executions:
 
     def _write(self, entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
         """Write down what was decided; all of these rows are locked."""
-        for launch, entry in entries.items():
-            ledger.record(launch.key, entry, session=session)
+        _record(entries, session)
         new_ids = {entry.ti_id: entry.next_ti_id for entry in entries.values() if entry.next_ti_id}
         if new_ids:
             task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
@@ -276,6 +274,10 @@ class Executions:
             },
             session=session,
         )
+
+
+def _record(entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
+    ledger.record([(launch.key, entry) for launch, entry in entries.items()], session=session)
 
 
 def _settled(launch: Launch, entry: LedgerEntry) -> Settled:

@@ -165,37 +165,39 @@ class Settlement:
         ti_ids = {launch.key: launch.ti_id for launch in held}
         histories = ledger.read_all_histories(ti_ids, session=session)
         profiles = read_profiles(ti_ids.values(), session=session)
-        decided = [
-            (launch, self._record(launch, histories[launch.key], profiles[launch.ti_id], session))
-            for launch in held
+        decided, new = [], []
+        for launch in held:
             # Without row locks a task instance may be cleared between two statements. The launch is then
             # assessed again in the next turn.
-            if launch.ti_id in profiles
-        ]
+            if profile := profiles.get(launch.ti_id):
+                outcome, is_new = self._decide_one(launch, histories[launch.key], profile)
+                decided.append((launch, outcome))
+                if is_new:
+                    new.append((launch.key, outcome.entry))
+        ledger.record(new, session=session)
         self._write_rows(decided, session)
         return [Settled(launch, outcome) for launch, outcome in decided]
 
     def _still_queued(self, key: TaskInstanceKey, row: TaskInstanceRow | None) -> bool:
         return is_pre_execution_failure(row, try_number=key.try_number, job_id=self._job_id)
 
-    def _record(
-        self, launch: Launch, histories: Histories, profile: TaskProfile, session: Session
-    ) -> Decided:
+    def _decide_one(self, launch: Launch, histories: Histories, profile: TaskProfile) -> tuple[Decided, bool]:
+        """Return what is decided about a failure, and whether that is new to the ledger."""
         failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch)
         entry = histories.launches.of_worker(launch.worker_uid)
         if entry and launch.has_outlived(entry, failure.facts):
             histories.launches.forget(entry)
             entry = None
-        if entry is None:
-            classified = classify(failure, launch_number=launch.number)
-            decision, counted_as = (
-                (_EXPIRED, Phase.LAUNCH)
-                if failure.reason == TOKEN_EXPIRED
-                else self._policies.decide_launch(failure, classified, histories, profile)
-            )
-            entry = replace(make_entry(launch, failure, classified, decision), counted_as=counted_as)
-            ledger.record(launch.key, entry, session=session)
-        return Decided(entry, failure)
+        if entry:
+            return Decided(entry, failure), False
+        classified = classify(failure, launch_number=launch.number)
+        decision, counted_as = (
+            (_EXPIRED, Phase.LAUNCH)
+            if failure.reason == TOKEN_EXPIRED
+            else self._policies.decide_launch(failure, classified, histories, profile)
+        )
+        entry = replace(make_entry(launch, failure, classified, decision), counted_as=counted_as)
+        return Decided(entry, failure), True
 
     def _explain(self, failure: PodFailure, launch: Launch) -> PodFailure:
         """Return the failure; if the worker's token had expired, one that says so."""
