@@ -48,9 +48,9 @@ _FAREWELL_SECONDS = 5
 _INHERITED = ("LANG", "LC_ALL", "TMPDIR")
 _HOME = "/"
 """
-The home of a user without an entry in ``/etc/passwd``, which is what pods run as in many clusters. Not that of
-whoever runs the lab: bash reads ``~/.bashrc`` if its input is a socket, as a worker's is, and what is in there
-may take a minute.
+The home of a user without an entry in ``/etc/passwd``, which is what pods run as in many clusters. Not that
+of whoever runs the lab: bash reads ``~/.bashrc`` if its input is a socket, as a worker's is, and what is in
+there may take a minute.
 """
 
 
