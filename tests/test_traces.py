@@ -17,7 +17,11 @@ from testbed.records import Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.each_version]
+
+from_3_2_on = pytest.mark.skipif(
+    airflow_version() < (3, 2), reason="Airflow 3.1 has neither spans of workers nor logs in JSON"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,11 @@ def receiver() -> Iterator[OtlpReceiver]:
 @pytest.fixture(scope="module")
 def options(receiver: OtlpReceiver) -> dict[str, str]:
     """Traces go to the receiver, and logs are JSON."""
-    return {
+    before_3_2 = {
+        "AIRFLOW__TRACES__OTEL_HOST": "127.0.0.1",
+        "AIRFLOW__TRACES__OTEL_PORT": str(receiver.server_port),
+    }
+    return (before_3_2 if airflow_version() < (3, 2) else {}) | {
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
         "AIRFLOW__LOGGING__JSON_LOGS": "True",
@@ -85,11 +93,14 @@ def test_each_launch_is_a_span_that_says_why_it_ended(
     assert first.attributes["airflow_resilience.decision"] == decision
     assert first.attributes["airflow.dag_run.run_id"] == run.run_id
     assert first.attributes["k8s.node.name"].startswith("lab-node")
+    assert len({(span.trace_id, span.parent_id) for span in spans}) == 1
+    assert first.parent_id
     for span in spans:
         assert span.start <= span.events["pod scheduled"] <= span.end
         assert span.start <= span.events.get("worker started", span.start) <= span.end
 
 
+@from_3_2_on
 def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(
     receiver: OtlpReceiver, run: Run
 ) -> None:
@@ -109,6 +120,7 @@ def logged(testbed: Testbed, text: str) -> list[dict[str, Any]]:
     return [line for line in read if text in line["event"]]
 
 
+@from_3_2_on
 @pytest.mark.parametrize(
     ("task", "text", "cause", "decision"),
     [

@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 PATH = "/v1/traces"
@@ -107,11 +108,14 @@ def _span(span: Span) -> ReceivedSpan:
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_id=span.parent_span_id.hex(),
-        attributes={
-            item.key: getattr(item.value, str(item.value.WhichOneof("value"))) for item in span.attributes
-        },
+        attributes={item.key: _value(item.value) for item in span.attributes},
         events={event.name: event.time_unix_nano for event in span.events},
         start=span.start_time_unix_nano,
         end=span.end_time_unix_nano,
         has_failed=span.status.code == span.status.STATUS_CODE_ERROR,
     )
+
+
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
+    return getattr(value, kind) if kind else None

@@ -138,20 +138,26 @@ def test_without_traces_there_is_no_tracer() -> None:
     assert upstream.find_tracer("launches") is None
 
 
-def test_tracer_makes_spans_of_a_given_id(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def traces_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make spans, which are sent nowhere, since none of them ends."""
     monkeypatch.setenv("AIRFLOW__TRACES__OTEL_ON", "True")
-    # Nothing is sent before the test ends: a batch waits for five seconds.
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     if upstream._AIRFLOW_VERSION >= (3, 2):
         from airflow._shared.observability.traces import OverrideableRandomIdGenerator
 
         provider = TracerProvider(id_generator=OverrideableRandomIdGenerator())
         monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    else:
-        from airflow.traces.tracer import Trace
+        yield
+        return
+    from airflow.traces.tracer import Trace
 
-        monkeypatch.setattr(Trace, "factory", None)
-        monkeypatch.setattr(Trace, "instance", None)
+    monkeypatch.setattr(Trace, "factory", None)
+    monkeypatch.setattr(Trace, "instance", None)
+    yield
+    Trace.instance.span_processor.shutdown()
+
+
+def test_tracer_makes_spans_of_a_given_id(traces_on: None) -> None:
     tracer = upstream.find_tracer("launches")
     assert tracer is not None
     with upstream.with_span_id(7):
