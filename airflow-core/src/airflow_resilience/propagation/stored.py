@@ -39,13 +39,16 @@ class StoredContext(NamedTuple):
     """The task instance's UUID."""
     try_number: int
     context: ExecutionContext
+    explanation: str = ""
+    """Why the task is launched again, if that is at the infrastructure's cost."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored; texts are cut."""
         fields = self.context.to_dict()
         kept = list(fields["metadata"].items())[:NUMBER_LIMIT]
         fields["metadata"] = {_cut(name): _cut(value) for name, value in kept}
-        return {"ti_id": self.ti_id, "try_number": self.try_number, "context": fields}
+        stored = {"ti_id": self.ti_id, "try_number": self.try_number, "context": fields}
+        return stored | ({"explanation": _cut(self.explanation)} if self.explanation else {})
 
     def to_json(self) -> str:
         """
@@ -62,7 +65,8 @@ class StoredContext(NamedTuple):
             return None
         try:
             context = ExecutionContext.from_dict(fields["context"])
-            return cls(str(fields["ti_id"]), int(fields["try_number"]), context)
+            explanation = str(fields.get("explanation") or "")
+            return cls(str(fields["ti_id"]), int(fields["try_number"]), context, explanation)
         except (KeyError, TypeError, ValueError):
             return None
 

@@ -73,6 +73,7 @@ def test_what_runs_again_is_not_stored_for_callbacks_and_tells_the_next_run(star
     second = run_again(harness, key)
     assert told(second).ti_id == str(present(harness, key).id)
     assert in_words(told(second).context) == ("INFRASTRUCTURE", "RESOURCE_EXHAUSTION", "EXECUTOR")
+    assert told(second).explanation.startswith("infrastructure retry 1 of 2")
     assert stored(harness) == []
 
 

@@ -38,11 +38,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience im
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, assemble
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
     Compensated,
     Decided,
     Settled,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
@@ -144,6 +146,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self.scheduler_job_id = str(self.job_id)
         self.task_queue = Queue()
         self._isolation = Isolation(self._clock)
+        self._traces = LaunchTraces()
         self._parts = assemble(
             Identity(
                 job_id=None if self.job_id is None else int(self.job_id),
@@ -238,8 +241,9 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             run("expire", self._replace_expired)
             run("create", self._repeat_creations)
             has_more |= run("launch", self._launch_due)
-            run("cancel", parts.cancelled.tick)
+            run("cancel", self._cancel)
             run("collect", parts.garbage.tick)
+            run("trace", self._traces.emit)
         except DatabaseAwayError as error:
             # Nothing is lost: what could not be settled or launched is still there for the next turn.
             self.log.warning("The metadata database did not answer; trying again in the next loop: %s", error)
@@ -285,6 +289,10 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         not_launched, is_more = self._parts.launch_queue.create_due()
         self._let_go_of(not_launched)
         return is_more
+
+    def _cancel(self) -> None:
+        for launch in self._parts.cancelled.tick():
+            self._traces.cancelled(launch)
 
     def _stay_awake(self) -> None:
         """
@@ -356,34 +364,36 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 if runs_elsewhere:
                     self._follow_running([launch.key])
             case Report(state):
-                self._report(launch, state, settled.failure)
+                self._report(launch, state, settled)
             case Compensated(entry, failure):
-                self._log_relaunch(launch.key, entry, failure)
+                self._log_relaunch(launch, entry, failure)
                 self._release(launch)
                 _count(entry)
                 _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
-                self._log_relaunch(launch.key, entry, failure)
+                self._log_relaunch(launch, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)
                 _count(entry)
                 _tell_of_relaunch(launch.key, entry)
-            case Decided(entry, failure):
-                self._report(launch, TaskInstanceState.FAILED, failure, entry.decision.explanation)
+            case Decided(entry):
+                self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
                 _count(entry)
             case _:
                 assert_never(outcome)
         self._parts.event_filter.settled(launch)
+        self._traces.settled(settled)
 
-    def _log_relaunch(self, key: TaskInstanceKey, entry: LedgerEntry, failure: PodFailure) -> None:
+    def _log_relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
         was_running = entry.phase is Phase.EXECUTION
         self.log.warning(
             "%s %s%s without touching its retries: %s; %s; %s",
             "Running again" if was_running else "Relaunching",
-            key,
+            launch.key,
             f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
             "its worker was lost" if was_running else "its process never started",
             failure,
             entry.decision.explanation,
+            **fields_of(launch, entry),
         )
 
     def _replace(self, launch: Launch) -> None:
@@ -392,17 +402,17 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             raise AssertionError("a launch is replaced for what is seen of its pod")
         self._parts.deletion.give_up(launch.key, launch.facts, launch)
         self._parts.launch_queue.relaunch(launch, None)
+        self._traces.cancelled(launch)
 
-    def _report(
-        self, launch: Launch, state: str | None, failure: PodFailure | None, explanation: str = ""
-    ) -> None:
+    def _report(self, launch: Launch, state: str | None, settled: Settled, explanation: str = "") -> None:
         info = None
-        if failure:
+        if failure := settled.failure:
             info = f"The task's {failure}" + (f"; {explanation}" if explanation else "")
             # A pod may fail after its task has ended: that of a task which was marked as a success, for
             # example.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
-            self.log.log(level, "%s ended as %s: %s", launch.key, state, info)
+            fields = fields_of(launch, settled.entry)
+            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields)
         self._release_as(launch, state, info)
 
     def _release_as(self, launch: Launch, state: str | None, info: str | None) -> None:
@@ -474,6 +484,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
 
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
         self._parts.event_filter.settled(launch)
+        self._traces.cancelled(launch)
         self._isolation.run("retire", self._parts.deletion.supersede, launch, failure)
 
     def _give_up(self, launch: Launch, error: Exception) -> None:
@@ -591,6 +602,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         run("revoke", parts.deletion.revoke_given_up, key)
         if launch := self._registry.release(key):
             run("revoke", parts.deletion.revoke, launch)
+            self._traces.cancelled(launch)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
         """

@@ -40,6 +40,7 @@ from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation.database import read_previous_failures
+from airflow_resilience.propagation.stored import StoredContext
 
 log = logging.getLogger(__name__)
 
@@ -198,15 +199,15 @@ class LaunchQueue:
             yield NotLaunched(launch, runs=is_running(row))
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
-        elif why := self._build(launch, history, decided.context if decided else failed):
+        elif why := self._build(launch, history, _tell(launch, decided, failed)):
             yield NotLaunched(launch, why)
         else:
             self._create_retries.ask(launch)
 
-    def _build(self, launch: Launch, history: LaunchHistory, failed: ExecutionContext | None) -> str | None:
+    def _build(self, launch: Launch, history: LaunchHistory, told: StoredContext | None) -> str | None:
         """Build the pod of a launch; return why it could not be."""
         try:
-            creation = self._builder.build(launch, history, failed)
+            creation = self._builder.build(launch, history, told)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {error.__cause__!r}"
@@ -224,6 +225,16 @@ class LaunchQueue:
 def _last_loss(launch: Launch, losses: LaunchHistory) -> LedgerEntry | None:
     """Return the loss after which a launch is made."""
     return losses.last if losses.last and losses.last.next_ti_id == launch.ti_id else None
+
+
+def _tell(
+    launch: Launch, decided: LedgerEntry | None, failed: ExecutionContext | None
+) -> StoredContext | None:
+    """Return what the worker of a launch is told about the run before."""
+    if decided:
+        explanation = decided.decision.explanation
+        return StoredContext(launch.ti_id, launch.key.try_number, decided.context, explanation)
+    return StoredContext(launch.ti_id, launch.key.try_number, failed) if failed else None
 
 
 def _undelivered(launch: Launch, entry: LedgerEntry) -> str:
