@@ -9,7 +9,8 @@ Each module has a scheduler of its own, with its own configuration.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 CONTROL_PLANE = Path(BINARIES) if BINARIES else None
 """The programs of a real control plane; without them the embedded API server takes its place."""
 
-ALONE = ("executors", "mass_drain", "told")
+ALONE = ("executors", "mass_drain", "metrics", "told")
 """Modules with a deployment of their own: one needs other executors everywhere, one more nodes and a larger
-pool, one plugins."""
+pool, one receivers of metrics, one plugins."""
 
 TIMEOUT = 1200
 """Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""
@@ -55,7 +56,28 @@ def shared_testbed(
 
 
 @pytest.fixture(scope="module")
-def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+def open_alone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Mapping[str, str]], AbstractContextManager[Testbed]]:
+    """Give a function that starts a deployment for this module alone, with a configuration."""
+    folder = FOLDER / name_of(Path(request.module.__file__))
+
+    def start(env: Mapping[str, str]) -> AbstractContextManager[Testbed]:
+        settings = TestbedSettings(
+            home=tmp_path_factory.mktemp("airflow"),
+            dags=folder,
+            faults=folder / "faults.yaml",
+            env=env,
+            control_plane=CONTROL_PLANE,
+            nodes=getattr(request.module, "NODES", 3),
+        )
+        return open_testbed(settings)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def testbed(request: pytest.FixtureRequest) -> Iterator[Testbed]:
     """
     A deployment that runs, with a new scheduler.
 
@@ -73,15 +95,7 @@ def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         with shared.configured(env, folder / "faults.yaml"):
             yield shared
         return
-    settings = TestbedSettings(
-        home=tmp_path_factory.mktemp("airflow"),
-        dags=folder,
-        faults=folder / "faults.yaml",
-        env=given,
-        control_plane=CONTROL_PLANE,
-        nodes=getattr(request.module, "NODES", 3),
-    )
-    with open_testbed(settings) as testbed:
+    with request.getfixturevalue("open_alone")(given) as testbed:
         yield testbed
 
 

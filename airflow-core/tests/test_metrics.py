@@ -9,7 +9,6 @@ import re
 
 import pytest
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
-from airflow.providers.common.compat.sdk import Stats
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
@@ -34,7 +33,7 @@ RETRIED = {"reason": "WORKER_LOST", "dag_id": "dag"}
 def counted(monkeypatch):
     """Give the names and tags of what is counted."""
     found = []
-    monkeypatch.setattr(Stats, "incr", lambda name, *, tags: found.append((name, tags)))
+    monkeypatch.setattr(metrics.Stats, "incr", lambda name, *, tags: found.append((name, tags)))
     return found
 
 
@@ -104,7 +103,7 @@ def test_airflow_takes_every_name_and_tag():
 
 
 def test_what_cannot_be_counted_stops_nothing(queued_ti, monkeypatch, caplog):
-    monkeypatch.setattr(Stats, "incr", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr(metrics.Stats, "incr", lambda *args, **kwargs: 1 / 0)
     told = []
     monkeypatch.setattr(listener.listeners, "call", lambda *args, **kwargs: told.append(kwargs))
     failed(queued_ti())

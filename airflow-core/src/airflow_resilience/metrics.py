@@ -20,9 +20,13 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from airflow.providers.common.compat.sdk import Stats
-
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory
+
+try:
+    # Since Airflow 3.2 there is another one beside it, which its API server sets up only from 3.3 on.
+    from airflow.sdk.observability.stats import Stats
+except ImportError:
+    from airflow.stats import Stats
 
 log = logging.getLogger(__name__)
 
