@@ -33,7 +33,9 @@ RETRIED = {"reason": "WORKER_LOST", "dag_id": "dag"}
 def counted(monkeypatch):
     """Give the names and tags of what is counted."""
     found = []
-    monkeypatch.setattr(metrics.Stats, "incr", lambda name, *, tags: found.append((name, tags)))
+    for in_worker in (True, False):
+        of = metrics.stats(in_worker=in_worker)
+        monkeypatch.setattr(of, "incr", lambda name, *, tags: found.append((name, tags)))
     return found
 
 
@@ -103,7 +105,7 @@ def test_airflow_takes_every_name_and_tag():
 
 
 def test_what_cannot_be_counted_stops_nothing(queued_ti, monkeypatch, caplog):
-    monkeypatch.setattr(metrics.Stats, "incr", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr(metrics.stats(), "incr", lambda *args, **kwargs: 1 / 0)
     told = []
     monkeypatch.setattr(listener.listeners, "call", lambda *args, **kwargs: told.append(kwargs))
     failed(queued_ti())

@@ -16,19 +16,38 @@ A tag has few values, apart from ``dag_id``, which has one for each Dag. They ar
 
 from __future__ import annotations
 
+import functools
 import logging
 from dataclasses import dataclass
-from typing import Final
+from importlib.util import find_spec
+from typing import Any, Final
 
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory
 
-try:
-    # Since Airflow 3.2 there is another one beside it, which its API server sets up only from 3.3 on.
-    from airflow.sdk.observability.stats import Stats
-except ImportError:
-    from airflow.stats import Stats
-
 log = logging.getLogger(__name__)
+
+
+@functools.cache
+def stats(*, in_worker: bool = False) -> Any:
+    """
+    Return Airflow's ``Stats`` that is set up in this process.
+
+    Since Airflow 3.2 there are two. The provider ``common.compat`` knows that of workers only, which nothing
+    sets up in a scheduler of Airflow 3.2: what it is given there is lost.
+
+    :param in_worker: whether this process runs a task
+    """
+    if in_worker and find_spec("airflow.sdk.observability"):
+        from airflow.sdk.observability.stats import Stats as OfWorkers  # noqa: PLC0415 - not there before 3.2
+
+        return OfWorkers
+    if find_spec("airflow.observability"):
+        from airflow.observability.stats import Stats as OfOthers  # noqa: PLC0415 - not there before 3.2
+
+        return OfOthers
+    from airflow.stats import Stats  # noqa: PLC0415 - for Airflow 3.1; later ones warn of it
+
+    return Stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +61,10 @@ class Counter:
     description: str
     """For people."""
 
-    def count(self, **tags: object) -> None:
+    def count(self, *, in_worker: bool = False, **tags: object) -> None:
         """Count one. If that fails, it costs a line in the log."""
         try:
-            Stats.incr(self.name, tags={name: str(tags[name]) for name in self.tags})
+            stats(in_worker=in_worker).incr(self.name, tags={name: str(tags[name]) for name in self.tags})
         except Exception:
             log.exception("The metric %s could not be counted", self.name)
 
@@ -103,9 +122,15 @@ def count_failure(context: ExecutionContext, dag_id: str, *, in_worker: bool) ->
     """
     if in_worker and context.source is not ContextSource.WORKER:
         return
-    FAILED.count(category=context.category, reason=context.reason, source=context.source, dag_id=dag_id)
+    FAILED.count(
+        in_worker=in_worker,
+        category=context.category,
+        reason=context.reason,
+        source=context.source,
+        dag_id=dag_id,
+    )
     if counter := _BY_CATEGORY.get(context.category):
-        counter.count(reason=context.reason, dag_id=dag_id)
+        counter.count(in_worker=in_worker, reason=context.reason, dag_id=dag_id)
 
 
 def count_infrastructure_retry(context: ExecutionContext, dag_id: str, attempt: int) -> None:

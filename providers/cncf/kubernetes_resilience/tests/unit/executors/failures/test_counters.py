@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from airflow.providers.common.compat.sdk import Stats
+
+from airflow_resilience.metrics import stats
 
 from ....support import manifests as m
 from .test_executions import TERMINATED, lose, retries, run_again, running, with_a_retry
@@ -21,7 +22,7 @@ EXHAUSTED = "task_instance.infrastructure_budget_exhausted"
 def counted(monkeypatch):
     """Give a function that tells how often, and with which tags, a metric was counted."""
     found = []
-    monkeypatch.setattr(Stats, "incr", lambda name, *args, tags=None, **kwargs: found.append((name, tags)))
+    monkeypatch.setattr(stats(), "incr", lambda name, *args, tags=None, **kwargs: found.append((name, tags)))
     return lambda name: [tags for counted, tags in found if counted == name]
 
 

@@ -28,7 +28,6 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
-from airflow.providers.common.compat.sdk import Stats
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
@@ -65,7 +64,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, 
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.metrics import BUDGET_EXHAUSTED, count_infrastructure_retry
+from airflow_resilience.metrics import BUDGET_EXHAUSTED, count_infrastructure_retry, stats
 from airflow_resilience.propagation import listeners
 from airflow_resilience.propagation.database import read_failure
 from airflow_resilience.propagation.stored import XCOM_KEY
@@ -591,7 +590,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         pod or with a new one.
         """
         tags = {"team_name": self.team_name} if self.team_name else {}
-        with Stats.timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
+        with stats().timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
             try:
                 try:
                     reset = self._parts.adopter.adopt(tis)
