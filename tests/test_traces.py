@@ -12,7 +12,7 @@ import pytest
 
 from cluster_lab.faults.plan import Fault
 from testbed.airflow_version import airflow_version
-from testbed.otlp_receiver import OtlpReceiver, ReceivedSpan, open_otlp_receiver
+from testbed.otlp_collector import Collector, ReceivedSpan, open_collector
 from testbed.records import Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
@@ -25,25 +25,25 @@ from_3_2_on = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Iterator[OtlpReceiver]:
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """What receives the spans of all processes."""
-    with open_otlp_receiver() as receiver:
-        yield receiver
+    with open_collector(tmp_path_factory.mktemp("collector")) as collector:
+        yield collector
 
 
 @pytest.fixture(scope="module")
-def options(receiver: OtlpReceiver) -> dict[str, str]:
-    """Traces go to the receiver, and logs are JSON."""
+def options(collector: Collector) -> dict[str, str]:
+    """Traces go to the collector, and logs are JSON."""
     before_3_2 = {
         "AIRFLOW__TRACES__OTEL_HOST": "127.0.0.1",
-        "AIRFLOW__TRACES__OTEL_PORT": str(receiver.server_port),
+        "AIRFLOW__TRACES__OTEL_PORT": str(collector.port),
     }
     return (before_3_2 if airflow_version() < (3, 2) else {}) | {
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
         "AIRFLOW__LOGGING__JSON_LOGS": "True",
         "AIRFLOW__TRACES__OTEL_ON": "True",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_TRACES_EXPORTER": "otlp_proto_http",
         "OTEL_BSP_SCHEDULE_DELAY": "200",
     }
@@ -63,12 +63,12 @@ def run(testbed: Testbed) -> Run:
     return run
 
 
-def launches(receiver: OtlpReceiver, task: str, count: int) -> list[ReceivedSpan]:
+def launches(collector: Collector, task: str, count: int) -> list[ReceivedSpan]:
     def enough() -> list[ReceivedSpan]:
-        found = receiver.named(f"launch.{task}")
+        found = collector.spans(f"launch.{task}")
         return found if len(found) >= count else []
 
-    found = wait_for(f"{count} launches of {task} are received", enough, show=lambda: receiver.spans)
+    found = wait_for(f"{count} launches of {task} are received", enough)
     assert len(found) == count
     return found
 
@@ -82,10 +82,10 @@ def launches(receiver: OtlpReceiver, task: str, count: int) -> list[ReceivedSpan
     ],
 )
 def test_each_launch_is_a_span_that_says_why_it_ended(
-    receiver: OtlpReceiver, run: Run, task: str, cause: str, decision: str
+    collector: Collector, run: Run, task: str, cause: str, decision: str
 ) -> None:
     pods = run.pods(task)
-    spans = launches(receiver, task, len(pods))
+    spans = launches(collector, task, len(pods))
     assert [span.attributes["k8s.pod.name"] for span in spans] == pods
     assert [span.has_failed for span in spans] == [True, False][: len(pods)]
     first = spans[0]
@@ -101,12 +101,10 @@ def test_each_launch_is_a_span_that_says_why_it_ended(
 
 
 @from_3_2_on
-def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(
-    receiver: OtlpReceiver, run: Run
-) -> None:
-    spans = launches(receiver, "runs_again", 2)
-    (worker,) = wait_for("the worker's span is received", lambda: receiver.named("worker.runs_again"))
-    (task,) = wait_for("the task's span is received", lambda: receiver.named("task_run.runs_again"))
+def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(collector: Collector, run: Run) -> None:
+    spans = launches(collector, "runs_again", 2)
+    (worker,) = wait_for("the worker's span is received", lambda: collector.spans("worker.runs_again"))
+    (task,) = wait_for("the task's span is received", lambda: collector.spans("task_run.runs_again"))
     assert {span.trace_id for span in (*spans, worker)} == {task.trace_id}
     assert {span.parent_id for span in (*spans, worker)} == {task.span_id}
     assert spans[1].start <= worker.start <= worker.end
@@ -130,10 +128,10 @@ def logged(testbed: Testbed, text: str) -> list[dict[str, Any]]:
     ],
 )
 def test_the_lines_of_the_scheduler_have_values(
-    testbed: Testbed, receiver: OtlpReceiver, run: Run, task: str, text: str, cause: str, decision: str
+    testbed: Testbed, collector: Collector, run: Run, task: str, text: str, cause: str, decision: str
 ) -> None:
     (line,) = (line for line in logged(testbed, text) if line.get("task_id") == task)
-    first = launches(receiver, task, len(run.pods(task)))[0]
+    first = launches(collector, task, len(run.pods(task)))[0]
     assert (line["cause"], line["decision"], line["pod"]) == (cause, decision, run.pods(task)[0])
     shared = {"category", "reason", "policy", "rule", "launch", "attempt"} & line.keys()
     assert {name: line[name] for name in shared} == {

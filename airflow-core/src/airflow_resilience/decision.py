@@ -53,6 +53,8 @@ class Decision:
     delay: float = 0.0
     """Seconds before the next worker is launched, a year at most; 0 unless the action is a relaunch."""
     avoid_node: AvoidNode = AvoidNode.NONE
+    ran_out: bool = False
+    """Whether a rule would have had the task launched again, and no budget was left for it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delay", min(LONGEST_DELAY, max(0.0, self.delay)))
@@ -66,6 +68,7 @@ class Decision:
             "explanation": self.explanation,
             "delay": self.delay,
             "avoid_node": self.avoid_node.value,
+            "ran_out": self.ran_out,
         }
 
     @classmethod
@@ -83,6 +86,8 @@ class Decision:
                 explanation=str(fields["explanation"]),
                 delay=float(fields["delay"]),
                 avoid_node=AvoidNode(fields["avoid_node"]),
+                # Rows of version 0.1.0 do not have it.
+                ran_out=bool(fields.get("ran_out")),
             )
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not a decision: {fields!r}") from error

@@ -220,7 +220,7 @@ def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti
 
 
 def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
-    ti = RuntimeTaskInstance.model_construct(id="id")
+    ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag")
     others, error = Others(), ValueError("own")
     add(others)
     sdk_listener_manager().hook.on_task_instance_failed(

@@ -245,6 +245,7 @@ def test_limit_that_is_reached_makes_the_failure_count(
         policy="p",
         rule="spot",
         explanation="launch " + explanation.format("no relaunch is left"),
+        ran_out=True,
     )
 
 

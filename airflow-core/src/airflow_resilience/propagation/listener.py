@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow tells this listener that a task has failed; it tells others why."""
+"""Airflow tells this listener that a task has failed; it counts that, and tells others why."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
+from airflow_resilience.metrics import count_failure
 from airflow_resilience.propagation import listeners
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.reading import observer_of
@@ -34,7 +35,7 @@ def on_task_instance_failed(
     task_instance: RuntimeTaskInstance | TaskInstance,
     error: str | BaseException | None,
 ) -> None:
-    """Tell the listeners of our own hook why."""
+    """Count it, and tell the listeners of our own hook why."""
     # An exception would keep Airflow's other listeners from being called.
     try:
         in_worker = _runs_here(task_instance)
@@ -46,6 +47,7 @@ def on_task_instance_failed(
     except Exception:
         log.exception("Nobody is told why a task has failed: that could not be found out, or not stored")
         return
+    count_failure(context, task_instance.dag_id, in_worker=in_worker)
     listeners.call(
         "on_task_instance_failed_with_context",
         in_worker=in_worker,

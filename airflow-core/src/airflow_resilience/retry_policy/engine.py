@@ -275,7 +275,8 @@ def _conclude(
     standing = count(len(relaunches), min(limit.left for limit in limits))
     if rule.action is Action.RELAUNCH and reached:
         none_left = "no relaunch" if phase is Phase.LAUNCH else "no infrastructure retry"
-        return decision(action=Action.COUNT, explanation=f"{standing}; {none_left} is left; {reached[0]}")
+        explanation = f"{standing}; {none_left} is left; {reached[0]}"
+        return decision(action=Action.COUNT, explanation=explanation, ran_out=True)
     clauses = (standing, rule.note, f"policy {policy.name}, rule {rule.name}")
     explanation = "; ".join(filter(None, clauses))
     if not relaunch:

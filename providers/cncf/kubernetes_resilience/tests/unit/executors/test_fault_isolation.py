@@ -11,7 +11,6 @@ import json
 import pytest
 from airflow.models.log import Log
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor as Official
-from airflow.providers.common.compat.sdk import Stats
 from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
@@ -50,6 +49,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 from airflow_resilience import ledger
+from airflow_resilience.metrics import stats
 
 from ...support import manifests as m
 from ...support.cluster import Pod
@@ -103,7 +103,7 @@ def counted(monkeypatch):
         if name == METRIC:
             steps.append(tags["step"])
 
-    monkeypatch.setattr(Stats, "incr", incr)
+    monkeypatch.setattr(stats(), "incr", incr)
     return steps
 
 

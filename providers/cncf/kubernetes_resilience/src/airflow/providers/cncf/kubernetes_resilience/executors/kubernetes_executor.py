@@ -28,7 +28,6 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
-from airflow.providers.common.compat.sdk import Stats
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
@@ -36,6 +35,7 @@ from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, assemble
+from airflow.providers.cncf.kubernetes_resilience.executors.counters import LAUNCH_FAILURES, UNHANDLED_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
@@ -48,7 +48,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces impo
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
-    count_unhandled,
     describe,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod
@@ -71,6 +70,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, 
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.metrics import BUDGET_EXHAUSTED, count_infrastructure_retry, stats
 from airflow_resilience.propagation import listeners
 from airflow_resilience.propagation.database import read_failure
 from airflow_resilience.propagation.stored import XCOM_KEY
@@ -320,7 +320,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             except Exception:
                 # What cannot be handled concerns one pod, not the scheduler.
                 self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
-                count_unhandled("receive")
+                UNHANDLED_ERRORS.count(step="receive")
                 self._isolation.run("receive", self._parts.event_filter.misread, message)
             if self._last_message > until:
                 return True
@@ -368,16 +368,16 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             case Compensated(entry, failure):
                 self._log_relaunch(launch, entry, failure)
                 self._release(launch)
-                _count(entry)
+                _count(launch.key, entry)
                 _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._log_relaunch(launch, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)
-                _count(entry)
+                _count(launch.key, entry)
                 _tell_of_relaunch(launch.key, entry)
             case Decided(entry):
                 self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
-                _count(entry)
+                _count(launch.key, entry)
             case _:
                 assert_never(outcome)
         self._parts.event_filter.settled(launch)
@@ -613,7 +613,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         pod or with a new one.
         """
         tags = {"team_name": self.team_name} if self.team_name else {}
-        with Stats.timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
+        with stats().timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
             try:
                 try:
                     reset = self._parts.adopter.adopt(tis)
@@ -669,28 +669,34 @@ def _is_followed(launch: Launch) -> bool:
     return launch.has_started or launch.state is LaunchState.ENDED
 
 
-def _count(entry: LedgerEntry) -> None:
-    Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
+def _count(key: TaskInstanceKey, entry: LedgerEntry) -> None:
+    """Count what was decided about a worker; nothing that is different for each task is a tag."""
+    LAUNCH_FAILURES.count(
+        action=entry.decision.action,
+        category=entry.context.category,
+        reason=entry.context.reason,
+        cause=entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
+    )
+    if not entry.counts_in(Phase.EXECUTION):
+        return
+    if entry.decision.action is Action.RELAUNCH:
+        count_infrastructure_retry(entry.context, key.dag_id, _attempt(entry))
+    elif entry.decision.ran_out:
+        BUDGET_EXHAUSTED.count(reason=entry.context.reason, dag_id=key.dag_id)
 
 
-def _tags(entry: LedgerEntry) -> dict[str, str]:
-    """Return what a failure is counted by; nothing that is different for each task."""
-    return {
-        "action": entry.decision.action,
-        "category": entry.context.category,
-        "reason": entry.context.reason,
-        "cause": entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
-    }
+def _attempt(entry: LedgerEntry) -> int:
+    """Return which worker of its kind has failed in its try, from 1."""
+    return int(entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch))
 
 
 def _tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
-    attempt = entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch)
     listeners.call(
         "on_task_instance_relaunched",
         task_instance_key=key,
         execution_context=entry.context,
         decision=entry.decision,
-        attempt=attempt,
+        attempt=_attempt(entry),
     )
 
 
