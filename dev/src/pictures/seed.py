@@ -23,7 +23,7 @@ from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
 from airflow_resilience.context import ContextSource, ExecutionContext
-from airflow_resilience.decision import Action, AvoidNode, Decision
+from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
@@ -65,6 +65,7 @@ class Loss:
     phase: Phase = Phase.LAUNCH
     rule: str = "infrastructure"
     reason: str = "EvictionByEvictionAPI"
+    budget: tuple[int, int] | None = None
     delay: float = 0.0
     more: tuple[tuple[str, Any], ...] = ()
     """Metadata of its context beside pod, node and cause."""
@@ -99,6 +100,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             node=NODES[0],
             explanation="launch 1 of 4; policy standard, rule registry",
             rule="registry",
+            budget=(1, 3),
             reason="ErrImagePull",
             delay=30.0,
             more=(
@@ -119,6 +121,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             node=NODES[1],
             phase=Phase.EXECUTION,
             explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+            budget=(1, 5),
             delay=10.0,
             more=(("condition", "DisruptionTarget"), ("container", "base"), ("exit_code", 143)),
         ),
@@ -137,6 +140,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             explanation="infrastructure retries used: 1 of 5; no rule is about it; "
             "policy infrastructure, rule defaultAction",
             rule="defaultAction",
+            budget=(1, 5),
             reason="OOMKilled",
             more=(
                 ("container", "base"),
@@ -162,6 +166,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             node=NODES[3],
             phase=Phase.EXECUTION,
             explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+            budget=(1, 5),
             reason="NodeLost",
             delay=10.0,
         ),
@@ -184,11 +189,12 @@ def _lose_some(session: Session, ti: TaskInstance, random: Random, now: datetime
     is_launch = random.random() < 0.35
     causes = _LAUNCH_CAUSES if is_launch else _LOSSES
     (cause,) = random.choices(list(causes), list(causes.values()))
-    words = "launch 1 of 3; policy standard, rule infrastructure"
+    words, allowed = "launch 1 of 3; policy standard, rule infrastructure", 2
     if not is_launch:
-        words = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure"
+        words, allowed = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure", 3
     phase = Phase.LAUNCH if is_launch else Phase.EXECUTION
-    _lose(session, ti, Loss(cause=cause, node=node, phase=phase, explanation=words), at, 1)
+    loss = Loss(cause=cause, node=node, phase=phase, explanation=words, budget=(1, allowed))
+    _lose(session, ti, loss, at, 1)
     state = random.choices(("success", "failed", "running"), (30, 3, 2))[0]
     _run(ti, state, f"pod-{number}", at + timedelta(minutes=1), at + timedelta(minutes=9))
 
@@ -208,6 +214,7 @@ def _exhaust(session: Session, ti: TaskInstance, node: str, at: datetime) -> Non
             phase=Phase.EXECUTION,
             action=action,
             explanation=words,
+            budget=(min(number, 2), 2),
             reason="Evicted",
         )
         _lose(session, ti, loss, at + timedelta(minutes=4 * number), number)
@@ -257,6 +264,8 @@ def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: 
             rule=loss.rule,
             explanation=loss.explanation,
             delay=loss.delay,
+            budget=loss.budget and BudgetUse(*loss.budget),
+            ran_out="is left" in loss.explanation,
             avoid_node=AvoidNode.PREFER if loss.action is Action.RELAUNCH else AvoidNode.NONE,
         ),
         due=at + timedelta(seconds=loss.delay) if loss.action is Action.RELAUNCH else None,

@@ -29,7 +29,7 @@ def fail(session):
 def test_the_numbers_of_the_page(run, fail, queued_ti):
     one, other = queued_ti("one"), queued_ti("other")
     fail(one, lost())
-    fail(one, lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in"))
+    fail(one, lost(2, Action.COUNT, ran_out=True))
     fail(other, lost(3, cause="node-lost", node="node-2"))
     told = run("report", "-o", "json").data
     assert (told["failures"], told["relaunched"], told["ran_out"]) == (3, 2, 1)

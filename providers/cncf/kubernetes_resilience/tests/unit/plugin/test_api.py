@@ -116,7 +116,7 @@ def test_a_name_with_a_character_that_databases_refuse(log_in, queued_ti):
 def test_each_number_of_the_summary_leads_to_its_rows(log_in, queued_ti, fail):
     one, other = queued_ti("one"), queued_ti("other")
     fail(one, lost())
-    fail(one, lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in"))
+    fail(one, lost(2, Action.COUNT, ran_out=True))
     fail(other, lost(3, cause="node-lost", node=None))
     client = log_in("admin")
     told = client.get(DATA[1]).json()

@@ -23,7 +23,6 @@ from ...support.entries import lost
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-OUT = "infrastructure retries used: 3 of 3; no infrastructure retry is left; the task's limit"
 
 
 def failure(row_id, entry=None, state=None, dag="dag", task="task", at=NOON):
@@ -86,7 +85,7 @@ def test_a_try_that_was_given_back():
 
 def test_totals():
     told = summary(
-        failure(4, lost(action=Action.COUNT, phase=Phase.EXECUTION, explanation=OUT), "failed"),
+        failure(4, lost(action=Action.COUNT, phase=Phase.EXECUTION, ran_out=True), "failed"),
         failure(3, lost(phase=Phase.EXECUTION), "failed"),
         failure(2, lost(), "success", task="healed"),
         failure(1, lost(action=Action.COUNT), "failed", task="own"),
@@ -157,7 +156,7 @@ def test_each_number_leads_to_its_rows(wanted):
                 lost(
                     action=Action.COUNT,
                     phase=Phase.EXECUTION,
-                    explanation=OUT,
+                    ran_out=True,
                     cause="oom",
                     node="node-2",
                 ),

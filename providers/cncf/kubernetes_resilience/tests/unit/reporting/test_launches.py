@@ -13,7 +13,7 @@ from airflow_resilience.retry_policy.evidence import Phase
 from ...support.entries import DUE, lost
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-LOSS = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure"
+LOSS = (1, 3)
 
 
 def minute(number):
@@ -82,7 +82,7 @@ def test_a_failed_launch_and_the_one_that_waits():
 
 
 def test_a_loss_of_a_running_worker_and_the_one_that_runs():
-    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS)
+    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS)
     (told,) = tell(
         says(1, "running"),
         fails(4, loss),
@@ -97,7 +97,7 @@ def test_a_loss_of_a_running_worker_and_the_one_that_runs():
 
 
 def test_a_failure_that_counts_is_the_last_launch_of_its_try():
-    counted = lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in")
+    counted = lost(2, Action.COUNT)
     second, first = tell(
         fails(1, lost()),
         fails(2, counted),
@@ -110,6 +110,13 @@ def test_a_failure_that_counts_is_the_last_launch_of_its_try():
     assert (first.state, first.relaunches, first.retries) == ("failed", (1, 1), (0, 1))
     assert ends(second) == [(1, "running", "running")]
     assert second.retries == (1, 1)
+
+
+def test_rows_of_version_0_1_0_do_not_say_how_much_is_allowed():
+    (told,) = tell(
+        fails(1, lost(budget=None)), fails(2, lost(2, Action.COUNT, budget=None)), present=row("failed")
+    )
+    assert told.relaunches == (1, None)
 
 
 def test_a_task_that_defers_has_a_launch_before_and_one_after():
@@ -133,14 +140,14 @@ def test_a_deferred_task_whose_resumption_waits():
 
 def test_what_was_said_last_about_a_worker_counts():
     given_up = lost(1, cause="unschedulable")
-    started = lost(1, phase=Phase.EXECUTION, explanation=LOSS)
+    started = lost(1, phase=Phase.EXECUTION, budget=LOSS)
     (told,) = tell(fails(1, given_up), says(2, "running"), fails(3, started), present=row("queued"))
     assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
     assert told.launches[0].entry == started
 
 
 def test_a_try_that_the_infrastructure_has_ended_costs_no_retry():
-    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS, in_next_try=True)
+    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS, in_next_try=True)
     past = row("failed", 1, "pod-1", minute(1), minute(2), max_tries=1)
     second, first = tell(
         says(1, "running"),
@@ -156,7 +163,7 @@ def test_a_try_that_the_infrastructure_has_ended_costs_no_retry():
 
 
 def test_its_worker_is_told_about_once():
-    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS, in_next_try=True)
+    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS, in_next_try=True)
     past = row("failed", 1, "pod-1", minute(1), minute(2))
     (told,) = tell(
         says(1, "running"),

@@ -13,7 +13,7 @@ from typing import Final
 
 from airflow.utils.state import State, TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of, ran_out
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import Failures, RecordedFailure
@@ -102,7 +102,7 @@ class Filter:
             (self.phase, told.entry.phase),
             (self.outcome, told.outcome),
             (self.relaunched, not told.is_charged),
-            (self.ran_out, ran_out(told.entry.decision)),
+            (self.ran_out, told.entry.decision.ran_out),
         )
         if any(value is not None and value != actual for value, actual in wanted):
             return False
@@ -198,7 +198,7 @@ def summarise(found: Failures, told: Sequence[Told], since: datetime, until: dat
         executions=sum(item.entry.phase is Phase.EXECUTION for item in told),
         relaunched=sum(not item.is_charged for item in told),
         outcomes={outcome: outcomes[outcome] for outcome in Outcome},
-        ran_out=sum(ran_out(item.entry.decision) for item in told),
+        ran_out=sum(item.entry.decision.ran_out for item in told),
         buckets=_buckets(told, since, until),
         causes=_counts(told, lambda item: cause_of(item.entry)),
         nodes=_counts(told, lambda item: node_of(item.entry)),

@@ -16,8 +16,7 @@ from enum import StrEnum
 
 from airflow.utils.state import State, TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import Budget, budget_of
-from airflow_resilience.decision import Action
+from airflow_resilience.decision import Action, BudgetUse
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.retry_policy.evidence import Phase
@@ -65,11 +64,11 @@ class ToldTry:
     number: int
     state: str | None
     launches: Sequence[ToldLaunch]
-    relaunches: Budget | None
+    relaunches: BudgetUse | None
     """Of its launches, those that failed before its task began; None if none has."""
-    infrastructure: Budget | None
+    infrastructure: BudgetUse | None
     """Of the losses of its running worker; None if there was none."""
-    retries: Budget | None
+    retries: BudgetUse | None
     """Of the task's own retries, those that were used before this try."""
 
 
@@ -180,7 +179,7 @@ def _tell(number: int, row: TryRow | None, launches: Sequence[ToldLaunch], given
     entries = list(_entries(launches))
     retries = None
     if row and row.max_tries is not None:
-        retries = Budget(max(0, number - 1 - given_back), max(0, row.max_tries - given_back))
+        retries = BudgetUse(max(0, number - 1 - given_back), max(0, row.max_tries - given_back))
     return ToldTry(
         number=number,
         state=row.state if row else None,
@@ -191,13 +190,14 @@ def _tell(number: int, row: TryRow | None, launches: Sequence[ToldLaunch], given
     )
 
 
-def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> Budget | None:
+def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> BudgetUse | None:
     """Return what was said last about the budget of a kind of failure; None if there was none."""
     decisions = [entry.decision for entry in entries if entry.counts_in(phase)]
-    said = next((found for item in reversed(decisions) if (found := budget_of(item))), None)
+    said = next((item.budget for item in reversed(decisions) if item.budget), None)
     if said or not decisions:
         return said
-    return Budget(sum(item.action is Action.RELAUNCH for item in decisions), None)
+    # Rows of version 0.1.0 do not say it.
+    return BudgetUse(sum(item.action is Action.RELAUNCH for item in decisions), None)
 
 
 def _entries(launches: Iterable[ToldLaunch]) -> Iterator[LedgerEntry]:

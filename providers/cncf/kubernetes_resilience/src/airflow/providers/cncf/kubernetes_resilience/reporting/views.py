@@ -23,15 +23,9 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
     ToldTry,
     tell_tries,
 )
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import Budget as ToldBudget
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
-    budget_of,
-    cause_of,
-    in_words,
-    ran_out,
-)
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, in_words
 from airflow_resilience.context import ContextSource, StateChangeCategory, StateChangeReason
-from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents
 from airflow_resilience.retry_policy.evidence import Phase
@@ -47,7 +41,7 @@ class Budget(BaseModel):
     allowed: int | None = Field(description="null: no limit, or it is not known")
 
     @classmethod
-    def of(cls, budget: ToldBudget | None) -> Budget | None:
+    def of(cls, budget: BudgetUse | None) -> Budget | None:
         """Show a budget."""
         return cls(used=budget.used, allowed=budget.allowed) if budget else None
 
@@ -61,6 +55,13 @@ class DecisionView(BaseModel):
     explanation: str = Field(description="the sentence that the scheduler's log has")
     delay: float = Field(description="seconds before the next launch")
     avoid_node: AvoidNode
+    budget: Budget | None = Field(description="relaunches of its try, as counted for the decision")
+    ran_out: bool = Field(description="whether a budget had nothing left for another launch")
+
+    @classmethod
+    def of(cls, decision: Decision) -> DecisionView:
+        """Show a decision."""
+        return cls.model_validate(decision.to_dict())
 
 
 class FailureView(BaseModel):
@@ -84,8 +85,6 @@ class FailureView(BaseModel):
     signal: str | None
     message: str | None = Field(description="the last lines of the container, or what the platform says")
     decision: DecisionView
-    budget: Budget | None = Field(description="relaunches of its try, as counted for the decision")
-    ran_out: bool = Field(description="whether a budget had nothing left for another launch")
     due: datetime | None = Field(description="when the next launch could be made")
     in_next_try: bool = Field(description="whether the task went on in its next try, at no cost")
     task_instance_id: str
@@ -113,9 +112,7 @@ class FailureView(BaseModel):
             exit_code=_number(known.get("exit_code")),
             signal=_text(known.get("signal")),
             message=_text(known.get("message") or known.get("pod_message")),
-            decision=DecisionView(**entry.decision.to_dict()),
-            budget=Budget.of(budget_of(entry.decision)),
-            ran_out=ran_out(entry.decision),
+            decision=DecisionView.of(entry.decision),
             due=entry.due,
             in_next_try=entry.in_next_try,
             task_instance_id=entry.ti_id,
