@@ -18,7 +18,7 @@ from sqlalchemy import select
 from airflow_resilience import execution_context
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.propagation.exceptions import explain
-from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, SETTLED_XCOM_KEY, StoredContext
 
 from ....support import manifests as m
 from .test_executions import lose, present, run_again, running
@@ -29,7 +29,7 @@ __all__ = ["running"]
 def stored(harness):
     harness.session.commit()
     harness.session.expire_all()
-    rows = harness.session.scalars(select(XComModel).where(XComModel.key == XCOM_KEY))
+    rows = harness.session.scalars(select(XComModel).where(XComModel.key == SETTLED_XCOM_KEY))
     return [StoredContext.from_dict(row.value) for row in rows]
 
 
@@ -107,7 +107,7 @@ def test_the_last_failure_takes_the_place_of_the_one_before(queued_ti, session):
         failures = {item.key: (str(item.id), explain(error)) for item in (ti, other)}
         write_failures(failures, session=session)
         session.commit()
-    rows = session.scalars(select(XComModel).where(XComModel.key == XCOM_KEY)).all()
+    rows = session.scalars(select(XComModel).where(XComModel.key == SETTLED_XCOM_KEY)).all()
     assert [row.value["context"]["metadata"]["exception"] for row in rows] == ["builtins.KeyError"] * 2
     assert {row.task_id for row in rows} == {ti.task_id, other.task_id}
 
