@@ -20,11 +20,20 @@ from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
+from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow_resilience.context import ContextSource, ExecutionContext
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
 from cluster_lab.airflow_rows import store_run
@@ -44,6 +53,30 @@ _WEIGHTS = (14, 9, 6, 4, 2, 1)
 _LAUNCH_CAUSES = {"registry-unavailable": 6, "refused-by-node-shutdown": 3, "volume-unavailable": 2}
 _LOSSES = {"evicted-by-api": 9, "node-lost": 5, "preempted-by-scheduler": 3, "evicted-by-node-pressure": 2}
 _CAUSES = {cause.name: cause for cause in TABLE}
+
+_OTHER_ENDS = (
+    explain(KeyError("customer_id")),
+    explain(RuntimeError("the warehouse has refused the statement")),
+    ExecutionContext(
+        StateChangeCategory.TIMEOUT,
+        StateChangeReason.EXECUTION_TIMEOUT,
+        ContextSource.WORKER,
+        {"exception": "airflow.sdk.exceptions.AirflowTaskTimeout", "message": "Timeout, PID: 24"},
+    ),
+    ExecutionContext(
+        StateChangeCategory.USER_ACTION,
+        StateChangeReason.MANUAL_STATE_CHANGE,
+        ContextSource.API,
+        {"state": "failed"},
+    ),
+    ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE,
+        StateChangeReason.RESOURCE_EXHAUSTION,
+        ContextSource.EXECUTOR,
+        {"message": "exceeded quota: tasks, requested: pods=1, used: pods=200, limited: pods=200"},
+    ),
+)
+"""What ends a task that did not lose its pod."""
 
 LAST_LINES = """\
 Traceback (most recent call last):
@@ -154,9 +187,16 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
         3,
     )
     _run(ti, "failed", "", at(15), at(31))
-    session.add(TaskInstanceHistory(ti, state="failed"))
-    session.flush()
-    ti.try_number = 2
+    _next_try(session, ti)
+    _say(session, ti, "running", at(32))
+    _fail(
+        session,
+        ti,
+        explain(ValueError("the file of yesterday has 0 rows, at least 1,000 are expected")),
+        at(35),
+    )
+    _run(ti, "failed", "sales-load-load-4jd81mzc", at(32), at(35))
+    _next_try(session, ti)
     _say(session, ti, "running", at(37))
     _lose(
         session,
@@ -196,7 +236,10 @@ def _lose_some(session: Session, ti: TaskInstance, random: Random, now: datetime
     loss = Loss(cause=cause, node=node, phase=phase, explanation=words, budget=(1, allowed))
     _lose(session, ti, loss, at, 1)
     state = random.choices(("success", "failed", "running"), (30, 3, 2))[0]
-    _run(ti, state, f"pod-{number}", at + timedelta(minutes=1), at + timedelta(minutes=9))
+    end = at + timedelta(minutes=9)
+    _run(ti, state, f"pod-{number}", at + timedelta(minutes=1), end)
+    if state == "failed":
+        _fail(session, ti, random.choice(_OTHER_ENDS), end)
 
 
 def _exhaust(session: Session, ti: TaskInstance, node: str, at: datetime) -> None:
@@ -239,6 +282,17 @@ def _store(session: Session, dag_id: str, *, retries: int = 0, mapped: int = 0) 
 def _run(ti: TaskInstance, state: str, host: str, begin: datetime, end: datetime | None) -> None:
     ti.state, ti.hostname, ti.start_date = state, host, begin
     ti.end_date = None if state == "running" else end
+
+
+def _next_try(session: Session, ti: TaskInstance) -> None:
+    session.add(TaskInstanceHistory(ti, state="failed"))
+    session.flush()
+    ti.id = uuid7()
+    ti.try_number += 1
+
+
+def _fail(session: Session, ti: TaskInstance, context: ExecutionContext, at: datetime) -> None:
+    _log(session, ti, EVENT, StoredContext(str(ti.id), ti.try_number, context).to_json(), at)
 
 
 def _say(session: Session, ti: TaskInstance, event: str, at: datetime) -> None:

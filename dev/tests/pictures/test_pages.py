@@ -73,6 +73,30 @@ def test_each_number_leads_to_its_rows(page, server, words):
     expect(page.locator("#rows h2")).to_be_focused()
 
 
+def test_tasks_that_failed_without_losing_a_pod_are_told_apart_and_lead_to_their_rows(page, server):
+    go(page, server, FAILURES)
+    pods = number_of(page, "pods lost")
+    button = page.locator(".others button", has_text="failed by themselves")
+    number = int(button.locator("b").inner_text())
+    button.click()
+    expect(page.locator("#rows h2")).to_have_text(re.compile(rf"^{number} task"))
+    expect(page.locator("#rows tbody tr")).to_have_count(number)
+    expect(page.locator("#rows tbody")).to_contain_text("Its own code raised an exception.")
+    page.reload()
+    expect(page.locator("#rows h2")).to_have_text(re.compile(rf"^{number} task"))
+    page.locator("#rows").get_by_role("button", name="Show all").click()
+    expect(page.locator("#rows h2")).to_have_text(f"{pods} pods")
+
+
+def test_a_try_says_what_has_ended_it(page, server):
+    go(page, server, launches(STORY))
+    ended = page.locator(".try", has_text="Try 2").locator(".ended")
+    expect(ended).to_contain_text(
+        "Its own code raised an exception. APPLICATION / TASK_ERROR, noticed by WORKER"
+    )
+    expect(ended.locator("pre")).to_contain_text("builtins.ValueError: the file of yesterday has 0 rows")
+
+
 def test_lists_lead_to_their_rows_and_rows_can_be_paged(page, server):
     go(page, server, FAILURES)
     entry = page.locator(".list", has_text="Nodes").locator(".entry").first

@@ -3,9 +3,9 @@
 """
 The context of a failure as an XCom of its task instance, in the metadata database.
 
-An executor writes it in the transaction that settles the failure. So it is there before Airflow has a callback
-run, or a listener called. The worker may write at the same time why it has failed: under a key of its own, so
-that neither waits for the other, or takes its place.
+An executor writes it in the transaction that settles the failure. So it is there before Airflow has a
+callback run, or a listener called. The worker may write at the same time why it has failed: under a key of
+its own, so that neither waits for the other, or takes its place.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,7 +17,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     tell,
 )
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger_queries import Failures, RecordedFailure
+from airflow_resilience.ledger_queries import Failures, RecordedFailure, TaskFailure
+from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support.entries import lost
@@ -34,8 +36,8 @@ def outcomes(*failures):
     return [item.outcome for item in tell(failures)]
 
 
-def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False):
-    return summarise(Failures(failures, is_cut, 0), tell(failures), since, until)
+def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False, others=()):
+    return summarise(Failures(failures, is_cut, 0), tell(failures), Failures(others, False, 0), since, until)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +128,16 @@ def test_a_time_that_was_cut_begins_with_what_was_found():
     told = summary(failure(2, at=NOON), failure(1, at=NOON - timedelta(hours=1)), is_cut=True)
     assert (told.since, told.is_cut) == (NOON - timedelta(hours=1), True)
     assert told.buckets[0].begins <= told.since < told.buckets[0].ends
+
+
+def test_tasks_that_failed_without_losing_a_pod_are_counted_by_themselves():
+    others = [
+        TaskFailure(at=NOON, key=failure(1).key, context=context)
+        for context in (explain(ValueError()), explain(KeyError()), lost().context)
+    ]
+    told = summary(failure(1), others=others)
+    assert told.others == {"APPLICATION": 2, "TIMEOUT": 0, "USER_ACTION": 0, "INFRASTRUCTURE": 1}
+    assert told == replace(summary(failure(1)), others=told.others)
 
 
 def test_no_failures():

@@ -8,6 +8,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import Laun
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support.entries import DUE, lost
@@ -174,6 +176,39 @@ def test_its_worker_is_told_about_once():
     )
     assert ends(told) == [(1, "failed", None)]
     assert (told.launches[0].started_at, told.launches[0].ended_at) == (minute(1), minute(3))
+
+
+def ends_by(at, context, number=1):
+    return WorkerEvent(minute(at), number, EVENT, None, context)
+
+
+def test_what_has_ended_a_try_that_did_not_lose_its_pod():
+    own, marked = explain(ValueError("own")), explain(KeyError("as if somebody had marked it"))
+    second, first = tell(
+        says(1, "running"),
+        says(2, "up_for_retry"),
+        ends_by(2, own),
+        says(5, "running", 2),
+        ends_by(6, marked, 2),
+        past=[row("failed", 1, "pod-a", minute(1), minute(2))],
+        present=row("failed", 2, "pod-b", minute(5), minute(6)),
+    )
+    assert (first.ended_by.context, first.ended_by.at, ends(first)) == (
+        own,
+        minute(2),
+        [(1, "reported", "up_for_retry")],
+    )
+    assert (second.ended_by.context, ends(second)) == (marked, [(1, "reported", "failed")])
+
+
+def test_a_task_for_which_there_was_no_pod_has_a_try_all_the_same():
+    (told,) = tell(ends_by(1, explain(None)), present=row("failed"))
+    assert (ends(told), told.ended_by.at) == ([], minute(1))
+
+
+def test_what_had_ended_a_run_of_the_try_before_this_one_does_not_count():
+    (told,) = tell(says(1, "running"), ends_by(2, explain(None)), says(3, "running"), present=row("running"))
+    assert told.ended_by is None
 
 
 def test_a_task_that_failed_by_itself_and_waits_for_its_next_try():

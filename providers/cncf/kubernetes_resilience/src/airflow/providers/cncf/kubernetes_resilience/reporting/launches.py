@@ -70,6 +70,8 @@ class ToldTry:
     """Of the losses of its running worker; None if there was none."""
     retries: BudgetUse | None
     """Of the task's own retries, those that were used before this try."""
+    ended_by: WorkerEvent | None = None
+    """What has ended it, if that was not the loss of a worker; its context says why."""
 
 
 @dataclass(slots=True)
@@ -79,11 +81,15 @@ class _Teller:
     launches: list[ToldLaunch] = field(default_factory=list)
     running: WorkerEvent | None = None
     """The start of a worker of whose end nothing is known yet."""
+    ended_by: WorkerEvent | None = None
 
     def take(self, event: WorkerEvent) -> None:
         if event.entry:
             self._fail(event.entry, event.at)
+        elif event.context:
+            self.ended_by = event
         elif event.event == TaskInstanceState.RUNNING:
+            self.ended_by = None  # a try that was cleared, and has begun anew under the same number
             self.running = event
         elif self.running:
             self._end(event.event, self.running.at, event.at, None)
@@ -168,22 +174,23 @@ def tell_tries(found: TaskInstanceEvents) -> list[ToldTry]:
         teller, row = tellers[number], rows.get(number)
         if row:
             teller.conclude(row)
-        if not teller.launches:
+        if not teller.launches and not teller.ended_by:
             continue  # a try that has not begun
-        tries.append(_tell(number, row, teller.launches, given_back))
+        tries.append(_tell(number, row, teller, given_back))
         given_back += sum(entry.in_next_try for entry in _entries(teller.launches))
     return tries[::-1]
 
 
-def _tell(number: int, row: TryRow | None, launches: Sequence[ToldLaunch], given_back: int) -> ToldTry:
-    entries = list(_entries(launches))
+def _tell(number: int, row: TryRow | None, teller: _Teller, given_back: int) -> ToldTry:
+    entries = list(_entries(teller.launches))
     retries = None
     if row and row.max_tries is not None:
         retries = BudgetUse(max(0, number - 1 - given_back), max(0, row.max_tries - given_back))
     return ToldTry(
         number=number,
         state=row.state if row else None,
-        launches=launches,
+        launches=teller.launches,
+        ended_by=teller.ended_by,
         relaunches=_budget(entries, Phase.LAUNCH),
         infrastructure=_budget(entries, Phase.EXECUTION),
         retries=retries,

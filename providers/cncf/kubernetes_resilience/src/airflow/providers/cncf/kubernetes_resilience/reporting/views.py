@@ -23,11 +23,16 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
     ToldTry,
     tell_tries,
 )
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, in_words
-from airflow_resilience.context import ContextSource, StateChangeCategory, StateChangeReason
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, end_in_words, in_words
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import TaskInstanceEvents
+from airflow_resilience.ledger_queries import TaskFailure, TaskInstanceEvents, WorkerEvent
 from airflow_resilience.retry_policy.evidence import Phase
 
 MOST_NAMES: Final = 50
@@ -147,12 +152,39 @@ class LaunchView(BaseModel):
         )
 
 
+class EndView(BaseModel):
+    """Why a task has failed that did not lose its pod."""
+
+    at: datetime | None = Field(description="when it was written down")
+    category: StateChangeCategory
+    reason: StateChangeReason
+    source: ContextSource
+    in_words: str
+    exception: str | None = Field(description="type of the exception that ended the task")
+    message: str | None
+
+    @classmethod
+    def of(cls, at: datetime | None, context: ExecutionContext) -> EndView:
+        """Show why."""
+        known = context.metadata
+        return cls(
+            at=at,
+            category=context.category,
+            reason=context.reason,
+            source=context.source,
+            in_words=end_in_words(context),
+            exception=_text(known.get("exception")),
+            message=_text(known.get("message")),
+        )
+
+
 class TryView(BaseModel):
     """One try of a task instance."""
 
     number: int
     state: str | None
     launches: list[LaunchView] = Field(description="oldest first")
+    ended_by: EndView | None = Field(description="what has ended it, if that was not the loss of a pod")
     relaunches: Budget | None = Field(description="after launches that failed before the task began")
     infrastructure: Budget | None = Field(description="after losses of the running worker")
     retries: Budget | None = Field(description="of the task's own, before this try")
@@ -164,6 +196,7 @@ class TryView(BaseModel):
             number=told.number,
             state=told.state,
             launches=[LaunchView.of(launch) for launch in told.launches],
+            ended_by=_end(told.ended_by),
             relaunches=Budget.of(told.relaunches),
             infrastructure=Budget.of(told.infrastructure),
             retries=Budget.of(told.retries),
@@ -237,6 +270,38 @@ class FailureRows(BaseModel):
     rows: list[FailureRow] = Field(description="newest first")
 
 
+class TaskFailureRow(BaseModel):
+    """A task that has failed, and did not lose its pod."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    end: EndView
+
+    @classmethod
+    def of(cls, failure: TaskFailure) -> TaskFailureRow:
+        """Show a failure."""
+        key = failure.key
+        return cls(
+            dag_id=key.dag_id,
+            run_id=key.run_id,
+            task_id=key.task_id,
+            map_index=key.map_index,
+            try_number=key.try_number,
+            end=EndView.of(failure.at, failure.context),
+        )
+
+
+class TaskFailureRows(BaseModel):
+    """Failures of tasks that did not lose their pod, a page of them."""
+
+    total: int = Field(description="how many were chosen, of those that were read")
+    is_cut: bool = Field(description="whether there are older ones in that time, which were not read")
+    rows: list[TaskFailureRow] = Field(description="newest first")
+
+
 class Count(BaseModel):
     """How many failures have something in common."""
 
@@ -284,6 +349,10 @@ class SummaryView(BaseModel):
     causes: list[Count] = Field(description=f"most failures first, {MOST_NAMES} names at most")
     nodes: list[Count]
     dags: list[Count]
+    others: dict[StateChangeCategory, int] = Field(
+        description="failures of tasks that did not lose their pod; no other number counts them"
+    )
+    others_cut: bool = Field(description="whether there are older ones of these in the time asked for")
 
     @classmethod
     def of(cls, summary: told_failures.Summary) -> SummaryView:
@@ -306,7 +375,13 @@ class SummaryView(BaseModel):
             causes=[Count.of(count, in_words(count.name)) for count in summary.causes[:MOST_NAMES]],
             nodes=_counts(summary.nodes[:MOST_NAMES]),
             dags=_counts(summary.dags[:MOST_NAMES]),
+            others=summary.others,
+            others_cut=summary.others_cut,
         )
+
+
+def _end(event: WorkerEvent | None) -> EndView | None:
+    return EndView.of(event.at, event.context) if event and event.context else None
 
 
 def _counts(counts: Sequence[told_failures.Count]) -> list[Count]:

@@ -7,12 +7,33 @@ from __future__ import annotations
 from typing import Final
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+from airflow_resilience.context import ExecutionContext, StateChangeReason
 from airflow_resilience.ledger import LedgerEntry
 
 NOT_KNOWN: Final = "unknown"
 """What stands for a node, or a cause, that a row of the ledger does not have."""
 
 _SENTENCES: Final = {cause.name: cause.why for cause in TABLE}
+
+
+_REASONS: Final = {
+    StateChangeReason.WORKER_TERMINATION: "Its worker was terminated, and reported that as a failure.",
+    StateChangeReason.WORKER_LOST: "Nothing was heard of its worker for too long.",
+    StateChangeReason.RESOURCE_EXHAUSTION: "Something that it needs was used up.",
+    StateChangeReason.DB_CONNECTION_ERROR: "Its worker could not reach Airflow.",
+    StateChangeReason.EXECUTION_TIMEOUT: "It took longer than it was allowed to.",
+    StateChangeReason.DAG_RUN_TIMEOUT: "Its Dag run took longer than it was allowed to.",
+    StateChangeReason.TASK_ERROR: "Its own code raised an exception.",
+    StateChangeReason.MANUAL_CLEAR: "Somebody has cleared it.",
+    StateChangeReason.MANUAL_STATE_CHANGE: "Somebody has marked it, or removed it.",
+    StateChangeReason.IMAGE_UNAVAILABLE: "Its image could not be pulled.",
+    StateChangeReason.VOLUME_UNAVAILABLE: "Its volume could not be attached or mounted.",
+    StateChangeReason.CONFIG_UNAVAILABLE: "A secret, a config map or a service account was not there.",
+    StateChangeReason.ADMISSION_REFUSED: "Its pod was not accepted.",
+    StateChangeReason.START_ERROR: "There could be no pod for it.",
+    StateChangeReason.UNKNOWN: "It has failed, and nobody has said why.",
+}
+"""What has ended a task that did not lose its pod."""
 
 
 def cause_of(entry: LedgerEntry) -> str:
@@ -23,6 +44,11 @@ def cause_of(entry: LedgerEntry) -> str:
 def in_words(name: str) -> str | None:
     """Return the sentence about a cause; None if this version has no such cause."""
     return _SENTENCES.get(name)
+
+
+def end_in_words(context: ExecutionContext) -> str:
+    """Return a sentence about what has ended a task that did not lose its pod."""
+    return _REASONS[context.reason]
 
 
 def node_of(entry: LedgerEntry) -> str:
