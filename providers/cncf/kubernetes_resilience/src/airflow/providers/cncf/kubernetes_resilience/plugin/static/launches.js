@@ -107,7 +107,8 @@ function showLaunch(told, launch) {
   const lost = launch.failure;
   const isOwn = lost?.category === "APPLICATION";
   const [state, words] = lost ? (isOwn ? ["failed", "failed"] : ["lost", "pod lost"]) : (ENDS[launch.end] ?? [launch.state, null]);
-  return make("li", { class: `launch ${launch.end}` },
+  const hasFailed = ["failed", "up_for_retry"].includes(launch.state);
+  return make("li", { class: `launch ${hasFailed ? "failed" : launch.end}` },
     make("div", { class: "launch-head" },
       make("h3", {}, `Launch ${launch.number}`), badge(state, words),
       make("span", { class: "pod" }, launch.host ?? ""),
