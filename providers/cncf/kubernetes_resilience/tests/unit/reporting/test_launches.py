@@ -98,6 +98,21 @@ def test_a_loss_of_a_running_worker_and_the_one_that_runs():
     assert (told.relaunches, told.infrastructure) == (None, (1, 3))
 
 
+def test_launches_of_a_try_have_different_numbers():
+    """The ledger counts them anew when a worker has started the task."""
+    first, second = (
+        lost(1, phase=Phase.EXECUTION, worker_uid=uid, worker_name=uid, budget=LOSS) for uid in ("a", "b")
+    )
+    (told,) = tell(
+        says(1, "running"),
+        fails(2, first),
+        says(3, "running"),
+        fails(4, second),
+        present=row("running", 1, "pod-c", minute(6)),
+    )
+    assert ends(told) == [(1, "failed", None), (2, "failed", None), (3, "running", "running")]
+
+
 def test_a_failure_that_counts_is_the_last_launch_of_its_try():
     counted = lost(2, Action.COUNT)
     second, first = tell(

@@ -144,7 +144,9 @@ class _Teller:
         entry: LedgerEntry | None = None,
         due: datetime | None = None,
     ) -> None:
-        number = entry.launch if entry else (self.launches[-1].number + 1 if self.launches else 1)
+        following = self.launches[-1].number + 1 if self.launches else 1
+        # The ledger counts launches anew when a worker has started the task; older events may be missing.
+        number = max(following, entry.launch) if entry else following
         self.launches.append(
             ToldLaunch(
                 number=number,
