@@ -24,7 +24,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
@@ -233,7 +233,7 @@ def _read_entry(extra: str | None) -> LedgerEntry | None:
 
 def _newest(
     events: Collection[str], since: datetime, until: datetime, dag_ids: Collection[str] | None, limit: int
-) -> Select[Any]:
+) -> Any:
     """Select the newest rows of a time, and one more than may be shown."""
     conditions: list[ColumnElement[bool]] = [
         Log.event.in_(events),

@@ -11,6 +11,8 @@ from __future__ import annotations
 import inspect
 import json
 import signal
+from importlib import import_module
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -146,10 +148,10 @@ def test_the_next_run_is_told_and_so_are_its_templates(monkeypatch):
 
 
 def test_airflow_offers_the_macro_to_templates():
-    from airflow.sdk.execution_time import macros as offered
-    from airflow.sdk.plugins_manager import integrate_macros_plugins
-
-    integrate_macros_plugins()
+    # Where a worker takes it from, which is not the same in every version.
+    plugins = find_spec("airflow.sdk.plugins_manager") or find_spec("airflow.plugins_manager")
+    import_module(plugins.name).integrate_macros_plugins()
+    offered = import_module("airflow.sdk.execution_time.macros")
     assert offered.airflow_resilience.previous_failure is macros.previous_failure
 
 
