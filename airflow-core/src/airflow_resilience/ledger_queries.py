@@ -165,7 +165,7 @@ def read_task_failures(
     read = [
         TaskFailure(at=item[1], key=TaskInstanceKey(*item[2:7]), context=stored.context)
         for item in rows[:limit]
-        if (stored := StoredContext.from_json(item[7]))
+        if (stored := _read_stored(item[7]))
     ]
     return Failures(read, len(rows) > limit, min(len(rows), limit) - len(read))
 
@@ -210,7 +210,7 @@ def read_row(event: str, extra: str | None) -> LedgerEntry | StoredContext | Non
         something else, and of another version
     """
     if event == TASK_FAILURE_EVENT:
-        return StoredContext.from_json(extra)
+        return _read_stored(extra)
     return _read_entry(extra) if event in LEDGER_EVENTS else None
 
 
@@ -229,6 +229,12 @@ def _read_entry(extra: str | None) -> LedgerEntry | None:
     That is two thirds of the processor time of an answer about thousands of failures.
     """
     return LedgerEntry.from_json(extra)
+
+
+@lru_cache(maxsize=4_096)
+def _read_stored(extra: str | None) -> StoredContext | None:
+    """Read a row, once for several answers, as the ledger's are."""
+    return StoredContext.from_json(extra)
 
 
 def _newest(

@@ -28,3 +28,16 @@ def test_a_worker_imports_no_web_framework_for_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_what_an_api_server_has_is_left_out_of_the_collection_of_garbage():
+    code = (
+        "import gc; from starlette.testclient import TestClient;"
+        f"from {KubernetesResiliencePlugin.__module__} import DeferredApplication;"
+        "client = TestClient(DeferredApplication()); before = gc.get_freeze_count();"
+        "answer = client.get('/failures'); once = gc.get_freeze_count();"
+        "client.get('/failures');"
+        "print(answer.status_code, before, once > 100_000, gc.get_freeze_count() <= once)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["200", "0", "True", "True"]

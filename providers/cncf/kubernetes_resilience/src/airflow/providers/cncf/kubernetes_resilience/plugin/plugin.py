@@ -21,6 +21,9 @@ _Message = MutableMapping[str, Any]
 class DeferredApplication:
     """The application, which is imported with its first request: only API servers get one."""
 
+    def __init__(self) -> None:
+        self._is_imported = False
+
     async def __call__(
         self,
         scope: _Message,
@@ -28,8 +31,16 @@ class DeferredApplication:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         """Handle a request."""
+        import gc  # noqa: PLC0415
+
         from airflow.providers.cncf.kubernetes_resilience.plugin.api import app  # noqa: PLC0415
 
+        if not self._is_imported:
+            # An API server has close to a million objects that stay: modules, models, schemas. An answer
+            # about thousands of failures makes so many new ones that Python would look through all of these
+            # every now and then, which holds up every request of the process, for a second or two.
+            gc.freeze()
+            self._is_imported = True
         await app(scope, receive, send)
 
 
