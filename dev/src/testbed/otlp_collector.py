@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +32,12 @@ from cluster_lab.ports import LOOPBACK, free_port
 
 START_TIMEOUT = 30.0
 
-_REQUESTS = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
+_Request = ExportTraceServiceRequest | ExportMetricsServiceRequest
+
+_REQUESTS: Mapping[str, Callable[[bytes], _Request]] = {
+    "/v1/traces": ExportTraceServiceRequest.FromString,
+    "/v1/metrics": ExportMetricsServiceRequest.FromString,
+}
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class _Sink(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__((LOOPBACK, 0), _Handler)
-        self.requests: list[ExportTraceServiceRequest | ExportMetricsServiceRequest] = []
+        self.requests: list[_Request] = []
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -134,11 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
-        request = _REQUESTS.get(self.path)
-        if request:
-            self.server.requests.append(request.FromString(body))
+        if read := _REQUESTS.get(self.path):
+            self.server.requests.append(read(body))
         # An answer without content says that all of it was taken.
-        self.send_response(200 if request else 404)
+        self.send_response(200 if read else 404)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", "0")
         self.end_headers()

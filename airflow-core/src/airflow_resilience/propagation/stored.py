@@ -3,9 +3,9 @@
 """
 The forms in which the context of a failure travels to where it is asked for.
 
-An XCom of the task instance stores it. What Airflow sends to its DAG processor for a callback carries a copy:
-the next run of the task may have begun by then, and the XCom be gone. An environment variable tells that next
-run. All have the same content, which is bounded.
+XComs of the task instance store it. What Airflow sends to its DAG processor for a callback carries a copy:
+the next run of the task may have begun by then, and the XComs be gone. An environment variable tells that
+next run. All have the same content, which is bounded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ from airflow_resilience.context import ExecutionContext
 
 XCOM_KEY = "airflow_resilience_execution_context"
 """
-Key of the XCom, and of the copy in a task instance's ``context_carrier``. Airflow removes the XCom when the
-task begins anew, as it does with every XCom of a task.
+Key of the XCom that a worker writes, and of the copy in a task instance's ``context_carrier``. Airflow
+removes the XCom when the task begins anew, as it does with every XCom of a task.
 """
+
+SETTLED_XCOM_KEY = "airflow_resilience_settled_context"
+"""
+Key of the XCom that an executor writes with its decision that a try has failed, under the lock of the task
+instance's row. What a worker says of the same try does not count then, whenever it is written.
+"""
+
+XCOM_KEYS = (SETTLED_XCOM_KEY, XCOM_KEY)
+"""What counts comes first."""
 
 PREVIOUS_FAILURE = "AIRFLOW_RESILIENCE_PREVIOUS_FAILURE"
 """Environment variable of a worker whose task has failed before, or had lost its worker."""

@@ -37,6 +37,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience im
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, assemble
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import LAUNCH_FAILURES, UNHANDLED_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
@@ -67,11 +68,17 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import S
 from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import UnusedUpstream
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
-from airflow_resilience.context import MetadataKey
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.metrics import BUDGET_EXHAUSTED, count_infrastructure_retry, stats
-from airflow_resilience.propagation import listeners
+from airflow_resilience.propagation import audit, listeners
 from airflow_resilience.propagation.database import read_failure
 from airflow_resilience.propagation.stored import XCOM_KEY
 from airflow_resilience.retry_policy.evidence import Phase
@@ -206,8 +213,6 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 self._take_job(job)
             except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
                 self._refuse(job.key, error)
-        while self._refused:
-            self.fail(*self._refused.popitem())
 
     def _take_job(self, job: KubernetesJob) -> None:
         # A task instance that deferred or was rescheduled comes back under the same key. The pod of its
@@ -215,6 +220,12 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._parts.adopter.forget(job.key)
         self._parts.deletion.call_off(job.key)
         self._parts.launch_queue.add(job)
+
+    def _fail_refused(self) -> None:
+        for key, why in list(self._refused.items()):
+            self._store_why(key, not_built(why))
+            del self._refused[key]
+            self.fail(key, why)
 
     def _refuse(self, key: TaskInstanceKey, error: Exception) -> None:
         self._isolation.gave_up("intake", key, error)
@@ -234,6 +245,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
         run("track", parts.event_filter.tick)
         try:
+            run("intake", self._fail_refused)
             run("own", self._settle_ownership)
             has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
@@ -434,12 +446,22 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             if item.error:
                 self._give_up(launch, item.error)
                 continue
+            if item.context:
+                self._store_why(launch.key, item.context)
             self._drop(launch.key)
             if item.why:
                 self.fail(launch.key, item.why)
             elif item.runs:
                 started.append(launch.key)
         self._follow_running(started)
+
+    def _store_why(self, key: TaskInstanceKey, context: ExecutionContext) -> None:
+        """
+        Store why a task instance will be reported as failed that has no pod.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        self._isolation.run("tell", audit.record_unlaunched, key, context)
 
     def _follow_running(self, keys: Iterable[TaskInstanceKey]) -> None:
         """
@@ -495,6 +517,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         no healthy task may fail: Airflow's own timeouts end the task if it does not run.
         """
         if self._isolation.run("give-up", self._parts.settlement.is_queued, launch.key, launch.ti_id):
+            self._store_why(launch.key, _not_handled(error))
             self._drop(launch.key)
             self.fail(launch.key, _unhandled(error))
         else:
@@ -718,6 +741,15 @@ def _key_of_settled(settled: Settled) -> TaskInstanceKey:
 
 def _unhandled(error: Exception) -> str:
     return f"The executor could not handle the launch: {describe(error)}"
+
+
+def _not_handled(error: Exception) -> ExecutionContext:
+    return ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE,
+        StateChangeReason.UNKNOWN,
+        ContextSource.EXECUTOR,
+        {MetadataKey.MESSAGE.value: _unhandled(error)},
+    )
 
 
 def _drain(queue: Any) -> Iterator[Any]:

@@ -36,7 +36,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry im
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
-from airflow_resilience.context import ExecutionContext
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation.database import read_previous_failures
@@ -200,7 +206,7 @@ class LaunchQueue:
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
         elif why := self._build(launch, history, _tell(launch, decided, failed)):
-            yield NotLaunched(launch, why)
+            yield NotLaunched(launch, why, not_built(why))
         else:
             self._create_retries.ask(launch)
 
@@ -220,6 +226,16 @@ class LaunchQueue:
             return f"Pod could not be built: {error!r}"
         self._registry.create(launch, creation)
         return None
+
+
+def not_built(why: str) -> ExecutionContext:
+    """Say why there is no pod: a template, a configuration or a workload that cannot be used."""
+    return ExecutionContext(
+        StateChangeCategory.APPLICATION,
+        StateChangeReason.START_ERROR,
+        ContextSource.EXECUTOR,
+        {MetadataKey.MESSAGE.value: why},
+    )
 
 
 def _last_loss(launch: Launch, losses: LaunchHistory) -> LedgerEntry | None:
