@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 import signal
@@ -284,3 +285,64 @@ class TestDagProcessor:
 
     def test_the_context_of_a_dag_run_has_no_task(self):
         assert airflow_resilience.execution_context({"run_id": "run"}) is None
+
+
+class PositionalOnly(NotTold):
+    """Takes it in a way in which it cannot be passed by its name."""
+
+    def on_kill(self, execution_context: ExecutionContext | None = None, /) -> None:
+        super().on_kill()
+
+
+class Many(NotTold):
+    """Has the name for something else."""
+
+    def on_kill(self, *execution_context: Any) -> None:
+        super().on_kill()
+
+
+def takes_nothing(method: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a method as is often done, with one that takes less."""
+
+    @functools.wraps(method)
+    def decorated(self: Any) -> None:
+        method(self)
+
+    return decorated
+
+
+def takes_all(method: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a method with one that passes everything on."""
+
+    @functools.wraps(method)
+    def decorated(*args: Any, **kwargs: Any) -> None:
+        method(*args, **kwargs)
+
+    return decorated
+
+
+class Decorated(NotTold):
+    """Its decorator does not take what it takes."""
+
+    @takes_nothing
+    def on_kill(self, execution_context: ExecutionContext | None = None) -> None:
+        super().on_kill()
+
+
+class DecoratedTold(Told):
+    """Its decorator takes it."""
+
+    on_kill = takes_all(Told.on_kill)
+
+
+@pytest.mark.parametrize("operator", [PositionalOnly, Many, Decorated])
+def test_on_kill_that_cannot_be_given_it_by_name_is_called_as_ever(run_of, operator):
+    run = run_of(operator)
+    assert run(terminate) is None
+    assert run.task.killed == 1
+
+
+def test_on_kill_with_a_decorator_that_takes_it_is_told(run_of):
+    run = run_of(DecoratedTold)
+    run(terminate)
+    assert run.task.told == CLEARED

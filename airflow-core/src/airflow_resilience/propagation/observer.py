@@ -166,6 +166,8 @@ class FailureObserver:
 
 def _takes_context(on_kill: Callable[..., Any]) -> bool:
     try:
+        # A decorator that looks like what it wraps may take less; and not every parameter is passed by name.
+        inspect.signature(on_kill, follow_wrapped=False).bind(**{ARGUMENT: None})
         return ARGUMENT in inspect.signature(on_kill).parameters
     except (TypeError, ValueError):
         return False
