@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseOperator
+from airflow.sdk.execution_time.timeout import timeout
 
 import airflow_resilience
 from airflow_resilience.context import (
@@ -346,3 +347,18 @@ def test_on_kill_with_a_decorator_that_takes_it_is_told(run_of):
     run = run_of(DecoratedTold)
     run(terminate)
     assert run.task.told == CLEARED
+
+
+def test_the_timeout_of_the_code_does_not_end_what_is_done_after_it(run_of):
+    """Storing may take long. Airflow's timer would have a failure without retries retried, as a timeout."""
+    run = run_of()
+
+    def store(context: ExecutionContext) -> None:
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            signal.raise_signal(signal.SIGALRM)
+        run.stored.append(context)
+
+    run.observer._store, run.task.code = store, fail
+    with pytest.raises(ValueError, match="own"), timeout(60):
+        run.task.execute(context={})
+    assert [context.reason for context in run.stored] == ["TASK_ERROR"]
