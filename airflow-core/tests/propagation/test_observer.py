@@ -362,3 +362,31 @@ def test_the_timeout_of_the_code_does_not_end_what_is_done_after_it(run_of):
     with pytest.raises(ValueError, match="own"), timeout(60):
         run.task.execute(context={})
     assert [context.reason for context in run.stored] == ["TASK_ERROR"]
+
+
+def test_code_that_cleans_up_after_a_timeout_is_told(run_of):
+    run, told = run_of(), []
+
+    def execute() -> None:
+        try:
+            fail(exceptions.AirflowTaskTimeout("too long"))
+        finally:
+            told.append(airflow_resilience.current_termination())
+
+    run(execute)
+    assert told == run.stored
+    assert (told[0].category, told[0].reason) == ("TIMEOUT", "EXECUTION_TIMEOUT")
+    assert run.asked == 0
+
+
+def test_code_that_cleans_up_after_its_own_error_is_told_nothing(run_of):
+    run, told = run_of(), []
+
+    def execute() -> None:
+        try:
+            fail()
+        finally:
+            told.append(airflow_resilience.current_termination())
+
+    run(execute)
+    assert told == [None]

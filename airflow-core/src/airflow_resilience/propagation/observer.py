@@ -13,6 +13,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,7 +80,9 @@ class FailureObserver:
     @property
     def termination(self) -> ExecutionContext | None:
         """Why the task is being ended; None if it is not, or if Airflow does not say."""
-        if self._is_ending and self._termination is None:
+        if not self._is_ending:
+            return _timeout_under_way()
+        if self._termination is None:
             self.find_terminator()
         return self._termination
 
@@ -164,6 +167,13 @@ class FailureObserver:
                     self._pass_to_on_kill(context)
         except Exception:
             log.exception("Why the task has failed is not known")
+
+
+def _timeout_under_way() -> ExecutionContext | None:
+    """Return what ends the code that asks, if that is a timeout: on_kill() is called after it."""
+    error = sys.exc_info()[1]
+    context = _masked(explain(error)) if error else None
+    return context if context and context.category is StateChangeCategory.TIMEOUT else None
 
 
 def _takes_context(on_kill: Callable[..., Any]) -> bool:
