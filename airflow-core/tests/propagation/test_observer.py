@@ -25,7 +25,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.propagation import reading
-from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.exceptions import MESSAGE_LIMIT, explain
 from airflow_resilience.propagation.observer import FailureObserver
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.termination.own_state import Answer, Terminator
@@ -390,3 +390,12 @@ def test_code_that_cleans_up_after_its_own_error_is_told_nothing(run_of):
 
     run(execute)
     assert told == [None]
+
+
+def test_a_secret_at_the_end_of_what_is_kept_is_masked_whole(run_of, monkeypatch):
+    secret = "correct-horse"
+    masked = "airflow.sdk._shared.secrets_masker.redact"
+    monkeypatch.setattr(masked, lambda text: text.replace(secret, "***"))
+    run = run_of()
+    run(lambda: fail(ValueError("x" * (MESSAGE_LIMIT - 10) + secret + "y" * 100)))
+    assert secret[:5] not in run.stored[0].metadata["message"]

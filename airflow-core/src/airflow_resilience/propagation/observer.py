@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_resilience.context import ExecutionContext, MetadataKey, StateChangeCategory
+from airflow_resilience.context import ExecutionContext, StateChangeCategory
 from airflow_resilience.propagation.exceptions import explain, is_result
 from airflow_resilience.termination.own_state import Answer, Terminator
 from airflow_resilience.termination.wrapping import wrap_methods
@@ -107,7 +107,7 @@ class FailureObserver:
         return self._failure[1]
 
     def _find_context(self, error: BaseException | None) -> ExecutionContext:
-        context = _masked(explain(error))
+        context = explain(error, mask=_mask)
         if context.category is StateChangeCategory.TIMEOUT or self.termination is None:
             return context
         # The exception is what its end did to the task. Why it was ended says more.
@@ -172,7 +172,7 @@ class FailureObserver:
 def _timeout_under_way() -> ExecutionContext | None:
     """Return what ends the code that asks, if that is a timeout: on_kill() is called after it."""
     error = sys.exc_info()[1]
-    context = _masked(explain(error)) if error else None
+    context = explain(error, mask=_mask) if error else None
     return context if context and context.category is StateChangeCategory.TIMEOUT else None
 
 
@@ -185,10 +185,8 @@ def _takes_context(on_kill: Callable[..., Any]) -> bool:
         return False
 
 
-def _masked(context: ExecutionContext) -> ExecutionContext:
-    """Return the context without the secrets in its message that Airflow knows."""
-    if not (message := context.metadata.get(MetadataKey.MESSAGE)):
-        return context
+def _mask(text: str) -> str:
+    """Return a text without the secrets in it that Airflow knows."""
     from airflow.sdk._shared.secrets_masker import redact  # noqa: PLC0415 - only for a task that has failed
 
-    return replace(context, metadata={**context.metadata, MetadataKey.MESSAGE.value: str(redact(message))})
+    return str(redact(text))
