@@ -12,6 +12,7 @@ import pytest
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
 from airflow.models.log import Log
+from airflow.sdk import BaseOperator
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
@@ -220,7 +221,8 @@ def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti
 
 
 def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
-    ti = RuntimeTaskInstance.model_construct(id="id")
+    monkeypatch.setattr(reading._Process, "observer", None)
+    ti = RuntimeTaskInstance.model_construct(id="id", task=BaseOperator(task_id="task"))
     others, error = Others(), ValueError("own")
     add(others)
     sdk_listener_manager().hook.on_task_instance_failed(

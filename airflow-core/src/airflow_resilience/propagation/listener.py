@@ -17,8 +17,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.propagation import listeners
-from airflow_resilience.propagation.exceptions import explain
-from airflow_resilience.propagation.reading import observer_of
+from airflow_resilience.propagation.reading import explain
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -39,7 +38,7 @@ def on_task_instance_failed(
     try:
         in_worker = _runs_here(task_instance)
         context = (
-            _known_here(task_instance, error)
+            explain(task_instance, error if isinstance(error, BaseException) else None)
             if in_worker
             else _in_database(task_instance, error, is_manual=previous_state is None)
         )
@@ -59,12 +58,6 @@ def on_task_instance_failed(
 def _runs_here(ti: Any) -> bool:
     """Whether this process runs the task. Elsewhere a task instance is a row of the database."""
     return any(kind.__name__ == "RuntimeTaskInstance" for kind in type(ti).__mro__)
-
-
-def _known_here(ti: Any, error: str | BaseException | None) -> ExecutionContext:
-    known = error if isinstance(error, BaseException) else None
-    observer = observer_of(ti)
-    return observer.explain(known) if observer else explain(known)
 
 
 def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool) -> ExecutionContext:

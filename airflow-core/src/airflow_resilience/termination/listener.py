@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -46,16 +45,7 @@ def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
 
 
 def _observe(ti: RuntimeTaskInstance) -> FailureObserver:
-    # Nothing but a worker needs what these import.
-    from airflow_resilience.propagation.observer import FailureObserver  # noqa: PLC0415
-    from airflow_resilience.termination.own_state import ask_airflow  # noqa: PLC0415
-
-    observer = FailureObserver(
-        ti.task,
-        ti_id=str(ti.id),
-        ask=functools.partial(ask_airflow, ti),
-        store=functools.partial(reading.store, ti),
-    )
+    observer = reading.new_observer(ti)
     try:
         observer.handle_signals()
     except ValueError:
