@@ -12,6 +12,7 @@ import pytest
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import BaseOperator
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
@@ -184,6 +185,22 @@ def test_the_scheduler_tells_of_a_heartbeat_timeout(add, queued_ti, session):
     session.commit()
     failed(ti)
     assert in_words(told(others)[2]) == ("TIMEOUT", "WORKER_LOST", "SCHEDULER")
+
+
+def test_the_scheduler_tells_of_a_person_who_has_cleared_the_task(add, queued_ti, session):
+    """Its pod has failed before its worker could end as it was told. Airflow tries it again for that."""
+    ti, others = queued_ti(), Others()
+    add(others)
+    ti.state = TaskInstanceState.RESTARTING
+    session.commit()
+    TaskInstance.fetch_handle_failure_context(
+        ti, "the pod is gone", test_mode=False, session=session, fail_fast=False
+    )
+    assert ti.state == TaskInstanceState.UP_FOR_RETRY
+    assert in_words(told(others)[2]) == ("USER_ACTION", "MANUAL_CLEAR", "API")
+    assert told(others)[2].metadata == {"state": "restarting", "message": "the pod is gone"}
+    (row,) = rows(session)
+    assert StoredContext.from_json(row.extra).context == told(others)[2]
 
 
 def test_the_api_server_tells_of_a_person_and_writes_it_down_first(add, queued_ti, session):

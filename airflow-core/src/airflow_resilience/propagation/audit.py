@@ -9,11 +9,13 @@ The ledger has the others.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 from sqlalchemy import exists, select
 
 from airflow_resilience.context import ExecutionContext
@@ -40,10 +42,20 @@ def record(ti: Any, context: ExecutionContext) -> None:
         session.add(Log(event=EVENT, task_instance=_key(ti), extra=extra))
 
 
-def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
+class Known(NamedTuple):
+    """What the database says about a failure."""
+
+    stored: ExecutionContext | None = None
+    """What the executor or the worker has stored. Then the others are not looked up."""
+    is_silent: bool = False
+    """Whether the heartbeat has timed out."""
+    was_cleared: bool = False
+    """Whether the try was cleared while it ran."""
+
+
+def read(ti: Any) -> Known:
     """
-    Return why a try has failed, if its executor or worker has stored that; and whether its heartbeat has
-    timed out.
+    Return what is known of why a try has failed.
 
     :param ti: the task instance, as a row
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
@@ -52,7 +64,7 @@ def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
     with create_session(scoped=False) as session:
         # By the number of the try: Airflow may have given the task instance its next UUID already.
         if stored := read_failure(key, session=session):
-            return stored.context, False
+            return Known(stored.context)
         is_silent = exists().where(
             Log.dag_id == key.dag_id,
             Log.task_id == key.task_id,
@@ -61,7 +73,12 @@ def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
             Log.try_number == key.try_number,
             Log.event == _HEARTBEAT_TIMEOUT,
         )
-        return None, bool(session.scalar(select(is_silent)))
+        # As it was committed: Airflow has changed the row by now.
+        state = session.scalar(select(TaskInstance.state).where(TaskInstance.id == ti.id))
+        return Known(
+            is_silent=bool(session.scalar(select(is_silent))),
+            was_cleared=state == TaskInstanceState.RESTARTING,
+        )
 
 
 def _key(ti: Any) -> TaskInstanceKey:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from airflow.sdk import TaskInstanceState
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
+    from airflow_resilience.propagation.audit import Known
+
 log = logging.getLogger(__name__)
 
 
@@ -72,21 +74,28 @@ def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool)
             {MetadataKey.STATE.value: "failed"},
         )
     else:
-        stored, is_silent = audit.read(ti)
-        if stored:
-            return stored
-        context = _guess(is_silent=is_silent, message=str(error or ""))
+        known = audit.read(ti)
+        if known.stored:
+            return known.stored
+        context = _guess(known, str(error or ""))
     audit.record(ti, context)
     return context
 
 
-def _guess(*, is_silent: bool, message: str) -> ExecutionContext:
+def _guess(known: Known, message: str) -> ExecutionContext:
     """Return what the scheduler knows of a failure that an executor has reported without a reason."""
+    metadata = {MetadataKey.MESSAGE.value: message} if message else {}
+    if known.was_cleared:
+        return ExecutionContext(
+            StateChangeCategory.USER_ACTION,
+            StateChangeReason.MANUAL_CLEAR,
+            ContextSource.API,
+            {MetadataKey.STATE.value: "restarting", **metadata},
+        )
     category, reason = (
         (StateChangeCategory.TIMEOUT, StateChangeReason.WORKER_LOST)
-        if is_silent
+        if known.is_silent
         # Nothing speaks against the task: its worker reports what it has done.
         else (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.UNKNOWN)
     )
-    metadata = {MetadataKey.MESSAGE.value: message} if message else {}
     return ExecutionContext(category, reason, ContextSource.SCHEDULER, metadata)
