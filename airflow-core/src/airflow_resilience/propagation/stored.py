@@ -25,8 +25,11 @@ task begins anew, as it does with every XCom of a task.
 PREVIOUS_FAILURE = "AIRFLOW_RESILIENCE_PREVIOUS_FAILURE"
 """Environment variable of a worker whose task has failed before, or had lost its worker."""
 
-TEXT_LIMIT = 1000
-"""Characters of each text that are kept: its beginning."""
+TEXT_LIMIT = 2048
+"""
+Characters of each text that are kept: its beginning. What Kubernetes keeps of a program's log is not cut by it:
+what was wrong stands at its end.
+"""
 
 NUMBER_LIMIT = 50
 """Metadata that are kept. Nothing here has as many."""

@@ -120,6 +120,17 @@ def test_a_message_that_the_database_does_not_take_is_no_obstacle(queued_ti, ses
     assert session.get(TaskInstance, ti.id)
 
 
+def test_callbacks_and_the_next_run_are_told_the_end_of_what_a_program_has_said(start, queued_ti):
+    """A traceback says at its end what was wrong."""
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    said = "Traceback (most recent call last):\n" + "  a frame\n" * 300 + "ValueError: what was wrong"
+    ended = m.pod("Failed", [m.base(m.terminated(1, "Error", said))])
+    harness.observe(harness.launch(queued_ti()), ended)
+    (found,) = stored(harness)
+    assert found.context.metadata["message"].endswith("ValueError: what was wrong")
+    assert StoredContext.from_json(found.to_json()) == found
+
+
 def test_a_callback_carries_why_the_task_has_failed(start, running):
     """By the time that it is called, the next run may have begun, and the XCom be gone."""
     harness = start()
