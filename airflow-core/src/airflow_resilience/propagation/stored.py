@@ -27,7 +27,7 @@ PREVIOUS_FAILURE = "AIRFLOW_RESILIENCE_PREVIOUS_FAILURE"
 
 TEXT_LIMIT = 2048
 """
-Characters of each text that are kept: its beginning. What Kubernetes keeps of a program's log is not cut by it:
+Characters of each text that are kept: its beginning. What Kubernetes keeps of a log is not cut by it, since
 what was wrong stands at its end.
 """
 
