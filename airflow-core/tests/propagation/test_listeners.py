@@ -134,6 +134,16 @@ def test_a_broken_listener_stops_nobody(fresh, add, caplog):
     assert caplog.text.count("could not handle") == 4
 
 
+def test_another_thread_has_specified_the_hook_meanwhile(fresh, add, monkeypatch):
+    """API servers answer several requests at once."""
+    others, manager = Others(), fresh[core_listener_manager].pm
+    add(others)
+    specify = manager.add_hookspecs
+    monkeypatch.setattr(manager, "add_hookspecs", lambda hooks: (specify(hooks), specify(hooks)))
+    listeners.call(FAILED, previous_state=None, task_instance="ti", error=None, execution_context=None)
+    assert told(others) == ("ti", None, None)
+
+
 def test_nobody_listens(fresh):
     listeners.call("on_task_instance_relaunched", task_instance_key="key")
 
