@@ -13,7 +13,7 @@ from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from airflow_resilience import execution_context
 from airflow_resilience.propagation.database import write_failures
@@ -90,6 +90,25 @@ def test_the_next_try_is_told_why_the_one_before_has_failed(start, running, sess
     row = present(harness, ti.key)
     row.prepare_db_for_next_try(session)
     harness.set_state(row, "queued", try_number=2)
+    assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
+
+
+@pytest.mark.xfail(reason="the XCom is gone: the first worker of the try has removed it", strict=True)
+def test_what_goes_on_after_a_deferral_is_told_why_the_try_before_has_failed(start, running, session):
+    """Also a sensor that is rescheduled. After a loss in the same try it is told, by the ledger."""
+    harness = start()
+    ti, pod = running(harness)
+    harness.observe(pod, m.out_of_memory())
+    row = present(harness, ti.key)
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=2)
+    pod = harness.launch(row)
+    assert told(pod).context.reason == "RESOURCE_EXHAUSTION"
+    harness.set_state(row, "deferred")
+    session.execute(delete(XComModel))  # as Airflow's worker does when a task begins anew
+    session.commit()
+    harness.observe(pod, m.succeeded())
+    harness.set_state(row, "queued", next_method="execute_complete")
     assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
 
 
