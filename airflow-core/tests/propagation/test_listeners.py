@@ -247,6 +247,21 @@ def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti
     assert "Nobody is told why" in caplog.text
 
 
+def test_a_listener_of_somebody_else_that_is_broken_does_not_keep_ours_from_being_called(add, queued_ti):
+    """An exception of one ends Airflow's call of them all. The one that was registered last is the first."""
+
+    class BrokenOfAirflows:
+        @hookimpl
+        def on_task_instance_failed(self, task_instance):
+            raise RuntimeError("a listener that is broken")
+
+    others = Others()
+    add(others, BrokenOfAirflows())
+    with pytest.raises(RuntimeError, match="a listener that is broken"):
+        failed(queued_ti())
+    assert len(others.told) == 1
+
+
 def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
     monkeypatch.setattr(reading._Process, "observer", None)
     ti = RuntimeTaskInstance.model_construct(id="id", task=BaseOperator(task_id="task"))

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@hookimpl
+# First: an exception of another listener would keep this one from being called.
+@hookimpl(tryfirst=True)
 def on_task_instance_failed(
     previous_state: TaskInstanceState | None,
     task_instance: RuntimeTaskInstance | TaskInstance,

@@ -25,7 +25,8 @@ _FORWARDS_SIGTERM = tuple(map(int, sdk_version.split(".")[:2])) >= (1, 3)
 log = logging.getLogger(__name__)
 
 
-@hookimpl
+# First: an exception of another listener would keep this one from being called.
+@hookimpl(tryfirst=True)
 def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
     """Observe the task, and arm the guard if it runs again when infrastructure takes this worker."""
     # An exception would keep the other listeners from being called. The task runs without all this, too.
