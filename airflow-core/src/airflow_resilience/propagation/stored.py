@@ -66,7 +66,7 @@ class StoredContext(NamedTuple):
         try:
             context = ExecutionContext.from_dict(fields["context"])
             return cls(str(fields["ti_id"]), int(fields["try_number"]), context)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, OverflowError, TypeError, ValueError):
             return None
 
     @classmethod
