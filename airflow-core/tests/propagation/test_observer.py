@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -359,6 +360,7 @@ def test_the_timeout_of_the_code_does_not_end_what_is_done_after_it(run_of):
         run.stored.append(context)
 
     run.observer._store, run.task.code = store, fail
+    run.task.execution_timeout = timedelta(seconds=60)
     with pytest.raises(ValueError, match="own"), timeout(60):
         run.task.execute(context={})
     assert [context.reason for context in run.stored] == ["TASK_ERROR"]

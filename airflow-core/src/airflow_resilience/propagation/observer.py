@@ -148,8 +148,9 @@ class FailureObserver:
             return method(*args, **kwargs)
         except BaseException as error:
             if not is_result(error):
-                # The timer of execution_timeout is for work that is over, and would replace the error.
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                if self.task.execution_timeout:
+                    # Its timer is for work that is over, and would replace the error.
+                    signal.setitimer(signal.ITIMER_REAL, 0)
                 self._noticed(error)
             raise
         finally:
