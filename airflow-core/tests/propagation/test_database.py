@@ -26,7 +26,7 @@ def worker_says(ti, context: ExecutionContext, session) -> None:
     stored = StoredContext(str(ti.id), ti.try_number, context)
     XComModel.set(
         key=XCOM_KEY,
-        value=stored.to_dict(),
+        value=stored.to_json(),
         dag_id=ti.dag_id,
         task_id=ti.task_id,
         run_id=ti.run_id,

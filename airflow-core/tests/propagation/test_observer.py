@@ -269,11 +269,11 @@ class TestDagProcessor:
         return airflow_resilience.execution_context({"ti": SimpleNamespace(**place, **ti)})
 
     def test_it_is_told_what_is_stored(self, stored):
-        stored["task"] = StoredContext("id", 2, CLEARED).to_dict()
+        stored["task"] = StoredContext("id", 2, CLEARED).to_json()
         assert self.ask(id="id", try_number=2) == CLEARED
 
     def test_it_is_not_told_of_another_try_or_run(self, stored):
-        stored["task"] = StoredContext("id", 2, CLEARED).to_dict()
+        stored["task"] = StoredContext("id", 2, CLEARED).to_json()
         assert self.ask(id="id", try_number=3) is None
         assert self.ask(id="other", try_number=2) is None
 

@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if self.path.partition("?")[0].endswith(XCOM_KEY):
             assert self.server.reports == [], "it is stored before anybody is told"
-            self.server.failure = body["context"]
+            self.server.failure = json.loads(body)["context"]
         self._reply(201, "OK")
 
     def do_GET(self) -> None:

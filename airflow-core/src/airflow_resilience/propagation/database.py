@@ -52,7 +52,7 @@ def write_failures(
             "run_id": key.run_id,
             "map_index": key.map_index,
             "key": SETTLED_XCOM_KEY,
-            "value": StoredContext(ti_id, key.try_number, context).to_dict(),
+            "value": StoredContext(ti_id, key.try_number, context).to_json(),
         }
         for key, (ti_id, context) in failures.items()
         if (key.dag_id, key.run_id) in run_ids
@@ -116,7 +116,7 @@ def _read(
     ).all()
     found: defaultdict[tuple[Any, ...], list[_Item]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: XCOM_KEYS.index(row[4])):
-        if stored := StoredContext.from_dict(row[5]):
+        if stored := StoredContext.from_json(row[5]):
             found[tuple(row[:4])].append(_Item(row[4], stored))
     return found
 

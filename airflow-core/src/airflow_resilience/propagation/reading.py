@@ -124,7 +124,7 @@ def store(ti: Any, context: ExecutionContext) -> None:
 
     stored = StoredContext(str(ti.id), ti.try_number, context)
     # Not the configured backend: what others read has to be in the database.
-    BaseXCom.set(XCOM_KEY, stored.to_dict(), **_place(ti))
+    BaseXCom.set(XCOM_KEY, stored.to_json(), **_place(ti))
 
 
 def _read_stored(ti: Any) -> ExecutionContext | None:
@@ -134,7 +134,7 @@ def _read_stored(ti: Any) -> ExecutionContext | None:
     if carried:
         return carried.context
     try:
-        found = [StoredContext.from_dict(BaseXCom.get_one(key=key, **_place(ti))) for key in XCOM_KEYS]
+        found = [StoredContext.from_json(BaseXCom.get_one(key=key, **_place(ti))) for key in XCOM_KEYS]
     except Exception:
         log.exception("Airflow could not be asked why the task has failed")
         return None

@@ -64,9 +64,10 @@ class StoredContext(NamedTuple):
 
     def to_json(self) -> str:
         """
-        Return the value of the environment variable.
+        Return the value of the environment variable, and of the XCom.
 
-        Kubernetes expands ``$(NAME)`` in it, which a message may contain.
+        Kubernetes expands ``$(NAME)`` in it, which a message may contain. The XCom is a text because Airflow
+        hands it to a configured XCom backend when it is removed, and the values of many of those are texts.
         """
         return json.dumps(self.to_dict()).replace("$", "\\u0024")
 
@@ -83,11 +84,11 @@ class StoredContext(NamedTuple):
             return None
 
     @classmethod
-    def from_json(cls, text: str | None) -> StoredContext | None:
+    def from_json(cls, text: Any) -> StoredContext | None:
         """Read the JSON text of :meth:`to_dict`; None if it is anything else."""
         try:
             return cls.from_dict(json.loads(text or "null"))
-        except (ValueError, RecursionError):
+        except (TypeError, ValueError, RecursionError):
             return None
 
 

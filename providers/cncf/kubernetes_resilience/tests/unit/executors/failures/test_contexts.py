@@ -42,7 +42,7 @@ def stored(harness):
     harness.session.commit()
     harness.session.expire_all()
     rows = harness.session.scalars(select(XComModel).where(XComModel.key == SETTLED_XCOM_KEY))
-    return [StoredContext.from_dict(row.value) for row in rows]
+    return [StoredContext.from_json(row.value) for row in rows]
 
 
 def told(pod):
@@ -139,7 +139,8 @@ def test_the_last_failure_takes_the_place_of_the_one_before(queued_ti, session):
         write_failures(failures, session=session)
         session.commit()
     rows = session.scalars(select(XComModel).where(XComModel.key == SETTLED_XCOM_KEY)).all()
-    assert [row.value["context"]["metadata"]["exception"] for row in rows] == ["builtins.KeyError"] * 2
+    contexts = [StoredContext.from_json(row.value).context for row in rows]
+    assert [context.metadata["exception"] for context in contexts] == ["builtins.KeyError"] * 2
     assert {row.task_id for row in rows} == {ti.task_id, other.task_id}
 
 
@@ -260,7 +261,7 @@ def ended(harness):
 
 def says(harness, ti, error, ti_id=None):
     """Do what Airflow's API server does for a worker that stores why its task has failed."""
-    said = StoredContext(ti_id or str(ti.id), ti.try_number, explain(error)).to_dict()
+    said = StoredContext(ti_id or str(ti.id), ti.try_number, explain(error)).to_json()
     place = {"dag_id": ti.dag_id, "task_id": ti.task_id, "run_id": ti.run_id, "map_index": ti.map_index}
     XComModel.set(key=XCOM_KEY, value=said, serialize=False, session=harness.session, **place)
     harness.session.commit()
