@@ -13,6 +13,9 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 #: Links such as ``page.md#a-heading`` are checked against the headings.
 myst_heading_anchors = 3
 
+#: It is included in the first page.
+exclude_patterns = ["readme.md"]
+
 html_theme = "furo"
 html_title = project
 html_show_sphinx = False

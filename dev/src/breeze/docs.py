@@ -32,6 +32,9 @@ def build_site() -> int:
     shutil.rmtree(_SITE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", _SOURCE)
     shutil.copy(ROOT / "CONTRIBUTING.md", _SOURCE / "contributing.md")
+    # A part of the first page. In there, the pages of the site are beside it.
+    readme = (ROOT / "README.md").read_text().replace("](docs/", "](").replace("```sh ci", "```sh")
+    (_SOURCE / "readme.md").write_text(readme)
     provider_pages = _SOURCE / "provider"
     shutil.copytree(PROVIDER / "docs", provider_pages)
     (provider_pages / "configurations-ref.md").write_text(render_configuration(load_provider_yaml()))
