@@ -147,7 +147,7 @@ def _read_previous_rows(
     )
     ends: dict[tuple[Any, ...], list[tuple[int, ExecutionContext]]] = {}
     for *where, try_number, event, extra in rows:
-        if context := _read_end(event, extra):
+        if try_number is not None and (context := _read_end(event, extra)):
             ends.setdefault(tuple(where), []).append((try_number, context))
     found = {
         key: [context for number, context in ends.get(_place(key), ()) if number < key.try_number]
