@@ -63,6 +63,16 @@ def test_manifest_of_armadactl() -> None:
     ]
 
 
+def test_fields_of_the_design() -> None:
+    # https://github.com/armadaproject/armada/issues/4683
+    rule = "{action: Retry, onFailureCategory: [cuda_error], antiAffinity: true, backoff: {initialDelay: 5s}}"
+    head = "kind: RetryPolicy\nname: training\nrules:\n"
+    assert told(f"{head}- {rule}\n")[3:] == [
+        f"4: rules[0].onFailureCategory: is Armada's; here: {CATEGORY}",
+        "4: rules[0].antiAffinity: is Armada's; here: avoidNode",
+    ]
+
+
 def test_manifest_with_metadata_and_spec() -> None:
     lines = told(NESTED)
     assert (

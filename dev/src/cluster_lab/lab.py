@@ -45,7 +45,13 @@ PATIENCE = 900.0
 """Seconds for which a request is repeated: longer than any outage that is tried. A node that gave up would
 never be ready again, and its pods would never say how they ended."""
 _FAREWELL_SECONDS = 5
-_INHERITED = ("HOME", "LANG", "LC_ALL", "TMPDIR")
+_INHERITED = ("LANG", "LC_ALL", "TMPDIR")
+_HOME = "/"
+"""
+The home of a user without an entry in ``/etc/passwd``, which is what pods run as in many clusters. Not that
+of whoever runs the lab: bash reads ``~/.bashrc`` if its input is a socket, as a worker's is, and what is in
+there may take a minute.
+"""
 
 
 @dataclass(slots=True)
@@ -182,7 +188,7 @@ def _base_environment() -> dict[str, str]:
     # ``python`` in a pod's command has to be the one that has Airflow, as it is in Airflow's image.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
-    return inherited | {"PATH": path}
+    return inherited | {"HOME": _HOME, "PATH": path}
 
 
 @contextlib.asynccontextmanager

@@ -25,7 +25,7 @@ POD = {
             {
                 "name": "base",
                 "image": "airflow",
-                "args": ["sh", "-c", "echo $GREETING $$ > $TARGET; exec sleep 600"],
+                "args": ["sh", "-c", "echo $GREETING $HOME $$ > $TARGET; exec sleep 600"],
             }
         ],
     },
@@ -49,8 +49,9 @@ async def test_the_process_starts_workers_and_stops_them_on_sigterm(tmp_path):
                 await client.request("POST", "/api/v1/namespaces/default/pods", body=POD)
                 while not (target.exists() and target.read_text().endswith("\n")):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
-            greeting, pid = target.read_text().split()
-            assert greeting == "hello"
+            greeting, home, pid = target.read_text().split()
+            # Not the home of whoever runs the lab: there may be a .bashrc, which bash reads in a worker.
+            assert (greeting, home) == ("hello", "/")
             lab.send_signal(signal.SIGTERM)
             assert await lab.wait() == 0
         assert not psutil.pid_exists(int(pid))

@@ -17,9 +17,11 @@ from airflow_resilience.retry_policy.marked_yaml import Location
 
 FIELDS: Final[Mapping[str, str]] = {
     "onCategory": "onCategories (those of AIP-97), or what the category is made of",
+    "onFailureCategory": "onCategories (those of AIP-97), or what the category is made of",
     "onSubcategory": "onReasons",
     "onConditions": "onReasons",
     "onPodError": "onTerminationMessage without containerName",
+    "antiAffinity": "avoidNode",
     "mutate": "avoidNode for affinity.avoidSameNode; resources.memory has no counterpart",
     "defaultPolicyName": "defaultPolicy",
     "enabled": "[kubernetes_resilience] retry_policy_file; a file that is named is in force",

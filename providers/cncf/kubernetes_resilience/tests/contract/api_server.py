@@ -73,7 +73,7 @@ def seed() -> None:
                 context=context,
                 decision=decision,
             )
-            ledger.record(TaskInstanceKey(dag_id, "task", "run", 1, -1), entry, session=session)
+            ledger.record([(TaskInstanceKey(dag_id, "task", "run", 1, -1), entry)], session=session)
 
 
 def launches(dag_id: str) -> str:

@@ -35,6 +35,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
 from airflow.providers.cncf.kubernetes.executors import kubernetes_executor_utils
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from airflow.providers.cncf.kubernetes.get_provider_info import get_provider_info
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.providers_manager import ProvidersManager
 from airflow.utils.state import TaskInstanceState
@@ -52,7 +53,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation import pod_
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
-from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
+    UPSTREAM_SECTION,
+    WITHOUT_MEANING,
+    find_without_meaning,
+    read_settings,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import RuntimeSettings
@@ -480,3 +486,12 @@ def test_start_of_a_task_process_is_written_to_the_audit_log() -> None:
     # Read and not imported: that would take the whole web framework in.
     routes = Path(airflow.__path__[0], "api_fastapi", "execution_api", "routes", "task_instances.py")
     assert "event=TaskInstanceState.RUNNING.value" in routes.read_text()
+
+
+def test_options_without_a_meaning_have_the_defaults_that_are_known_here() -> None:
+    # Else each start would warn of what nobody has configured.
+    assert find_without_meaning(conf) == []
+    section = get_provider_info()["config"][UPSTREAM_SECTION]["options"]
+    known = {key: (section[key]["default"] or "").strip() for key in WITHOUT_MEANING if key in section}
+    assert known == {key: WITHOUT_MEANING[key] for key in known}
+    assert {"worker_pods_creation_batch_size", "enable_tcp_keepalive"} <= known.keys()

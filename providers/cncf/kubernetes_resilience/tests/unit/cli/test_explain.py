@@ -345,7 +345,7 @@ def decided(session, ti, uid, rule, **fields):
         decision=decision,
         **fields,
     )
-    ledger.record(ti.key, entry, session=session)
+    ledger.record([(ti.key, entry)], session=session)
     session.commit()
 
 

@@ -51,7 +51,7 @@ def fail(session):
             phase=phase,
             next_ti_id=next_ti_id,
         )
-        ledger.record(ti.key, entry, session=session)
+        ledger.record([(ti.key, entry)], session=session)
         session.commit()
         return entry
 

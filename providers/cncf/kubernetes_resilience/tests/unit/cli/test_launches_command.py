@@ -151,7 +151,7 @@ def test_relaunch_that_waits_says_what_was_decided(launches, queued_ti, session)
         decision=decision,
         due=datetime.now(UTC) + timedelta(hours=1),
     )
-    ledger.record(ti.key, entry, session=session)
+    ledger.record([(ti.key, entry)], session=session)
     session.commit()
     (row,) = launches()
     assert (row["state"], row["launch"], row["pod"]) == ("waiting", 2, None)

@@ -40,6 +40,14 @@ def test_revoking_before_the_start(executor, queued_ti):
     executor.revoke_task(ti=queued_ti())
 
 
+def test_a_start_warns_of_what_is_configured_in_vain(start, monkeypatch, capsys):
+    start()
+    assert "of no effect" not in capsys.readouterr().out
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__ASYNC_POD_CREATION", "True")
+    start()
+    assert "[kubernetes_executor] async_pod_creation = True: of no effect" in capsys.readouterr().out
+
+
 def test_ending_what_could_not_connect(start, monkeypatch):
     stopped = []
 

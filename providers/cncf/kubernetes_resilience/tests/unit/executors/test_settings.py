@@ -12,7 +12,11 @@ from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings, read_settings
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
+    Settings,
+    find_without_meaning,
+    read_settings,
+)
 from airflow_resilience.context import StateChangeReason
 
 RETRIES = ("kubernetes_executor", "pod_launch_failure_retries")
@@ -195,3 +199,34 @@ def test_nothing_was_started_if_a_value_cannot_be_used(start, monkeypatch):
         executor.start()
     assert not executor._is_started
     executor.end()
+
+
+# ---------------------------------------------------------------------- options of the official executor
+
+
+def test_nothing_is_configured_in_vain_by_default() -> None:
+    assert find_without_meaning(conf) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("worker_pods_creation_batch_size", "16", ["worker_pods_creation_batch_size = 16"]),
+        ("worker_pods_creation_batch_size", "1", []),
+        ("async_pod_creation", "true", ["async_pod_creation = true"]),
+        ("async_pod_creation", "false", []),
+        ("enable_tcp_keepalive", "False", ["enable_tcp_keepalive = False"]),
+        ("api_client_retry_configuration", '{"total": 3}', ['api_client_retry_configuration = {"total": 3}']),
+        ("kube_client_request_args", '{"_request_timeout": [30, 60]}', []),
+        (
+            "kube_client_request_args",
+            '{"_request_timeout": 30, "pretty": true}',
+            ["kube_client_request_args: pretty"],
+        ),
+    ],
+)
+def test_what_is_configured_in_vain(
+    monkeypatch: pytest.MonkeyPatch, key: str, value: str, found: list[str]
+) -> None:
+    monkeypatch.setenv(f"AIRFLOW__KUBERNETES_EXECUTOR__{key.upper()}", value)
+    assert find_without_meaning(conf) == found

@@ -22,7 +22,7 @@ def fail(session):
     """Give a function that has a task instance lose a pod."""
 
     def write(ti, entry):
-        ledger.record(ti.key, entry, session=session)
+        ledger.record([(ti.key, entry)], session=session)
         session.commit()
 
     return write

@@ -56,7 +56,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     NextAttempt,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
+    UPSTREAM_SECTION,
+    find_without_meaning,
+    read_settings,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import UnusedUpstream
@@ -130,6 +134,13 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         """
         settings = read_settings(self.conf)
         self.log.info("Start Kubernetes executor (kubernetes_resilience)")
+        if in_vain := find_without_meaning(self.conf):
+            self.log.warning(
+                "[%s] %s: of no effect in this executor, which creates pods concurrently by itself, with a"
+                " client of its own",
+                UPSTREAM_SECTION,
+                ", ".join(in_vain),
+            )
         self.scheduler_job_id = str(self.job_id)
         self.task_queue = Queue()
         self._isolation = Isolation(self._clock)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,24 @@ EXCLUDED_REASONS = "pod_launch_failure_excluded_container_reasons"
 
 SHORTEST_WATCH_INACTIVITY = 90.0
 """Seconds. The API server ends a watch at 0.4 of the limit or later; less would be reconnects."""
+
+WITHOUT_MEANING: Mapping[str, str] = {
+    "worker_pods_creation_batch_size": "1",
+    "async_pod_creation": "False",
+    "pod_creation_max_concurrency": "0",
+    "api_client_retry_configuration": "",
+    "enable_tcp_keepalive": "True",
+    "tcp_keep_idle": "120",
+    "tcp_keep_intvl": "30",
+    "tcp_keep_cnt": "6",
+}
+"""
+Options of the official executor that mean nothing here, with their defaults. Pods are created concurrently,
+as many at a time as ``api_concurrency`` says, and the client of Kubernetes is another one.
+"""
+REQUEST_ARGUMENTS = "kube_client_request_args"
+"""Of this option only :data:`REQUEST_TIMEOUT` has a meaning here."""
+REQUEST_TIMEOUT = "_request_timeout"
 
 _SWITCH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 """The words that Airflow's own options have for yes and no."""
@@ -111,6 +130,26 @@ def read_settings(conf: Any) -> Settings:
         infrastructure_retry_reasons=_reasons(conf, REASONS_OPTION),
         worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
     )
+
+
+def find_without_meaning(conf: Any) -> list[str]:
+    """
+    Return what is configured, for the official executor, and has no effect in this one.
+
+    :param conf: Airflow's configuration, or a team's (``ExecutorConf``)
+    """
+    found = [
+        f"{key} = {value}"
+        for key, default in WITHOUT_MEANING.items()
+        if (value := _text(conf, key)).lower() != (default.lower() if value else "")
+    ]
+    arguments = json.loads(_text(conf, REQUEST_ARGUMENTS) or "{}")
+    found += [f"{REQUEST_ARGUMENTS}: {name}" for name in arguments if name != REQUEST_TIMEOUT]
+    return found
+
+
+def _text(conf: Any, key: str) -> str:
+    return (conf.get(UPSTREAM_SECTION, key, fallback=None) or "").strip()
 
 
 def _limit(conf: Any, section: str, key: str, **options: str) -> int:
