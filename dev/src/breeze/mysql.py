@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
 _COMMAND = [sys.executable, str(ROOT / "scripts" / "fetch_mysql.py")]
 
-_DRIVERS = ("mysqlclient==2.3.1", "aiomysql==0.3.2", "pymysql==1.2.4")
+_DRIVERS = ("mysqlclient==2.2.8", "aiomysql==0.3.2", "pymysql==1.2.4")
 """
 The one that Airflow's documentation names, and what its API server uses besides. Not locked: the first has to
 be compiled, for which not every contributor's machine has a compiler.
+
+Not mysqlclient 2.3: it writes a member of an ``Enum`` by its name and not by its value, so that the scheduler
+of Airflow 3.3.2 ends when it stores a callback.
 """
 
 _SERVER_TESTS = DEV / "tests" / "cluster_lab" / "test_mysql.py"

@@ -44,6 +44,13 @@ _UNCHECKED = {
 """How foreign keys are not checked, and are checked again."""
 
 
+_IMPATIENT = {
+    "postgresql": "SET lock_timeout = '1s'",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+}
+"""How a session does not wait for locks, as far as that can be said."""
+
+
 @functools.cache
 def configure_airflow() -> EmbeddedDatabase:
     """
@@ -100,6 +107,19 @@ def session(migrated_database: None) -> Iterator[Session]:  # noqa: ARG001 - pyt
         yield session
         session.rollback()
         empty_tables(session)
+
+
+@pytest.fixture
+def impatient_session(session: Session) -> Iterator[Session]:
+    """Give the session of another scheduler, in which to wait for a lock is an error."""
+    from airflow.settings import NonScopedSession
+    from sqlalchemy import text
+
+    with NonScopedSession() as other:
+        other.execute(text(_IMPATIENT[session.get_bind().dialect.name]))
+        yield other
+        # Nobody else is to get its connection, which stays impatient.
+        other.invalidate()
 
 
 def empty_tables(session: Session) -> None:
