@@ -112,10 +112,10 @@ def session(migrated_database: None) -> Iterator[Session]:  # noqa: ARG001 - pyt
 @pytest.fixture
 def impatient_session(session: Session) -> Iterator[Session]:
     """Give the session of another scheduler, in which to wait for a lock is an error."""
-    from airflow.settings import NonScopedSession
+    from airflow.utils.session import create_session
     from sqlalchemy import text
 
-    with NonScopedSession() as other:
+    with create_session(scoped=False) as other:
         other.execute(text(_IMPATIENT[session.get_bind().dialect.name]))
         yield other
         # Nobody else is to get its connection, which stays impatient.

@@ -180,7 +180,8 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
     (home / "held").mkdir()
     (home / "orders").mkdir()
     with ExitStack() as stack:
-        database = stack.enter_context(make_database())
+        database = make_database()
+        stack.enter_context(database)
         control_plane = None
         if settings.control_plane is not None:
             (home / "control-plane").mkdir()
