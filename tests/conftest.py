@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 CONTROL_PLANE = Path(BINARIES) if BINARIES else None
 """The programs of a real control plane; without them the embedded API server takes its place."""
 
-ALONE = ("executors", "mass_drain", "told")
+ALONE = ("executors", "mass_drain", "metrics", "told", "traces")
 """Modules with a deployment of their own: one needs other executors everywhere, one more nodes and a larger
-pool, one plugins."""
+pool, one receivers of metrics, one plugins, one traces."""
 
 TIMEOUT = 1200
 """Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""
@@ -55,7 +56,15 @@ def shared_testbed(
 
 
 @pytest.fixture(scope="module")
-def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+def options(request: pytest.FixtureRequest) -> Any:
+    """Say what a module's configuration has in addition. A module may have a fixture of this name itself."""
+    return getattr(request.module, "DEPLOYMENT", {})
+
+
+@pytest.fixture(scope="module")
+def testbed(
+    request: pytest.FixtureRequest, options: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Testbed]:
     """
     A deployment that runs, with a new scheduler.
 
@@ -66,10 +75,9 @@ def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """
     name = name_of(Path(request.module.__file__))
     folder = FOLDER / name
-    given = getattr(request.module, "DEPLOYMENT", {})
     if name not in ALONE:
         shared: Testbed = request.getfixturevalue("shared_testbed")
-        env = given(shared.home) if callable(given) else given
+        env = options(shared.home) if callable(options) else options
         with shared.configured(env, folder / "faults.yaml"):
             yield shared
         return
@@ -77,7 +85,7 @@ def testbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         home=tmp_path_factory.mktemp("airflow"),
         dags=folder,
         faults=folder / "faults.yaml",
-        env=given,
+        env=options,
         control_plane=CONTROL_PLANE,
         nodes=getattr(request.module, "NODES", 3),
     )

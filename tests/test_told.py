@@ -79,6 +79,7 @@ def test_what_the_executor_knows_is_told_by_the_scheduler_and_the_dag_processor(
 @pytest.mark.parametrize(("task", "why"), [("fails", OWN), ("times_out", TIMEOUT)])
 def test_what_the_worker_knows_is_told_there(testbed: Testbed, run: Run, task: str, why: str) -> None:
     expect_told(testbed, task, ("RuntimeTaskInstance", why), ("callback in the worker", why))
+    wait_for("it is written down", lambda: "task instance failed" in run.audit_log(task))
 
 
 def test_the_api_server_tells_of_a_person(testbed: Testbed, run: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_resilience.decision import LONGEST_DELAY, Action, AvoidNode, Decision
+from airflow_resilience.decision import LONGEST_DELAY, Action, AvoidNode, BudgetUse, Decision
 
 DECISIONS = st.builds(
     Decision,
@@ -19,6 +19,8 @@ DECISIONS = st.builds(
     explanation=st.text(),
     delay=st.floats(0, 1e6),
     avoid_node=st.sampled_from(AvoidNode),
+    budget=st.none() | st.builds(BudgetUse, st.integers(), st.none() | st.integers()),
+    ran_out=st.booleans(),
 )
 
 
@@ -43,6 +45,20 @@ def test_a_delay_that_is_no_float_is_refused():
     fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
     with pytest.raises(ValueError, match="not a decision"):
         Decision.from_dict(fields | {"delay": 10**400})
+
+
+def test_what_version_0_1_0_has_written_says_nothing_about_a_budget():
+    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
+    written = {name: value for name, value in fields.items() if name not in ("budget", "ran_out")}
+    read = Decision.from_dict(written)
+    assert (read.budget, read.ran_out) == (None, False)
+
+
+@pytest.mark.parametrize("budget", ["1 of 2", 1, {}, {"used": 1}, {"used": "some", "allowed": 2}], ids=str)
+def test_a_budget_that_is_none_is_refused(budget):
+    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
+    with pytest.raises(ValueError, match=r"not a decision|invalid literal"):
+        Decision.from_dict(fields | {"budget": budget})
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,8 @@ def test_the_row_explains_itself(queued_ti, session):
         "policy": "spot",
         "rule": "drain",
         "explanation": "why",
+        "budget": None,
+        "ran_out": False,
         "delay": 1.5,
         "avoid_node": "prefer",
         "due": "2026-11-21T12:00:01+00:00",

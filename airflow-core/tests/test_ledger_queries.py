@@ -18,7 +18,10 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
-from airflow_resilience.ledger_queries import read_failures, read_task_instance
+from airflow_resilience.ledger_queries import read_failures, read_task_failures, read_task_instance
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import StoredContext
 
 CONTEXT = ExecutionContext(
     StateChangeCategory.INFRASTRUCTURE,
@@ -179,3 +182,32 @@ def test_a_task_instance_with_many_events_is_cut_at_its_oldest(queued_ti, fail, 
 def test_a_task_instance_that_does_not_exist(queued_ti, session):
     ti = queued_ti()
     assert read_task_instance(ti.dag_id, ti.run_id, "other", -1, limit=10, session=session) is None
+
+
+def test_tasks_that_failed_without_losing_a_worker(queued_ti, fail, session):
+    ti, other = queued_ti("dag"), queued_ti("other")
+    fail(ti)
+    for item in (ti, other):
+        extra = StoredContext(str(item.id), 1, explain(ValueError("own"))).to_json()
+        session.add(Log(event=EVENT, task_instance=item.key, extra=extra))
+    session.add(Log(event=EVENT, task_instance=ti.key, extra="of another version"))
+    session.commit()
+
+    def read(limit=10, dag_ids=None):
+        now = datetime.now(UTC)
+        return read_task_failures(now - HOUR, now + HOUR, dag_ids=dag_ids, limit=limit, session=session)
+
+    assert [(item.key, item.context) for item in read().found] == [
+        (other.key, explain(ValueError("own"))),
+        (ti.key, explain(ValueError("own"))),
+    ]
+    assert (read().unreadable, read().is_cut, read(limit=2).is_cut) == (1, False, True)
+    assert [item.key.dag_id for item in read(dag_ids={"dag"}).found] == ["dag"]
+    assert read(dag_ids=set()).found == ()
+    assert len(failures(session, until=datetime.now(UTC) + HOUR).found) == 1
+    found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, -1, limit=10, session=session)
+    assert [(item.entry and 1, item.context and item.context.reason) for item in found.events] == [
+        (1, None),
+        (None, "TASK_ERROR"),
+        (None, None),
+    ]

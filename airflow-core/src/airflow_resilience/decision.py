@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 UNLIMITED = -1
 """Value of a limit that is never reached."""
@@ -40,6 +40,26 @@ class AvoidNode(StrEnum):
     """It waits rather than go there, for ever if need be."""
 
 
+class BudgetUse(NamedTuple):
+    """How much of a budget is used."""
+
+    used: int
+    allowed: int | None
+    """None if there is no limit, or it is not known."""
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any] | None) -> BudgetUse | None:
+        """
+        Read what :meth:`Decision.to_dict` has returned; None is nothing.
+
+        :raises KeyError, TypeError, ValueError: if it is anything else
+        """
+        if fields is None:
+            return None
+        allowed = fields["allowed"]
+        return cls(int(fields["used"]), None if allowed is None else int(allowed))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What to do, and a sentence for the log that explains it."""
@@ -53,6 +73,10 @@ class Decision:
     delay: float = 0.0
     """Seconds before the next worker is launched, a year at most; 0 unless the action is a relaunch."""
     avoid_node: AvoidNode = AvoidNode.NONE
+    budget: BudgetUse | None = None
+    """Relaunches of the try, this one among them, and how many it may have; None if no limit was asked."""
+    ran_out: bool = False
+    """Whether a rule would have had the task launched again, and no budget was left for it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delay", min(LONGEST_DELAY, max(0.0, self.delay)))
@@ -66,6 +90,8 @@ class Decision:
             "explanation": self.explanation,
             "delay": self.delay,
             "avoid_node": self.avoid_node.value,
+            "budget": self.budget and self.budget._asdict(),
+            "ran_out": self.ran_out,
         }
 
     @classmethod
@@ -83,6 +109,9 @@ class Decision:
                 explanation=str(fields["explanation"]),
                 delay=float(fields["delay"]),
                 avoid_node=AvoidNode(fields["avoid_node"]),
+                # Rows of version 0.1.0 have neither, and say it in their explanation only.
+                budget=BudgetUse.from_dict(fields.get("budget")),
+                ran_out=bool(fields.get("ran_out")),
             )
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not a decision: {fields!r}") from error

@@ -1,7 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What people ask the ledger: the failures of a time, and everything about one task instance.
+What people ask the audit log: the failures of a time, and everything about one task instance.
+
+The ledger has the workers that the platform took, and others that have failed. Tasks that have failed
+without that are in rows of their own, and are counted by themselves.
 
 Every query is bounded, and its result says whether something was left out. The indexes are Airflow's own:
 ``idx_log_dttm`` and ``idx_log_event`` for a time, ``idx_log_task_instance`` for a task instance, and the
@@ -14,7 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
@@ -24,10 +27,18 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.propagation.audit import EVENT as TASK_FAILURE_EVENT
+from airflow_resilience.propagation.stored import StoredContext
+
+F = TypeVar("F")
 
 LEDGER_EVENTS = (LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)
 """``Log.event`` of the ledger's rows."""
+
+FAILURE_EVENTS = (*LEDGER_EVENTS, TASK_FAILURE_EVENT)
+"""``Log.event`` of the rows that say why something has failed."""
 
 _WORKER_EVENTS = tuple(
     state.value
@@ -58,10 +69,21 @@ class RecordedFailure:
     """State of the try: of its end, or as it is now. None if it is to be scheduled, or is not there."""
 
 
-class Failures(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """A task that has failed, though not because a worker was lost, and why."""
+
+    at: datetime
+    """When it was written down, with a time zone."""
+    key: TaskInstanceKey
+    context: ExecutionContext
+
+
+@dataclass(frozen=True, slots=True)
+class Failures(Generic[F]):
     """The failures of a time."""
 
-    found: Sequence[RecordedFailure]
+    found: Sequence[F]
     """Newest first."""
     is_cut: bool
     """Whether there are older ones in that time, which are left out."""
@@ -77,6 +99,8 @@ class WorkerEvent(NamedTuple):
     event: str
     entry: LedgerEntry | None
     """What the ledger says, if the row is the ledger's."""
+    context: ExecutionContext | None = None
+    """Why the task has failed, if the row says that and is not the ledger's."""
 
 
 class TryRow(NamedTuple):
@@ -107,9 +131,9 @@ class TaskInstanceEvents(NamedTuple):
 
 def read_failures(
     since: datetime, until: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
-) -> Failures:
+) -> Failures[RecordedFailure]:
     """
-    Read the newest failures of a time.
+    Read the newest failures of workers in a time.
 
     :param since: with a time zone; it is part of that time
     :param until: with a time zone; it is not
@@ -118,24 +142,7 @@ def read_failures(
     """
     if dag_ids is not None and not dag_ids:
         return Failures((), False, 0)
-    conditions: list[ColumnElement[bool]] = [
-        Log.event.in_(LEDGER_EVENTS),
-        Log.dttm >= since,
-        Log.dttm < until,
-        Log.try_number.is_not(None),
-    ]
-    if dag_ids is not None:
-        conditions.append(Log.dag_id.in_(list(dag_ids)))
-    newest = (
-        select(
-            Log.id, Log.dttm, Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index, Log.extra
-        )
-        .where(*conditions)
-        .order_by(Log.dttm.desc(), Log.id.desc())
-        .limit(limit + 1)
-        .subquery()
-    )
-    row = newest.c
+    row = _newest(LEDGER_EVENTS, since, until, dag_ids, limit).subquery().c
     query = select(*row, _state_of_try(row)).order_by(row.dttm.desc(), row.id.desc())
     rows = session.execute(query).all()
     read = [
@@ -144,6 +151,21 @@ def read_failures(
         )
         for item in rows[:limit]
         if (entry := _read_entry(item[7]))
+    ]
+    return Failures(read, len(rows) > limit, min(len(rows), limit) - len(read))
+
+
+def read_task_failures(
+    since: datetime, until: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
+) -> Failures[TaskFailure]:
+    """Read the newest failures of tasks in a time that lost no worker, as :func:`read_failures` does."""
+    if dag_ids is not None and not dag_ids:
+        return Failures((), False, 0)
+    rows = session.execute(_newest((TASK_FAILURE_EVENT,), since, until, dag_ids, limit)).all()
+    read = [
+        TaskFailure(at=item[1], key=TaskInstanceKey(*item[2:7]), context=stored.context)
+        for item in rows[:limit]
+        if (stored := _read_stored(item[7]))
     ]
     return Failures(read, len(rows) > limit, min(len(rows), limit) - len(read))
 
@@ -166,7 +188,7 @@ def read_task_instance(
         select(Log.dttm, Log.try_number, Log.event, Log.extra)
         .where(
             *_is_at(Log, place),
-            Log.event.in_((*LEDGER_EVENTS, *_WORKER_EVENTS)),
+            Log.event.in_((*FAILURE_EVENTS, *_WORKER_EVENTS)),
             Log.try_number.is_not(None),
         )
         # By id: the clocks of several machines are not in the order of events.
@@ -174,14 +196,29 @@ def read_task_instance(
         .limit(limit + 1)
     ).all()
     events = [
-        WorkerEvent(at, cast("int", number), event, _entry(event, extra))
+        _worker_event(at, cast("int", number), event, extra)
         for at, number, event, extra in reversed(rows[:limit])
     ]
     return TaskInstanceEvents(events, past, present[0], len(rows) > limit)
 
 
-def _entry(event: str, extra: str | None) -> LedgerEntry | None:
+def read_row(event: str, extra: str | None) -> LedgerEntry | StoredContext | None:
+    """
+    Read what a row says about a failure.
+
+    :return: an entry of the ledger, or why a task has failed that lost no worker; None for rows about
+        something else, and of another version
+    """
+    if event == TASK_FAILURE_EVENT:
+        return _read_stored(extra)
     return _read_entry(extra) if event in LEDGER_EVENTS else None
+
+
+def _worker_event(at: datetime | None, try_number: int, event: str, extra: str | None) -> WorkerEvent:
+    read = read_row(event, extra)
+    if isinstance(read, StoredContext):
+        return WorkerEvent(at, try_number, event, None, read.context)
+    return WorkerEvent(at, try_number, event, read)
 
 
 @lru_cache(maxsize=4_096)
@@ -192,6 +229,37 @@ def _read_entry(extra: str | None) -> LedgerEntry | None:
     That is two thirds of the processor time of an answer about thousands of failures.
     """
     return LedgerEntry.from_json(extra)
+
+
+@lru_cache(maxsize=4_096)
+def _read_stored(extra: str | None) -> StoredContext | None:
+    """Read a row, once for several answers, as the ledger's are."""
+    return StoredContext.from_json(extra)
+
+
+def _newest(
+    events: Collection[str], since: datetime, until: datetime, dag_ids: Collection[str] | None, limit: int
+) -> Any:
+    """Select the newest rows of a time, and one more than may be shown."""
+    conditions: list[ColumnElement[bool]] = [
+        Log.event.in_(events),
+        Log.dttm >= since,
+        Log.dttm < until,
+        Log.try_number.is_not(None),
+    ]
+    if dag_ids is not None:
+        conditions.append(Log.dag_id.in_(list(dag_ids)))
+    columns = (
+        Log.id,
+        Log.dttm,
+        Log.dag_id,
+        Log.task_id,
+        Log.run_id,
+        Log.try_number,
+        Log.map_index,
+        Log.extra,
+    )
+    return select(*columns).where(*conditions).order_by(Log.dttm.desc(), Log.id.desc()).limit(limit + 1)
 
 
 def _state_of_try(row: Any) -> ColumnElement[str | None]:

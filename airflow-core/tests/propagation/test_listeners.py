@@ -15,6 +15,7 @@ from airflow.models.log import Log
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
+from pluggy import HookspecMarker, PluginManager
 from sqlalchemy import select
 
 from airflow_resilience.context import ExecutionContext
@@ -220,7 +221,7 @@ def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti
 
 
 def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
-    ti = RuntimeTaskInstance.model_construct(id="id")
+    ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag")
     others, error = Others(), ValueError("own")
     add(others)
     sdk_listener_manager().hook.on_task_instance_failed(
@@ -234,3 +235,47 @@ def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
         previous_state=TaskInstanceState.RUNNING, task_instance=ti, error=error
     )
     assert others.told[1] == (ti, error, context)
+
+
+def later(previous_state, task_instance, error, execution_context):
+    """As a later Airflow may have its hook."""
+
+
+class TestLaterAirflow:
+    """Its hook has an argument more than that of today."""
+
+    def call(self, specification, implementation, **more):
+        manager = PluginManager("airflow")
+        manager.add_hookspecs(
+            SimpleNamespace(on_task_instance_failed=HookspecMarker("airflow")(specification))
+        )
+        manager.register(SimpleNamespace(on_task_instance_failed=implementation))
+        ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag")
+        manager.hook.on_task_instance_failed(
+            previous_state=TaskInstanceState.RUNNING, task_instance=ti, error=ValueError("own"), **more
+        )
+
+    def test_what_it_says_is_passed_through(self, add):
+        add(others := Others())
+        self.call(later, listener.implementation([later, later]), execution_context="what Airflow says")
+        assert told(others)[2] == "what Airflow says"
+
+    def test_what_it_does_not_say_is_told_as_ever(self, add):
+        add(others := Others())
+        self.call(later, listener.implementation([later]), execution_context=None)
+        assert told(others)[2] == explain(ValueError("own"))
+
+    def test_a_part_of_airflow_that_is_older_has_its_plugins_all_the_same(self, add):
+        def today(previous_state, task_instance, error):
+            """As the hook is now."""
+
+        add(others := Others())
+        implementation = listener.implementation([later, today])
+        self.call(today, implementation)
+        self.call(later, implementation, execution_context="what Airflow says")
+        assert [item[2] for item in others.told] == [explain(ValueError("own"))] * 2
+
+    def test_the_hooks_of_this_airflow_are_known(self):
+        specifications = listener._specifications()
+        for item, manager in zip(specifications, (core_listener_manager, sdk_listener_manager), strict=True):
+            assert manager().hook.on_task_instance_failed.spec.function is item

@@ -25,10 +25,15 @@ def test_json_and_back():
     assert StoredContext.from_json(item.to_json()) == item
 
 
+def test_why_it_is_launched_again_travels_with_it():
+    item = stored()._replace(explanation="launch 1 of 2")
+    assert StoredContext.from_json(item.to_json()) == item
+
+
 def test_it_is_bounded():
     item = stored(message="x" * 10**6, more=["y" * 10**6], **{f"key{n}": n for n in range(1000)})
-    text = item.to_json()
-    assert len(text) < 2 * TEXT_LIMIT + NUMBER_LIMIT * 100
+    text = item._replace(explanation="z" * 10**6).to_json()
+    assert len(text) < 3 * TEXT_LIMIT + NUMBER_LIMIT * 100
     assert StoredContext.from_json(text).context.metadata["message"] == "x" * TEXT_LIMIT + "…"
 
 

@@ -16,7 +16,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, ShownReasons, built_in
 from airflow_resilience.retry_policy.engine import decide, trace, trace_launch
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
@@ -237,6 +237,7 @@ def test_running_task_is_launched_again_after_these_losses_to_the_infrastructure
             policy="infrastructure",
             rule="infrastructure",
             explanation="infrastructure retry 1 of 1; policy infrastructure, rule infrastructure",
+            budget=BudgetUse(1, 1),
             delay=10.0,
             avoid_node=AvoidNode.PREFER,
         )

@@ -16,7 +16,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.retry_policy.engine import Step, decide, trace
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
@@ -76,7 +76,11 @@ def test_first_rule_that_matches_wins() -> None:
     )
     decision = ask(policy_set, failure("Evicted"))
     assert decision == Decision(
-        action=Action.RELAUNCH, policy="gpu", rule="spot", explanation="launch 1 of 11; policy gpu, rule spot"
+        action=Action.RELAUNCH,
+        policy="gpu",
+        rule="spot",
+        explanation="launch 1 of 11; policy gpu, rule spot",
+        budget=BudgetUse(1, 10),
     )
 
 
@@ -104,6 +108,7 @@ def test_rule_that_does_not_relaunch_has_no_delay_and_no_limit(action: Action) -
         policy="standard",
         rule="oom",
         explanation="launch 1 of 1; policy standard, rule oom",
+        budget=BudgetUse(0, 0),
     )
 
 
@@ -138,6 +143,7 @@ def test_what_no_rule_is_about_counts() -> None:
         policy="standard",
         rule="defaultAction",
         explanation="launch 1 of 11; no rule is about it; policy standard, rule defaultAction",
+        budget=BudgetUse(0, 10),
     )
 
 
@@ -245,6 +251,8 @@ def test_limit_that_is_reached_makes_the_failure_count(
         policy="p",
         rule="spot",
         explanation="launch " + explanation.format("no relaunch is left"),
+        budget=BudgetUse(len(history), len(history)),
+        ran_out=True,
     )
 
 
@@ -543,6 +551,7 @@ def test_rules_come_before_the_infrastructure_budget() -> None:
         policy="standard",
         rule="spot",
         explanation="infrastructure retries used: 2 of 4; policy standard, rule spot",
+        budget=BudgetUse(2, 4),
     )
     other = lose(policy_set, relaunched(*BUDGET_RULE), evidence=failure("Deleted", phase=Phase.EXECUTION))
     assert other == Decision(
@@ -550,6 +559,7 @@ def test_rules_come_before_the_infrastructure_budget() -> None:
         policy="infrastructure",
         rule="infrastructure",
         explanation="infrastructure retry 2 of 4; policy infrastructure, rule infrastructure",
+        budget=BudgetUse(2, 4),
         delay=10.0,
         avoid_node=AvoidNode.PREFER,
     )
@@ -580,6 +590,7 @@ def test_running_task_that_nothing_is_about_counts() -> None:
             "infrastructure retries used: 0 of 3; no rule is about it;"
             " policy infrastructure, rule defaultAction"
         ),
+        budget=BudgetUse(0, 3),
     )
     memory = Rule(
         name="memory", action=Action.RELAUNCH, matchers=(OnReasons(reasons=frozenset({"OOMKilled"})),)
@@ -669,3 +680,33 @@ def test_each_limit_of_a_running_task_is_a_step() -> None:
         ("infrastructure", "globalMaxRetries", False),
     ]
     assert found.steps[1].why == "infrastructure_retry_budget: retried 1 of 2 times"
+
+
+def repeated(phase: Phase, limit: int, times: int, action: Action = Action.RELAUNCH) -> list[Decision]:
+    """Decide about the same failure, again and again."""
+    rule = Rule(name="evicted", action=action, matchers=(EVICTED,))
+    policy = Policy(name="standard", rules=(rule,), retry_limit=limit if phase is Phase.LAUNCH else None)
+    policy_set = policies(policy, global_max_retries=UNLIMITED, budget=limit)
+    made: list[Decision] = []
+    for _ in range(times):
+        made.append(ask(policy_set, failure("Evicted", phase=phase), made))
+    return made
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_budget_is_used_up_until_it_runs_out(phase: Phase) -> None:
+    decisions = repeated(phase, 2, 3)
+    assert [item.action for item in decisions] == ["relaunch", "relaunch", "count"]
+    assert [item.budget for item in decisions] == [(1, 2), (2, 2), (2, 2)]
+    assert [item.ran_out for item in decisions] == [False, False, True]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_budget_without_a_limit(phase: Phase) -> None:
+    assert [item.budget for item in repeated(phase, UNLIMITED, 2)] == [(1, None), (2, None)]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_budget_of_what_a_rule_counts_has_not_run_out(phase: Phase) -> None:
+    (decision,) = repeated(phase, 2, 1, Action.COUNT)
+    assert (decision.budget, decision.ran_out) == ((0, 2), False)

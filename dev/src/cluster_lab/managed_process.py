@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -191,3 +191,18 @@ class ManagedProcess:
         if not self.log_file.exists():
             return ""
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+
+@contextlib.contextmanager
+def run_process(name: str, command: Sequence[str], home: Path) -> Iterator[ManagedProcess]:
+    """
+    Run a program in the block, with :func:`inherited_environment`.
+
+    :param home: the folder of its log, which has its name
+    """
+    process = ManagedProcess(name, command, inherited_environment(), home / f"{name}.log")
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()

@@ -17,9 +17,11 @@ from rich.console import Console
 
 from cluster_lab.faults.plan import FaultPlan
 from demo.display import View, summary_text
+from demo.drained import DAG_ID as DRAINED_DAG_ID
 from demo.drained import drain_nodes, drained_text
 from demo.follow import DAG_ID, follow_run
 from demo.outcome import summarise
+from pictures.places import AIRFLOW_FAILURES, airflow_launches
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
@@ -64,13 +66,17 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
         summary = summarise(rows)
         console.print(summary_text(summary))
         console.print("\nSecond act: nodes are drained under tasks that run")
-        drained = drain_nodes(testbed, console)
+        run = testbed.trigger(DRAINED_DAG_ID)
+        drained = drain_nodes(testbed, run, console)
         console.print(drained_text(drained, f"The node of each task is drained while it runs; {name}"))
         unexpected = [*summary.unexpected, *(row.task_id for row in drained if not row.as_expected)]
         if unexpected and not upstream:
             _explain(console, testbed.deployment, unexpected)
         if keep:
-            _wait_for_interrupt(console, url)
+            hit = max(drained, key=lambda row: row.drains).task_id
+            _wait_for_interrupt(
+                console, testbed.deployment.url, airflow_launches(run.dag_id, run.run_id, hit)
+            )
         else:
             hint = "" if upstream else " For comparison: --upstream."
             console.print(f"The UI was at {url}; --keep leaves it running.{hint} Stopping everything.")
@@ -111,8 +117,15 @@ def _explain(console: Console, deployment: AirflowDeployment, task_ids: Iterable
         console.print(f"\nThe scheduler's last words about {task_id}:", *lines, sep="\n", markup=False)
 
 
-def _wait_for_interrupt(console: Console, url: str) -> None:
-    console.print(f"Everything is still running; Airflow's UI: {url}\nCtrl-C stops it.")
+def _wait_for_interrupt(console: Console, url: str, launches: str) -> None:
+    console.print(
+        f"Everything is still running.\n"
+        f"Airflow's UI: {url}/dags/{DAG_ID}\n"
+        f"Infrastructure failures (in the menu: Browse): {url}/{AIRFLOW_FAILURES}\n"
+        f"Launches of a task whose node was drained (its tab): {url}/{launches}\n"
+        "Ctrl-C stops it.",
+        soft_wrap=True,
+    )
     try:
         signal.pause()
     except KeyboardInterrupt:

@@ -54,14 +54,13 @@ class DrainedTask:
         return found == ("success", 1, self.drains + 1, 1)
 
 
-def drain_nodes(testbed: Testbed, console: Console) -> list[DrainedTask]:
+def drain_nodes(testbed: Testbed, run: Run, console: Console) -> list[DrainedTask]:
     """
-    Run the second act and return what became of each task.
+    Play the second act and return what became of each task.
 
-    :param testbed: Which has the DAG already.
+    :param run: Of its DAG, as it begins.
     :param console: Where to say what happens.
     """
-    run = testbed.trigger(DAG_ID)
     drains: Counter[str] = Counter()
     _wait_until(run, "every task works", lambda tasks: all(_works(task) for task in tasks.values()))
     for _ in range(DRAINS):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 RUN_ID = "manual__2026-11-21T06:00:00+00:00"
 STORY = "sales_load"
 """A Dag whose task has met a bit of everything, and runs."""
@@ -20,3 +22,12 @@ def launches(dag_id: str, task_id: str = "load") -> str:
     """Return the address of the page about a task instance, below that of the API server."""
     # As Airflow's user interface has it for a task that is not mapped.
     return f"{PREFIX}/dags/{dag_id}/runs/{RUN_ID}/tasks/{task_id}/%7BMAP_INDEX%7D/launches"
+
+
+AIRFLOW_FAILURES = "plugin/infrastructure-failures"
+"""Where Airflow shows that page."""
+
+
+def airflow_launches(dag_id: str, run_id: str, task_id: str) -> str:
+    """Return where Airflow shows the launches of a task that is not mapped."""
+    return f"dags/{quote(dag_id)}/runs/{quote(run_id)}/tasks/{quote(task_id)}/plugin/launches"

@@ -20,11 +20,20 @@ from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
+from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow_resilience.context import ContextSource, ExecutionContext
-from airflow_resilience.decision import Action, AvoidNode, Decision
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
+from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
 from cluster_lab.airflow_rows import store_run
@@ -44,6 +53,30 @@ _WEIGHTS = (14, 9, 6, 4, 2, 1)
 _LAUNCH_CAUSES = {"registry-unavailable": 6, "refused-by-node-shutdown": 3, "volume-unavailable": 2}
 _LOSSES = {"evicted-by-api": 9, "node-lost": 5, "preempted-by-scheduler": 3, "evicted-by-node-pressure": 2}
 _CAUSES = {cause.name: cause for cause in TABLE}
+
+_OTHER_ENDS = (
+    explain(KeyError("customer_id")),
+    explain(RuntimeError("the warehouse has refused the statement")),
+    ExecutionContext(
+        StateChangeCategory.TIMEOUT,
+        StateChangeReason.EXECUTION_TIMEOUT,
+        ContextSource.WORKER,
+        {"exception": "airflow.sdk.exceptions.AirflowTaskTimeout", "message": "Timeout, PID: 24"},
+    ),
+    ExecutionContext(
+        StateChangeCategory.USER_ACTION,
+        StateChangeReason.MANUAL_STATE_CHANGE,
+        ContextSource.API,
+        {"state": "failed"},
+    ),
+    ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE,
+        StateChangeReason.RESOURCE_EXHAUSTION,
+        ContextSource.EXECUTOR,
+        {"message": "exceeded quota: tasks, requested: pods=1, used: pods=200, limited: pods=200"},
+    ),
+)
+"""What ends a task that did not lose its pod."""
 
 LAST_LINES = """\
 Traceback (most recent call last):
@@ -65,6 +98,7 @@ class Loss:
     phase: Phase = Phase.LAUNCH
     rule: str = "infrastructure"
     reason: str = "EvictionByEvictionAPI"
+    budget: tuple[int, int] | None = None
     delay: float = 0.0
     more: tuple[tuple[str, Any], ...] = ()
     """Metadata of its context beside pod, node and cause."""
@@ -99,6 +133,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             node=NODES[0],
             explanation="launch 1 of 4; policy standard, rule registry",
             rule="registry",
+            budget=(1, 3),
             reason="ErrImagePull",
             delay=30.0,
             more=(
@@ -119,6 +154,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             node=NODES[1],
             phase=Phase.EXECUTION,
             explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+            budget=(1, 5),
             delay=10.0,
             more=(("condition", "DisruptionTarget"), ("container", "base"), ("exit_code", 143)),
         ),
@@ -137,6 +173,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             explanation="infrastructure retries used: 1 of 5; no rule is about it; "
             "policy infrastructure, rule defaultAction",
             rule="defaultAction",
+            budget=(1, 5),
             reason="OOMKilled",
             more=(
                 ("container", "base"),
@@ -150,9 +187,16 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
         3,
     )
     _run(ti, "failed", "", at(15), at(31))
-    session.add(TaskInstanceHistory(ti, state="failed"))
-    session.flush()
-    ti.try_number = 2
+    _next_try(session, ti)
+    _say(session, ti, "running", at(32))
+    _fail(
+        session,
+        ti,
+        explain(ValueError("the file of yesterday has 0 rows, at least 1,000 are expected")),
+        at(35),
+    )
+    _run(ti, "failed", "sales-load-load-4jd81mzc", at(32), at(35))
+    _next_try(session, ti)
     _say(session, ti, "running", at(37))
     _lose(
         session,
@@ -162,6 +206,7 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
             node=NODES[3],
             phase=Phase.EXECUTION,
             explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+            budget=(1, 5),
             reason="NodeLost",
             delay=10.0,
         ),
@@ -184,13 +229,17 @@ def _lose_some(session: Session, ti: TaskInstance, random: Random, now: datetime
     is_launch = random.random() < 0.35
     causes = _LAUNCH_CAUSES if is_launch else _LOSSES
     (cause,) = random.choices(list(causes), list(causes.values()))
-    words = "launch 1 of 3; policy standard, rule infrastructure"
+    words, allowed = "launch 1 of 3; policy standard, rule infrastructure", 2
     if not is_launch:
-        words = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure"
+        words, allowed = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure", 3
     phase = Phase.LAUNCH if is_launch else Phase.EXECUTION
-    _lose(session, ti, Loss(cause=cause, node=node, phase=phase, explanation=words), at, 1)
+    loss = Loss(cause=cause, node=node, phase=phase, explanation=words, budget=(1, allowed))
+    _lose(session, ti, loss, at, 1)
     state = random.choices(("success", "failed", "running"), (30, 3, 2))[0]
-    _run(ti, state, f"pod-{number}", at + timedelta(minutes=1), at + timedelta(minutes=9))
+    end = at + timedelta(minutes=9)
+    _run(ti, state, f"pod-{number}", at + timedelta(minutes=1), end)
+    if state == "failed":
+        _fail(session, ti, random.choice(_OTHER_ENDS), end)
 
 
 def _exhaust(session: Session, ti: TaskInstance, node: str, at: datetime) -> None:
@@ -208,6 +257,7 @@ def _exhaust(session: Session, ti: TaskInstance, node: str, at: datetime) -> Non
             phase=Phase.EXECUTION,
             action=action,
             explanation=words,
+            budget=(min(number, 2), 2),
             reason="Evicted",
         )
         _lose(session, ti, loss, at + timedelta(minutes=4 * number), number)
@@ -234,6 +284,17 @@ def _run(ti: TaskInstance, state: str, host: str, begin: datetime, end: datetime
     ti.end_date = None if state == "running" else end
 
 
+def _next_try(session: Session, ti: TaskInstance) -> None:
+    session.add(TaskInstanceHistory(ti, state="failed"))
+    session.flush()
+    ti.id = uuid7()
+    ti.try_number += 1
+
+
+def _fail(session: Session, ti: TaskInstance, context: ExecutionContext, at: datetime) -> None:
+    _log(session, ti, EVENT, StoredContext(str(ti.id), ti.try_number, context).to_json(), at)
+
+
 def _say(session: Session, ti: TaskInstance, event: str, at: datetime) -> None:
     _log(session, ti, event, None, at)
 
@@ -257,6 +318,8 @@ def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: 
             rule=loss.rule,
             explanation=loss.explanation,
             delay=loss.delay,
+            budget=loss.budget and BudgetUse(*loss.budget),
+            ran_out="is left" in loss.explanation,
             avoid_node=AvoidNode.PREFER if loss.action is Action.RELAUNCH else AvoidNode.NONE,
         ),
         due=at + timedelta(seconds=loss.delay) if loss.action is Action.RELAUNCH else None,

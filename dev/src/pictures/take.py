@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, get_args
 
 from pictures.api_server import ApiServer, open_api_server
 from pictures.browser import Theme, log_in, open_browser
-from pictures.places import FAILURES, QUIET, RUN_ID, STORY, UNTOUCHED, launches
+from pictures.places import (
+    AIRFLOW_FAILURES,
+    FAILURES,
+    QUIET,
+    RUN_ID,
+    STORY,
+    UNTOUCHED,
+    airflow_launches,
+    launches,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -69,8 +78,8 @@ def take_all(folder: Path) -> list[Path]:
             _take_in_airflow(browser, server, address, folder / f"{name}-{theme}.png", theme)
             for theme in THEMES
             for name, address in (
-                ("airflow-failures", "plugin/infrastructure-failures"),
-                ("airflow-launches", f"dags/{STORY}/runs/{RUN_ID}/tasks/load/plugin/launches"),
+                ("airflow-failures", AIRFLOW_FAILURES),
+                ("airflow-launches", airflow_launches(STORY, RUN_ID, "load")),
             )
         ]
         return empty + with_data + framed

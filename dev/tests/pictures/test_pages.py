@@ -73,6 +73,30 @@ def test_each_number_leads_to_its_rows(page, server, words):
     expect(page.locator("#rows h2")).to_be_focused()
 
 
+def test_tasks_that_failed_without_losing_a_pod_are_told_apart_and_lead_to_their_rows(page, server):
+    go(page, server, FAILURES)
+    pods = number_of(page, "pods lost")
+    button = page.locator(".others button", has_text="failed by themselves")
+    number = int(button.locator("b").inner_text())
+    button.click()
+    expect(page.locator("#rows h2")).to_have_text(re.compile(rf"^{number} task"))
+    expect(page.locator("#rows tbody tr")).to_have_count(number)
+    expect(page.locator("#rows tbody")).to_contain_text("Its own code raised an exception.")
+    page.reload()
+    expect(page.locator("#rows h2")).to_have_text(re.compile(rf"^{number} task"))
+    page.locator("#rows").get_by_role("button", name="Show all").click()
+    expect(page.locator("#rows h2")).to_have_text(f"{pods} pods")
+
+
+def test_a_try_says_what_has_ended_it(page, server):
+    go(page, server, launches(STORY))
+    ended = page.locator(".try", has_text="Try 2").locator(".ended")
+    expect(ended).to_contain_text(
+        "Its own code raised an exception. APPLICATION / TASK_ERROR, noticed by WORKER"
+    )
+    expect(ended.locator("pre")).to_contain_text("builtins.ValueError: the file of yesterday has 0 rows")
+
+
 def test_lists_lead_to_their_rows_and_rows_can_be_paged(page, server):
     go(page, server, FAILURES)
     entry = page.locator(".list", has_text="Nodes").locator(".entry").first
@@ -144,9 +168,10 @@ def test_what_a_pod_has_said_is_text(page, server):
 
 def test_the_story_of_a_task(page, server):
     go(page, server, launches(STORY))
-    newest, oldest = page.locator(".try").all()
+    newest, own, oldest = page.locator(".try").all()
     expect(newest).to_contain_text("infrastructure retries 1 of 5")
     expect(newest.locator(".launch").last).to_contain_text("running")
+    expect(own.locator(".launch")).to_have_class("launch failed")
     expect(oldest.locator(".launch")).to_have_count(3)
     expect(oldest.locator(".launch").last).to_contain_text("137 (SIGKILL)")
     expect(oldest.get_by_role("link", name="Log")).to_have_attribute("href", re.compile(r"\?try_number=1$"))
@@ -200,7 +225,7 @@ def test_an_error_is_said_and_can_be_tried_again(page, server, address, status, 
 def test_airflow_shows_both_pages_in_its_own_colours(page, server):
     page.goto(f"{server.url}/dags/{STORY}/runs/{RUN_ID}/tasks/load/plugin/launches")
     frame = page.frame_locator("iframe")
-    expect(frame.locator(".try")).to_have_count(2)
+    expect(frame.locator(".try")).to_have_count(3)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         expect(frame.locator("html")).to_have_attribute("data-theme", scheme)
@@ -219,7 +244,7 @@ def test_a_link_leads_out_of_the_frame(page, server):
     frame = page.frame_locator("iframe")
     frame.locator("td .link", has_text=STORY).first.click()
     page.wait_for_url(f"**/dags/{STORY}/runs/*/tasks/load/plugin/launches")
-    expect(page.frame_locator("iframe").locator(".try")).to_have_count(2)
+    expect(page.frame_locator("iframe").locator(".try")).to_have_count(3)
 
 
 def test_nothing_is_loaded_from_elsewhere(page, server):

@@ -1,23 +1,28 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Failures that no executor has decided about, in Airflow's audit log: what a person or the scheduler has done.
+Failures that no policy has decided about, in Airflow's audit log: what the task itself, a person or the
+scheduler has done, and tasks for which there was never a pod.
 
 The ledger has the others.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
-from sqlalchemy import exists, select
+from airflow.utils.sqlalchemy import with_row_locks
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import ColumnElement, exists, select, tuple_
+from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.propagation.database import read_failure
+from airflow_resilience.propagation.database import read_failure, read_failures_of_workers, write_failures
 from airflow_resilience.propagation.stored import StoredContext
 
 EVENT = "task instance failed"
@@ -34,10 +39,49 @@ def record(ti: Any, context: ExecutionContext) -> None:
     :param ti: the task instance, as a row
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
     """
-    extra = json.dumps(StoredContext(str(ti.id), ti.try_number, context).to_dict())
     # Not the session of the task instance: it is in the middle of a transaction of Airflow.
     with create_session(scoped=False) as session:
-        session.add(Log(event=EVENT, task_instance=_key(ti), extra=extra))
+        _add(_key(ti), StoredContext(str(ti.id), ti.try_number, context), session)
+
+
+def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
+    """
+    Write down why a task will fail for which no pod could be made, also for its callbacks, and commit.
+
+    :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
+    """
+    with create_session(scoped=False) as session:
+        queued = select(TaskInstance.id).where(
+            *_is_try(TaskInstance, key), TaskInstance.state == TaskInstanceState.QUEUED
+        )
+        # Locked: it is neither removed nor launched by another scheduler meanwhile. Whoever has it locked
+        # is not waited for, in the scheduler's loop: the task is told less then.
+        ti_id = session.scalar(with_row_locks(queued, session=session, of=TaskInstance, skip_locked=True))
+        if ti_id is None:
+            return
+        write_failures({key: (str(ti_id), context)}, session=session)
+        _add(key, StoredContext(str(ti_id), key.try_number, context), session)
+
+
+def record_reported(ended: Mapping[TaskInstanceKey, str], *, session: Session) -> None:
+    """
+    Write down why tries have failed of which their worker has said it, each once.
+
+    :param ended: tries whose worker has ended, and about which nothing was decided, each with the UUID that
+        its task instance had then
+    """
+    said = read_failures_of_workers(ended, session=session)
+    new = {key: stored for key, stored in said.items() if stored.ti_id == ended[key]}
+    if not new:
+        return
+    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
+    known = session.execute(
+        select(*columns, Log.extra).where(tuple_(*columns).in_(list(new)), Log.event == EVENT)
+    ).all()
+    told = {stored.ti_id for row in known if (stored := StoredContext.from_json(row[5]))}
+    for key, stored in new.items():
+        if stored.ti_id not in told:
+            _add(key, stored, session)
 
 
 def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
@@ -53,15 +97,22 @@ def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
         # By the number of the try: Airflow may have given the task instance its next UUID already.
         if stored := read_failure(key, session=session):
             return stored.context, False
-        is_silent = exists().where(
-            Log.dag_id == key.dag_id,
-            Log.task_id == key.task_id,
-            Log.run_id == key.run_id,
-            Log.map_index == key.map_index,
-            Log.try_number == key.try_number,
-            Log.event == _HEARTBEAT_TIMEOUT,
-        )
+        is_silent = exists().where(*_is_try(Log, key), Log.event == _HEARTBEAT_TIMEOUT)
         return None, bool(session.scalar(select(is_silent)))
+
+
+def _add(key: TaskInstanceKey, stored: StoredContext, session: Session) -> None:
+    session.add(Log(event=EVENT, task_instance=key, extra=stored.to_json()))
+
+
+def _is_try(model: Any, key: TaskInstanceKey) -> tuple[ColumnElement[bool], ...]:
+    return (
+        model.dag_id == key.dag_id,
+        model.task_id == key.task_id,
+        model.run_id == key.run_id,
+        model.try_number == key.try_number,
+        model.map_index == key.map_index,
+    )
 
 
 def _key(ti: Any) -> TaskInstanceKey:

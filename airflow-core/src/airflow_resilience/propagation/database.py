@@ -3,14 +3,16 @@
 """
 The context of a failure as an XCom of its task instance, in the metadata database.
 
-Whoever knows of a failure first writes it in the transaction that settles it. So it is there before Airflow
-has a callback run, or a listener called.
+An executor writes it in the transaction that settles the failure. So it is there before Airflow has a
+callback run, or a listener called. The worker may write at the same time why it has failed: under a key of
+its own, so that neither waits for the other, or takes its place.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -19,7 +21,7 @@ from sqlalchemy import bindparam, delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.propagation.stored import XCOM_KEY, StoredContext
+from airflow_resilience.propagation.stored import SETTLED_XCOM_KEY, XCOM_KEY, XCOM_KEYS, StoredContext
 
 _PLACE = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
 
@@ -49,7 +51,7 @@ def write_failures(
             "task_id": key.task_id,
             "run_id": key.run_id,
             "map_index": key.map_index,
-            "key": XCOM_KEY,
+            "key": SETTLED_XCOM_KEY,
             "value": StoredContext(ti_id, key.try_number, context).to_dict(),
         }
         for key, (ti_id, context) in failures.items()
@@ -67,7 +69,11 @@ def _delete(places: Collection[tuple[Any, ...]], session: Session) -> None:
     """
     xcom = XComModel.__table__
     place = tuple_(*(xcom.c[column.key] for column in _PLACE)).in_(places)
-    stored = session.execute(select(*xcom.primary_key).where(place, xcom.c.key == XCOM_KEY)).mappings().all()
+    stored = (
+        session.execute(select(*xcom.primary_key).where(place, xcom.c.key == SETTLED_XCOM_KEY))
+        .mappings()
+        .all()
+    )
     if stored:
         is_it = [column == bindparam(f"its_{column.key}") for column in xcom.primary_key]
         session.execute(
@@ -78,11 +84,22 @@ def _delete(places: Collection[tuple[Any, ...]], session: Session) -> None:
 
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
     """Return why a try has failed; None if that is not stored."""
-    place = tuple_(*_PLACE) == _place(key)
-    value = session.scalar(select(XComModel.value).where(place, XComModel.key == XCOM_KEY))
     # An earlier failure leaves one behind, if what follows has never begun.
-    stored = StoredContext.from_dict(value)
-    return stored if stored and stored.try_number == key.try_number else None
+    found = _read([key], session=session)[_place(key)]
+    return next((item.stored for item in found if item.stored.try_number == key.try_number), None)
+
+
+def read_failures_of_workers(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> dict[TaskInstanceKey, StoredContext]:
+    """Return why these tries have failed, of those of which only their worker has said it, with one query."""
+    if not keys:
+        return {}
+    read = _read(keys, session=session)
+    found = {
+        key: [item for item in read[_place(key)] if item.stored.try_number == key.try_number] for key in keys
+    }
+    return {key: items[0].stored for key, items in found.items() if items and items[0].xcom_key == XCOM_KEY}
 
 
 def read_previous_failures(
@@ -92,17 +109,37 @@ def read_previous_failures(
     retried = [key for key in keys if key.try_number > 1]
     if not retried:
         return {}
-    rows = session.execute(
-        select(*_PLACE, XComModel.value).where(
-            tuple_(*_PLACE).in_({_place(key) for key in retried}), XComModel.key == XCOM_KEY
-        )
-    )
-    stored = {tuple(row[:4]): StoredContext.from_dict(row[4]) for row in rows}
-    return {
-        key: found.context
+    read = _read(retried, session=session)
+    found = {
+        key: [item.stored for item in read[_place(key)] if item.stored.try_number < key.try_number]
         for key in retried
-        if (found := stored.get(_place(key))) and found.try_number < key.try_number
     }
+    return {
+        key: max(items, key=lambda stored: stored.try_number).context for key, items in found.items() if items
+    }
+
+
+class _Item(NamedTuple):
+    """What is stored under one key."""
+
+    xcom_key: str
+    stored: StoredContext
+
+
+def _read(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> defaultdict[tuple[Any, ...], list[_Item]]:
+    """Return what is stored about these task instances. What counts comes first."""
+    rows = session.execute(
+        select(*_PLACE, XComModel.key, XComModel.value).where(
+            tuple_(*_PLACE).in_({_place(key) for key in keys}), XComModel.key.in_(XCOM_KEYS)
+        )
+    ).all()
+    found: defaultdict[tuple[Any, ...], list[_Item]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: XCOM_KEYS.index(row[4])):
+        if stored := StoredContext.from_dict(row[5]):
+            found[tuple(row[:4])].append(_Item(row[4], stored))
+    return found
 
 
 def _place(key: TaskInstanceKey) -> tuple[Any, ...]:

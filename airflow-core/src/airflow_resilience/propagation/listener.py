@@ -1,10 +1,14 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow tells this listener that a task has failed; it tells others why."""
+"""Airflow tells this listener that a task has failed; it counts that, and tells others why."""
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
@@ -16,6 +20,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
+from airflow_resilience.metrics import count_failure
 from airflow_resilience.propagation import listeners
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.reading import observer_of
@@ -28,13 +33,65 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@hookimpl
-def on_task_instance_failed(
+ARGUMENT = "execution_context"
+"""Name that AIP-97 has for an argument of Airflow's own hook. No released version has it."""
+
+_SPECIFICATIONS = (
+    "airflow._shared.listeners.spec.taskinstance",
+    "airflow.sdk._shared.listeners.spec.taskinstance",
+)
+"""Those of Airflow's hooks, for its two listener managers, from 3.2 on."""
+
+
+def implementation(specifications: Sequence[Callable[..., Any]]) -> Callable[..., None]:
+    """
+    Return what implements Airflow's hook: it tells the listeners of our own hook why.
+
+    If Airflow itself says why, they are told that.
+
+    :param specifications: those of ``on_task_instance_failed``; an implementation may have no argument that
+        one of them does not have, or Airflow could not load any plugin
+    """
+    brings_context = [ARGUMENT in inspect.signature(item).parameters for item in specifications]
+
+    @hookimpl
+    def told_why(
+        previous_state: TaskInstanceState | None,
+        task_instance: RuntimeTaskInstance | TaskInstance,
+        error: str | BaseException | None,
+        execution_context: Any,
+    ) -> None:
+        _tell(previous_state, task_instance, error, execution_context)
+
+    @hookimpl
+    def not_told_why(
+        previous_state: TaskInstanceState | None,
+        task_instance: RuntimeTaskInstance | TaskInstance,
+        error: str | BaseException | None,
+    ) -> None:
+        _tell(previous_state, task_instance, error, None)
+
+    return told_why if brings_context and all(brings_context) else not_told_why
+
+
+def _specifications() -> list[Callable[..., Any]]:
+    found = []
+    for name in _SPECIFICATIONS:
+        with suppress(ImportError, AttributeError):
+            found.append(import_module(name).on_task_instance_failed)
+    return found
+
+
+on_task_instance_failed = implementation(_specifications())
+
+
+def _tell(
     previous_state: TaskInstanceState | None,
     task_instance: RuntimeTaskInstance | TaskInstance,
     error: str | BaseException | None,
+    airflows: Any,
 ) -> None:
-    """Tell the listeners of our own hook why."""
+    """Count it, and tell the listeners of our own hook why."""
     # An exception would keep Airflow's other listeners from being called.
     try:
         in_worker = _runs_here(task_instance)
@@ -46,13 +103,14 @@ def on_task_instance_failed(
     except Exception:
         log.exception("Nobody is told why a task has failed: that could not be found out, or not stored")
         return
+    count_failure(context, task_instance.dag_id, in_worker=in_worker)
     listeners.call(
         "on_task_instance_failed_with_context",
         in_worker=in_worker,
         previous_state=previous_state,
         task_instance=task_instance,
         error=error,
-        execution_context=context,
+        execution_context=context if airflows is None else airflows,
     )
 
 

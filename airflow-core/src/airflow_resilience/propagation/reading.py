@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, XCOM_KEYS, StoredContext
 
 if TYPE_CHECKING:
     from airflow_resilience.propagation.observer import FailureObserver
@@ -72,8 +72,15 @@ def previous_failure(context: Mapping[str, Any]) -> ExecutionContext | None:
     :return: None if there was none, or if that is not known
     """
     ti = context.get("ti")
+    told = None if ti is None else read_told(ti)
+    return told.context if told else None
+
+
+def read_told(ti: Any) -> StoredContext | None:
+    """Return what the executor has told this worker about the run before; None if there was none."""
     told = StoredContext.from_json(os.environ.get(PREVIOUS_FAILURE))
-    return told.context if told and ti is not None and told.ti_id == str(ti.id) else None
+    # A process that the task has started may run another one.
+    return told if told and told.ti_id == str(ti.id) else None
 
 
 def store(ti: Any, context: ExecutionContext) -> None:
@@ -96,13 +103,13 @@ def _read_stored(ti: Any) -> ExecutionContext | None:
     if carried:
         return carried.context
     try:
-        stored = StoredContext.from_dict(BaseXCom.get_one(key=XCOM_KEY, **_place(ti)))
+        found = [StoredContext.from_dict(BaseXCom.get_one(key=key, **_place(ti))) for key in XCOM_KEYS]
     except Exception:
         log.exception("Airflow could not be asked why the task has failed")
         return None
     # An earlier failure leaves one behind, if what follows has never begun.
-    is_of_this = stored and (stored.ti_id, stored.try_number) == (str(ti.id), ti.try_number)
-    return stored.context if stored and is_of_this else None
+    own = (str(ti.id), ti.try_number)
+    return next((item.context for item in found if item and (item.ti_id, item.try_number) == own), None)
 
 
 def _place(ti: Any) -> dict[str, Any]:

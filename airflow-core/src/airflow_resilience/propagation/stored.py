@@ -3,9 +3,9 @@
 """
 The forms in which the context of a failure travels to where it is asked for.
 
-An XCom of the task instance stores it. What Airflow sends to its DAG processor for a callback carries a copy:
-the next run of the task may have begun by then, and the XCom be gone. An environment variable tells that next
-run. All have the same content, which is bounded.
+XComs of the task instance store it. What Airflow sends to its DAG processor for a callback carries a copy:
+the next run of the task may have begun by then, and the XComs be gone. An environment variable tells that
+next run. All have the same content, which is bounded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ from airflow_resilience.context import ExecutionContext
 
 XCOM_KEY = "airflow_resilience_execution_context"
 """
-Key of the XCom, and of the copy in a task instance's ``context_carrier``. Airflow removes the XCom when the
-task begins anew, as it does with every XCom of a task.
+Key of the XCom that a worker writes, and of the copy in a task instance's ``context_carrier``. Airflow
+removes the XCom when the task begins anew, as it does with every XCom of a task.
 """
+
+SETTLED_XCOM_KEY = "airflow_resilience_settled_context"
+"""
+Key of the XCom that an executor writes with its decision that a try has failed, under the lock of the task
+instance's row. What a worker says of the same try does not count then, whenever it is written.
+"""
+
+XCOM_KEYS = (SETTLED_XCOM_KEY, XCOM_KEY)
+"""What counts comes first."""
 
 PREVIOUS_FAILURE = "AIRFLOW_RESILIENCE_PREVIOUS_FAILURE"
 """Environment variable of a worker whose task has failed before, or had lost its worker."""
@@ -39,13 +48,16 @@ class StoredContext(NamedTuple):
     """The task instance's UUID."""
     try_number: int
     context: ExecutionContext
+    explanation: str = ""
+    """Why the task is launched again, if that is at the infrastructure's cost."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored; texts are cut."""
         fields = self.context.to_dict()
         kept = list(fields["metadata"].items())[:NUMBER_LIMIT]
         fields["metadata"] = {_cut(name): _cut(value) for name, value in kept}
-        return {"ti_id": self.ti_id, "try_number": self.try_number, "context": fields}
+        stored = {"ti_id": self.ti_id, "try_number": self.try_number, "context": fields}
+        return stored | ({"explanation": _cut(self.explanation)} if self.explanation else {})
 
     def to_json(self) -> str:
         """
@@ -62,7 +74,8 @@ class StoredContext(NamedTuple):
             return None
         try:
             context = ExecutionContext.from_dict(fields["context"])
-            return cls(str(fields["ti_id"]), int(fields["try_number"]), context)
+            explanation = str(fields.get("explanation") or "")
+            return cls(str(fields["ti_id"]), int(fields["try_number"]), context, explanation)
         except (KeyError, TypeError, ValueError):
             return None
 

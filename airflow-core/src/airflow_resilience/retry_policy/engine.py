@@ -19,7 +19,7 @@ from typing import Final
 
 from airflow_resilience.backoff import Backoff, constant_backoff
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
-from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, Decision
+from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, BudgetUse, Decision
 from airflow_resilience.retry_policy.built_in import BUILT_IN, infrastructure_policy
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, INFRASTRUCTURE
@@ -268,14 +268,22 @@ def _conclude(
     random: Callable[[], float],
 ) -> Decision:
     """Turn the rule that applies into a decision, within the limits."""
-    decision = partial(Decision, policy=policy.name, rule=rule.name)
     reached = [limit for limit in limits if limit.left == 0]
     relaunch = rule.action is Action.RELAUNCH and not reached
-    count = _launches if phase is Phase.LAUNCH else partial(_infrastructure_retries, relaunch)
-    standing = count(len(relaunches), min(limit.left for limit in limits))
+    used, left = len(relaunches), min(limit.left for limit in limits)
+    # Not math.isinf(), which raises for whole numbers beyond the range of a float.
+    allowed = None if left == math.inf else used + int(left)
+    standing = (
+        _launches(used, allowed)
+        if phase is Phase.LAUNCH
+        else _infrastructure_retries(relaunch, used, allowed)
+    )
+    budget = BudgetUse(used + relaunch, allowed)
+    decision = partial(Decision, policy=policy.name, rule=rule.name, budget=budget)
     if rule.action is Action.RELAUNCH and reached:
         none_left = "no relaunch" if phase is Phase.LAUNCH else "no infrastructure retry"
-        return decision(action=Action.COUNT, explanation=f"{standing}; {none_left} is left; {reached[0]}")
+        explanation = f"{standing}; {none_left} is left; {reached[0]}"
+        return decision(action=Action.COUNT, explanation=explanation, ran_out=True)
     clauses = (standing, rule.note, f"policy {policy.name}, rule {rule.name}")
     explanation = "; ".join(filter(None, clauses))
     if not relaunch:
@@ -289,18 +297,17 @@ def _conclude(
     )
 
 
-def _launches(used: int, left: float) -> str:
+def _launches(used: int, allowed: int | None) -> str:
     """Say which launch has failed, and how many there can be if the same failure repeats."""
-    return f"launch {used + 1} of {_total(used + 1, left)}"
+    return f"launch {used + 1} of {_total(None if allowed is None else allowed + 1)}"
 
 
-def _infrastructure_retries(relaunch: bool, used: int, left: float) -> str:
+def _infrastructure_retries(relaunch: bool, used: int, allowed: int | None) -> str:
     """Say which infrastructure retry this is, or how many there were before this failure."""
     if relaunch:
-        return f"infrastructure retry {used + 1} of {_total(used, left)}"
-    return f"infrastructure retries used: {used} of {_total(used, left)}"
+        return f"infrastructure retry {used + 1} of {_total(allowed)}"
+    return f"infrastructure retries used: {used} of {_total(allowed)}"
 
 
-def _total(used: int, left: float) -> str:
-    # Not math.isinf(), which raises for whole numbers beyond the range of a float.
-    return "unlimited" if left == math.inf else str(used + int(left))
+def _total(allowed: int | None) -> str:
+    return "unlimited" if allowed is None else str(allowed)

@@ -31,6 +31,10 @@ def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
     """Observe the task, and arm the guard if it runs again when infrastructure takes this worker."""
     # An exception would keep the other listeners from being called. The task runs without all this, too.
     try:
+        _announce(task_instance)
+    except Exception:
+        log.exception("Why the task runs again is not said")
+    try:
         observer = _observe(task_instance)
     except Exception:
         log.exception("The task is not observed: why it fails will not be known")
@@ -43,6 +47,13 @@ def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
     # After the guard has wrapped it, so that nothing is known of an end that the guard holds back.
     observer.wrap()
     reading.observe(observer)
+
+
+def _announce(ti: RuntimeTaskInstance) -> None:
+    # Nothing but a worker needs what it imports.
+    from airflow_resilience.propagation.next_run import announce  # noqa: PLC0415
+
+    announce(ti)
 
 
 def _observe(ti: RuntimeTaskInstance) -> FailureObserver:

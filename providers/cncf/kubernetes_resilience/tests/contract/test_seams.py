@@ -41,6 +41,8 @@ from airflow.providers_manager import ProvidersManager
 from airflow.utils.state import TaskInstanceState
 from airflow.version import version as airflow_version
 from kubernetes.client import models as k8s
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from sqlalchemy import create_engine, inspect, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
@@ -136,6 +138,38 @@ def test_seam_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "airflow.no_such_module.anything (one) is missing" in module
     assert "BaseExecutor.no_such_method (two) is missing" in method
     assert "BaseExecutor.change_state (three) has no parameter no_such_parameter" in parameter
+
+
+def test_without_traces_there_is_no_tracer() -> None:
+    assert upstream.find_tracer("launches") is None
+
+
+@pytest.fixture
+def traces_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make spans, which are sent nowhere, since none of them ends."""
+    monkeypatch.setenv("AIRFLOW__TRACES__OTEL_ON", "True")
+    if upstream._AIRFLOW_VERSION >= (3, 2):
+        from airflow._shared.observability.traces import OverrideableRandomIdGenerator
+
+        provider = TracerProvider(id_generator=OverrideableRandomIdGenerator())
+        monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+        yield
+        return
+    from airflow.traces.tracer import Trace
+
+    monkeypatch.setattr(Trace, "factory", None)
+    monkeypatch.setattr(Trace, "instance", None)
+    yield
+    Trace.instance.span_processor.shutdown()
+
+
+def test_tracer_makes_spans_of_a_given_id(traces_on: None) -> None:
+    tracer = upstream.find_tracer("launches")
+    assert tracer is not None
+    with upstream.with_span_id(7):
+        span = tracer.start_span("launch")
+    assert span.is_recording()
+    assert upstream._AIRFLOW_VERSION < (3, 2) or span.get_span_context().span_id == 7
 
 
 def test_options_have_their_documented_defaults() -> None:

@@ -13,7 +13,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.decision import Action, Decision
+from airflow_resilience.decision import Action, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -28,6 +28,8 @@ def lost(
     explanation: str = "launch 1 of 2; policy built-in, rule infrastructure",
     cause: str = "drain",
     node: str | None = "node-1",
+    budget: tuple[int, int | None] | None = (1, 1),
+    ran_out: bool = False,
     **fields: Any,
 ) -> LedgerEntry:
     """Return what the ledger says about a pod that was lost to a drain of its node."""
@@ -51,5 +53,12 @@ def lost(
         },
         launch=launch,
         phase=phase,
-        decision=Decision(action=action, policy="built-in", rule="infrastructure", explanation=explanation),
+        decision=Decision(
+            action=action,
+            policy="built-in",
+            rule="infrastructure",
+            explanation=explanation,
+            budget=BudgetUse(*budget) if budget else None,
+            ran_out=ran_out,
+        ),
     )

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import structlog
 from airflow.executors.workloads import ExecuteTask
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
@@ -223,6 +225,15 @@ class Harness:
     def occupied(self, ti) -> bool:
         """Whether the task instance has a slot of the executor."""
         return ti.key in self.executor.running
+
+
+def noted_log(name: str) -> Any:
+    """Return a logger that takes values beside the sentence, as Airflow's do, and is noted by ``caplog``."""
+    return structlog.wrap_logger(
+        logging.getLogger(name),
+        [structlog.stdlib.PositionalArgumentsFormatter(), structlog.stdlib.render_to_log_kwargs],
+        structlog.stdlib.BoundLogger,
+    )
 
 
 @contextmanager

@@ -17,6 +17,9 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, AvoidNode, Decision
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 
 DUE = datetime(2026, 3, 1, 8, 2, tzinfo=UTC)
@@ -80,6 +83,26 @@ def test_everything_that_the_ledger_says(run, fail, queued_ti):
         "due": DUE.isoformat(),
     }
     assert (second["launch"], second["decision"]["action"], second["due"]) == (2, "count", None)
+
+
+def test_what_else_has_ended_a_try_stands_beside_the_pods(run, fail, queued_ti, session):
+    ti = queued_ti()
+    fail(ti)
+    context = explain(ValueError("its own"))
+    extra = StoredContext(str(ti.id), 1, context).to_json()
+    session.add(Log(event=EVENT, task_instance=ti.key, extra=extra))
+    session.commit()
+    words = ("history", ti.dag_id, ti.run_id, ti.task_id)
+    pod, end = run(*words, "-o", "json").data
+    assert pod.keys() == end.keys()
+    assert (end["reason"], end["context"], end["task_instance_id"]) == (
+        "TASK_ERROR",
+        context.to_dict(),
+        str(ti.id),
+    )
+    assert (end["pod"], end["decision"]) == (None, None)
+    out = run(*words).out
+    assert "Its own code raised an exception. builtins.ValueError its own" in " ".join(out.split())
 
 
 def test_table_for_people(run, fail, queued_ti):

@@ -11,6 +11,9 @@ from airflow.providers.cncf.kubernetes_resilience.cli import report_command
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import StoredContext
 
 from ...support.entries import lost
 
@@ -29,7 +32,7 @@ def fail(session):
 def test_the_numbers_of_the_page(run, fail, queued_ti):
     one, other = queued_ti("one"), queued_ti("other")
     fail(one, lost())
-    fail(one, lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in"))
+    fail(one, lost(2, Action.COUNT, ran_out=True))
     fail(other, lost(3, cause="node-lost", node="node-2"))
     told = run("report", "-o", "json").data
     assert (told["failures"], told["relaunched"], told["ran_out"]) == (3, 2, 1)
@@ -47,6 +50,19 @@ def test_tables_for_people(run, fail, queued_ti):
     assert [word for word in ("drain", "node-1", "sales", "█") if word not in out] == []
     lines = {line.strip() for line in out.splitlines()}
     assert {"Over time", "Causes", "Nodes", "Dags"} <= lines
+
+
+def test_tasks_that_failed_without_losing_a_pod_stand_beside_it(run, fail, queued_ti, session):
+    ti = queued_ti()
+    fail(ti, lost())
+    for error in (ValueError(), KeyError()):
+        extra = StoredContext(str(ti.id), 1, explain(error)).to_json()
+        session.add(Log(event=EVENT, task_instance=ti.key, extra=extra))
+    session.commit()
+    told = run("report", "-o", "json").data
+    assert (told["failures"], told["others"]["APPLICATION"], sum(told["others"].values())) == (1, 2, 2)
+    lines = [line.split() for line in run("report").out.splitlines()]
+    assert ["by", "themselves", "2"] in lines
 
 
 def test_no_failures(run, queued_ti):

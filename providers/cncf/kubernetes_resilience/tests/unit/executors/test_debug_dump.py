@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 
 import pytest
@@ -14,7 +13,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import Connect
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
 
 from ...support import manifests as m
-from ...support.harness import lock
+from ...support.harness import lock, noted_log
 
 HEADING = "Launches of the Kubernetes executor"
 
@@ -23,7 +22,7 @@ HEADING = "Launches of the Kubernetes executor"
 def dump(caplog, monkeypatch):
     """Give a function that returns what is logged about each launch of an executor, by its map index."""
 
-    monkeypatch.setattr(KubernetesExecutor, "log", logging.getLogger(__name__))
+    monkeypatch.setattr(KubernetesExecutor, "log", noted_log(__name__))
 
     def read(harness):
         caplog.clear()

@@ -11,7 +11,6 @@ import json
 import pytest
 from airflow.models.log import Log
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor as Official
-from airflow.providers.common.compat.sdk import Stats
 from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
@@ -50,6 +49,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 from airflow_resilience import ledger
+from airflow_resilience.metrics import stats
 
 from ...support import manifests as m
 from ...support.cluster import Pod
@@ -103,7 +103,7 @@ def counted(monkeypatch):
         if name == METRIC:
             steps.append(tags["step"])
 
-    monkeypatch.setattr(Stats, "incr", incr)
+    monkeypatch.setattr(stats(), "incr", incr)
     return steps
 
 
@@ -387,19 +387,16 @@ def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, error
 # ---------------------------------------------------------------------------------- a row that is refused
 
 
+REFUSED = f"NEW.event = 'pod launch failed' AND NEW.map_index = {BAD}"
+FUNCTION = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'this row is refused' USING ERRCODE = 'data_exception'; END$$;
+"""
 REFUSING = {
-    "postgresql": [
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
-        f" IF NEW.event = 'pod launch failed' AND NEW.map_index = {BAD}"
-        " THEN RAISE EXCEPTION 'this row is refused' USING ERRCODE = 'data_exception'; END IF;"
-        " RETURN NEW; END$$",
-        "CREATE TRIGGER refuse BEFORE INSERT ON log FOR EACH ROW EXECUTE FUNCTION refuse()",
-    ],
-    "mysql": [
-        "CREATE TRIGGER refuse BEFORE INSERT ON log FOR EACH ROW"
-        f" IF NEW.event = 'pod launch failed' AND NEW.map_index = {BAD}"
-        " THEN SIGNAL SQLSTATE '22000' SET MESSAGE_TEXT = 'this row is refused'; END IF",
-    ],
+    "postgresql": f"""{FUNCTION} CREATE TRIGGER refuse BEFORE INSERT ON log FOR EACH ROW
+        WHEN ({REFUSED}) EXECUTE FUNCTION refuse()""",
+    "mysql": f"""CREATE TRIGGER refuse BEFORE INSERT ON log FOR EACH ROW
+        IF {REFUSED} THEN SIGNAL SQLSTATE '22000' SET MESSAGE_TEXT = 'this row is refused'; END IF""",
 }
 AS_BEFORE = {"postgresql": "DROP FUNCTION refuse CASCADE", "mysql": "DROP TRIGGER refuse"}
 
@@ -408,8 +405,7 @@ AS_BEFORE = {"postgresql": "DROP FUNCTION refuse CASCADE", "mysql": "DROP TRIGGE
 def refusing(session):
     """Let the database refuse one task's ledger rows, whoever writes them."""
     dialect = session.get_bind().dialect.name
-    for statement in REFUSING[dialect]:
-        session.execute(text(statement))
+    session.execute(text(REFUSING[dialect]))
     session.commit()
     yield
     session.rollback()

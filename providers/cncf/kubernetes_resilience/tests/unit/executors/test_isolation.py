@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 
 import pytest
-from airflow.providers.common.compat.sdk import Stats
 from sqlalchemy.exc import DataError, OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation as isolation_module
@@ -19,6 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     Isolation,
     describe,
 )
+from airflow_resilience.metrics import stats
 
 from ...support.harness import Clock
 
@@ -42,7 +42,7 @@ def counted(monkeypatch):
     """Give the steps of which a failure was counted."""
     steps = []
     monkeypatch.setattr(
-        Stats, "incr", lambda name, *, tags: steps.append((name.rpartition(".")[2], tags["step"]))
+        stats(), "incr", lambda name, *, tags: steps.append((name.rpartition(".")[2], tags["step"]))
     )
     return steps
 

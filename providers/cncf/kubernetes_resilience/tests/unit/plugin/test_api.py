@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
@@ -10,8 +11,12 @@ from airflow.models.log import Log
 
 from airflow.providers.cncf.kubernetes_resilience.plugin import api
 from airflow_resilience import ledger
+from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.stored import StoredContext
 
 from ...support.entries import lost
 from .conftest import API
@@ -35,7 +40,12 @@ def launches_of(ti, dag_id=None):
     )
 
 
-DATA = [f"{API}/failures", f"{API}/failures/summary", f"{API}/dags/dag/dagRuns/r/taskInstances/t/-1/launches"]
+DATA = [
+    f"{API}/failures",
+    f"{API}/failures/summary",
+    f"{API}/task-failures",
+    f"{API}/dags/dag/dagRuns/r/taskInstances/t/-1/launches",
+]
 
 
 @pytest.mark.parametrize("path", DATA)
@@ -52,19 +62,22 @@ def paths():
     return api.app.openapi()["paths"]
 
 
-def test_whoever_may_not_read_a_dag_sees_none_of_it(log_in, queued_ti, fail):
+def test_whoever_may_not_read_a_dag_sees_none_of_it(log_in, queued_ti, fail, session):
     open_, secret = queued_ti("joan_dag"), queued_ti("secret")
-    fail(open_, lost())
-    fail(secret, lost())
+    for ti in (open_, secret):
+        fail(ti, lost())
+        end(session, ti, explain(None))
     client = log_in("joan")
     assert client.get(launches_of(open_)).status_code == 200
     assert client.get(launches_of(secret)).status_code == 403
-    for path in DATA[:2]:
+    for path in DATA[:3]:
         assert client.get(path, params={"dag_id": "joan_dag"}).status_code == 200
         assert client.get(path, params={"dag_id": "secret"}).status_code == 403
-    assert [row["dag_id"] for row in client.get(DATA[0]).json()["rows"]] == ["joan_dag"]
+    for path in (DATA[0], DATA[2]):
+        assert [row["dag_id"] for row in client.get(path).json()["rows"]] == ["joan_dag"]
     told = client.get(DATA[1]).json()
     assert (told["failures"], [dag["name"] for dag in told["dags"]]) == (1, ["joan_dag"])
+    assert told["others"]["APPLICATION"] == 1
     assert log_in("admin").get(DATA[1]).json()["failures"] == 2
 
 
@@ -116,7 +129,7 @@ def test_a_name_with_a_character_that_databases_refuse(log_in, queued_ti):
 def test_each_number_of_the_summary_leads_to_its_rows(log_in, queued_ti, fail):
     one, other = queued_ti("one"), queued_ti("other")
     fail(one, lost())
-    fail(one, lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in"))
+    fail(one, lost(2, Action.COUNT, ran_out=True))
     fail(other, lost(3, cause="node-lost", node=None))
     client = log_in("admin")
     told = client.get(DATA[1]).json()
@@ -136,6 +149,38 @@ def test_each_number_of_the_summary_leads_to_its_rows(log_in, queued_ti, fail):
         assert in_it == bucket["relaunched"] + bucket["charged"]
     assert (total(phase="launch"), total(phase="execution")) == (told["launches"], told["executions"])
     assert total(ran_out=True) == told["ran_out"]
+
+
+def end(session, ti, context):
+    session.add(Log(event=EVENT, task_instance=ti.key, extra=StoredContext("ti", 1, context).to_json()))
+    session.commit()
+
+
+def test_tasks_that_failed_without_losing_a_pod_are_told_apart(log_in, queued_ti, fail, session):
+    one, other = queued_ti("one"), queued_ti("other")
+    fail(one, lost())
+    end(session, one, explain(ValueError("<b>own</b>")))
+    end(session, other, explain(None))
+    end(session, other, replace(explain(None), category=StateChangeCategory.TIMEOUT))
+    client = log_in("admin")
+    told = client.get(DATA[1]).json()
+    assert (told["failures"], told["outcomes"]["charged"]) == (1, 0)
+    for category, number in told["others"].items():
+        answer = client.get(DATA[2], params={"category": category}).json()
+        assert (answer["total"], len(answer["rows"])) == (number, number)
+    assert sum(told["others"].values()) == client.get(DATA[2]).json()["total"] == 3
+    (row,) = client.get(DATA[2], params={"dag_id": "one"}).json()["rows"]
+    assert (row["task_id"], row["try_number"], row["end"]["in_words"], row["end"]["message"]) == (
+        "task",
+        1,
+        "Its own code raised an exception.",
+        "<b>own</b>",
+    )
+    (told,) = client.get(launches_of(one)).json()["tries"]
+    assert (told["ended_by"]["reason"], told["ended_by"]["exception"]) == (
+        "TASK_ERROR",
+        "builtins.ValueError",
+    )
 
 
 def test_a_page_of_rows(log_in, queued_ti, fail):

@@ -239,6 +239,25 @@ def test_container_has_started_if_a_process_of_it_has_ever_run(
     assert worker.started is started
 
 
+@pytest.mark.parametrize("state", [m.running(), m.COMPLETED])
+def test_times_of_the_worker_are_read(state: m.Json) -> None:
+    sidecar = m.status_of("statsd", {"running": {"startedAt": "2026-03-01T07:59:00Z"}})
+    manifest = m.pod(containers=[sidecar, m.base(state)])
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-03-01T08:00:05Z"}
+    manifest["status"]["conditions"] = [{"type": "Ready", "status": "True"}, scheduled]
+    facts = read_pod(manifest)
+    assert facts.scheduled == datetime(2026, 3, 1, 8, 0, 5, tzinfo=UTC)
+    assert facts.started == datetime.fromisoformat(next(iter(state.values()))["startedAt"])
+
+
+@pytest.mark.parametrize("state", [NEVER_STARTED, m.CREATING, m.waiting("CrashLoopBackOff")])
+def test_a_worker_that_has_not_started_has_no_time_of_it(state: m.Json) -> None:
+    manifest = m.pod("Pending", containers=[m.base(state)])
+    manifest["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
+    facts = read_pod(manifest)
+    assert (facts.scheduled, facts.started) == (None, None)
+
+
 def test_container_that_ended_says_when() -> None:
     ended, runs = m.base(m.COMPLETED), m.status_of("statsd", m.running())
     times = [item.finished_at for item in read_pod(m.pod(containers=[ended, runs])).containers]

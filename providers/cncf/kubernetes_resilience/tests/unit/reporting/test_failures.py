@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,14 +17,14 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     tell,
 )
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger_queries import Failures, RecordedFailure
+from airflow_resilience.ledger_queries import Failures, RecordedFailure, TaskFailure
+from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support.entries import lost
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-OUT = "infrastructure retries used: 3 of 3; no infrastructure retry is left; the task's limit"
 
 
 def failure(row_id, entry=None, state=None, dag="dag", task="task", at=NOON):
@@ -35,8 +36,8 @@ def outcomes(*failures):
     return [item.outcome for item in tell(failures)]
 
 
-def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False):
-    return summarise(Failures(failures, is_cut, 0), tell(failures), since, until)
+def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False, others=()):
+    return summarise(Failures(failures, is_cut, 0), tell(failures), Failures(others, False, 0), since, until)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_a_try_that_was_given_back():
 
 def test_totals():
     told = summary(
-        failure(4, lost(action=Action.COUNT, phase=Phase.EXECUTION, explanation=OUT), "failed"),
+        failure(4, lost(action=Action.COUNT, phase=Phase.EXECUTION, ran_out=True), "failed"),
         failure(3, lost(phase=Phase.EXECUTION), "failed"),
         failure(2, lost(), "success", task="healed"),
         failure(1, lost(action=Action.COUNT), "failed", task="own"),
@@ -129,6 +130,16 @@ def test_a_time_that_was_cut_begins_with_what_was_found():
     assert told.buckets[0].begins <= told.since < told.buckets[0].ends
 
 
+def test_tasks_that_failed_without_losing_a_pod_are_counted_by_themselves():
+    others = [
+        TaskFailure(at=NOON, key=failure(1).key, context=context)
+        for context in (explain(ValueError()), explain(KeyError()), lost().context)
+    ]
+    told = summary(failure(1), others=others)
+    assert told.others == {"APPLICATION": 2, "TIMEOUT": 0, "USER_ACTION": 0, "INFRASTRUCTURE": 1}
+    assert told == replace(summary(failure(1)), others=told.others)
+
+
 def test_no_failures():
     told = summary()
     assert (told.failures, told.causes, told.ran_out) == (0, [], 0)
@@ -157,7 +168,7 @@ def test_each_number_leads_to_its_rows(wanted):
                 lost(
                     action=Action.COUNT,
                     phase=Phase.EXECUTION,
-                    explanation=OUT,
+                    ran_out=True,
                     cause="oom",
                     node="node-2",
                 ),

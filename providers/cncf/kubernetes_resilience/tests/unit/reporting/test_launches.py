@@ -8,12 +8,14 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import Laun
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
+from airflow_resilience.propagation.audit import EVENT
+from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support.entries import DUE, lost
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-LOSS = "infrastructure retry 1 of 3; policy infrastructure, rule infrastructure"
+LOSS = (1, 3)
 
 
 def minute(number):
@@ -82,7 +84,7 @@ def test_a_failed_launch_and_the_one_that_waits():
 
 
 def test_a_loss_of_a_running_worker_and_the_one_that_runs():
-    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS)
+    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS)
     (told,) = tell(
         says(1, "running"),
         fails(4, loss),
@@ -96,8 +98,23 @@ def test_a_loss_of_a_running_worker_and_the_one_that_runs():
     assert (told.relaunches, told.infrastructure) == (None, (1, 3))
 
 
+def test_launches_of_a_try_have_different_numbers():
+    """The ledger counts them anew when a worker has started the task."""
+    first, second = (
+        lost(1, phase=Phase.EXECUTION, worker_uid=uid, worker_name=uid, budget=LOSS) for uid in ("a", "b")
+    )
+    (told,) = tell(
+        says(1, "running"),
+        fails(2, first),
+        says(3, "running"),
+        fails(4, second),
+        present=row("running", 1, "pod-c", minute(6)),
+    )
+    assert ends(told) == [(1, "failed", None), (2, "failed", None), (3, "running", "running")]
+
+
 def test_a_failure_that_counts_is_the_last_launch_of_its_try():
-    counted = lost(2, Action.COUNT, explanation="launch 2 of 2; no relaunch is left; policy built-in")
+    counted = lost(2, Action.COUNT)
     second, first = tell(
         fails(1, lost()),
         fails(2, counted),
@@ -110,6 +127,13 @@ def test_a_failure_that_counts_is_the_last_launch_of_its_try():
     assert (first.state, first.relaunches, first.retries) == ("failed", (1, 1), (0, 1))
     assert ends(second) == [(1, "running", "running")]
     assert second.retries == (1, 1)
+
+
+def test_rows_of_version_0_1_0_do_not_say_how_much_is_allowed():
+    (told,) = tell(
+        fails(1, lost(budget=None)), fails(2, lost(2, Action.COUNT, budget=None)), present=row("failed")
+    )
+    assert told.relaunches == (1, None)
 
 
 def test_a_task_that_defers_has_a_launch_before_and_one_after():
@@ -133,14 +157,14 @@ def test_a_deferred_task_whose_resumption_waits():
 
 def test_what_was_said_last_about_a_worker_counts():
     given_up = lost(1, cause="unschedulable")
-    started = lost(1, phase=Phase.EXECUTION, explanation=LOSS)
+    started = lost(1, phase=Phase.EXECUTION, budget=LOSS)
     (told,) = tell(fails(1, given_up), says(2, "running"), fails(3, started), present=row("queued"))
     assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
     assert told.launches[0].entry == started
 
 
 def test_a_try_that_the_infrastructure_has_ended_costs_no_retry():
-    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS, in_next_try=True)
+    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS, in_next_try=True)
     past = row("failed", 1, "pod-1", minute(1), minute(2), max_tries=1)
     second, first = tell(
         says(1, "running"),
@@ -156,7 +180,7 @@ def test_a_try_that_the_infrastructure_has_ended_costs_no_retry():
 
 
 def test_its_worker_is_told_about_once():
-    loss = lost(1, phase=Phase.EXECUTION, explanation=LOSS, in_next_try=True)
+    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS, in_next_try=True)
     past = row("failed", 1, "pod-1", minute(1), minute(2))
     (told,) = tell(
         says(1, "running"),
@@ -167,6 +191,39 @@ def test_its_worker_is_told_about_once():
     )
     assert ends(told) == [(1, "failed", None)]
     assert (told.launches[0].started_at, told.launches[0].ended_at) == (minute(1), minute(3))
+
+
+def ends_by(at, context, number=1):
+    return WorkerEvent(minute(at), number, EVENT, None, context)
+
+
+def test_what_has_ended_a_try_that_did_not_lose_its_pod():
+    own, marked = explain(ValueError("own")), explain(KeyError("as if somebody had marked it"))
+    second, first = tell(
+        says(1, "running"),
+        says(2, "up_for_retry"),
+        ends_by(2, own),
+        says(5, "running", 2),
+        ends_by(6, marked, 2),
+        past=[row("failed", 1, "pod-a", minute(1), minute(2))],
+        present=row("failed", 2, "pod-b", minute(5), minute(6)),
+    )
+    assert (first.ended_by.context, first.ended_by.at, ends(first)) == (
+        own,
+        minute(2),
+        [(1, "reported", "up_for_retry")],
+    )
+    assert (second.ended_by.context, ends(second)) == (marked, [(1, "reported", "failed")])
+
+
+def test_a_task_for_which_there_was_no_pod_has_a_try_all_the_same():
+    (told,) = tell(ends_by(1, explain(None)), present=row("failed"))
+    assert (ends(told), told.ended_by.at) == ([], minute(1))
+
+
+def test_what_had_ended_a_run_of_the_try_before_this_one_does_not_count():
+    (told,) = tell(says(1, "running"), ends_by(2, explain(None)), says(3, "running"), present=row("running"))
+    assert told.ended_by is None
 
 
 def test_a_task_that_failed_by_itself_and_waits_for_its_next_try():

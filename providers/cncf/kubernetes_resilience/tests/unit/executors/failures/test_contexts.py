@@ -11,16 +11,28 @@ import pytest
 from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager
+from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
+    KubernetesExecutor as UpstreamKubernetesExecutor,
+)
 from sqlalchemy import select
 
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    KubernetesApiError,
+    PodConflictError,
+    PodNotFoundError,
+)
 from airflow_resilience import execution_context
-from airflow_resilience.propagation.database import write_failures
+from airflow_resilience.propagation import audit
+from airflow_resilience.propagation.database import read_failure, write_failures
 from airflow_resilience.propagation.exceptions import explain
-from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
+from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, SETTLED_XCOM_KEY, XCOM_KEY, StoredContext
 
 from ....support import manifests as m
+from ..creation.test_create_retries import database_is_away
 from .test_executions import lose, present, run_again, running
 
 __all__ = ["running"]
@@ -29,7 +41,7 @@ __all__ = ["running"]
 def stored(harness):
     harness.session.commit()
     harness.session.expire_all()
-    rows = harness.session.scalars(select(XComModel).where(XComModel.key == XCOM_KEY))
+    rows = harness.session.scalars(select(XComModel).where(XComModel.key == SETTLED_XCOM_KEY))
     return [StoredContext.from_dict(row.value) for row in rows]
 
 
@@ -73,6 +85,7 @@ def test_what_runs_again_is_not_stored_for_callbacks_and_tells_the_next_run(star
     second = run_again(harness, key)
     assert told(second).ti_id == str(present(harness, key).id)
     assert in_words(told(second).context) == ("INFRASTRUCTURE", "RESOURCE_EXHAUSTION", "EXECUTOR")
+    assert told(second).explanation.startswith("infrastructure retry 1 of 2")
     assert stored(harness) == []
 
 
@@ -107,7 +120,7 @@ def test_the_last_failure_takes_the_place_of_the_one_before(queued_ti, session):
         failures = {item.key: (str(item.id), explain(error)) for item in (ti, other)}
         write_failures(failures, session=session)
         session.commit()
-    rows = session.scalars(select(XComModel).where(XComModel.key == XCOM_KEY)).all()
+    rows = session.scalars(select(XComModel).where(XComModel.key == SETTLED_XCOM_KEY)).all()
     assert [row.value["context"]["metadata"]["exception"] for row in rows] == ["builtins.KeyError"] * 2
     assert {row.task_id for row in rows} == {ti.task_id, other.task_id}
 
@@ -207,3 +220,175 @@ def test_a_broken_listener_stops_no_relaunch(start, queued_ti, relaunches):
     finally:
         get_listener_manager().pm.unregister(broken)
     assert len(relaunches) == 1
+
+
+def ended(harness):
+    """Return what the audit log says of tasks that have failed and lost no pod."""
+    harness.session.commit()
+    rows = harness.session.scalars(select(Log).where(Log.event == audit.EVENT).order_by(Log.id)).all()
+    return [(row.try_number, StoredContext.from_json(row.extra)) for row in rows]
+
+
+def says(harness, ti, error, ti_id=None):
+    """Do what Airflow's API server does for a worker that stores why its task has failed."""
+    said = StoredContext(ti_id or str(ti.id), ti.try_number, explain(error)).to_dict()
+    place = {"dag_id": ti.dag_id, "task_id": ti.task_id, "run_id": ti.run_id, "map_index": ti.map_index}
+    XComModel.set(key=XCOM_KEY, value=said, serialize=False, session=harness.session, **place)
+    harness.session.commit()
+
+
+def test_what_a_worker_has_said_of_its_own_failure_is_written_down(start, running):
+    harness = start()
+    ti, pod = running(harness)
+    says(harness, ti, ValueError("its own"))
+    harness.set_state(ti, "failed")
+    harness.observe(pod, m.succeeded())
+    assert ended(harness) == [(1, StoredContext(str(ti.id), 1, explain(ValueError("its own"))))]
+
+
+def test_also_if_the_task_waits_for_its_next_try(start, running, session):
+    harness = start()
+    ti, pod = running(harness)
+    ti_id = str(ti.id)
+    says(harness, ti, ValueError("its own"))
+    row = present(harness, ti.key)
+    row.state = "up_for_retry"
+    row.prepare_db_for_next_try(session)
+    session.commit()
+    harness.observe(pod, m.succeeded())
+    ((try_number, stored),) = ended(harness)
+    assert (try_number, stored.ti_id, stored.context.reason) == (1, ti_id, "TASK_ERROR")
+
+
+def test_it_is_written_down_once(start, running, session):
+    harness = start()
+    ti, pod = running(harness)
+    says(harness, ti, ValueError("its own"))
+    for _ in range(2):
+        audit.record_reported({ti.key: str(ti.id)}, session=session)
+        session.commit()
+    harness.set_state(ti, "failed")
+    harness.observe(pod, m.succeeded())
+    assert len(ended(harness)) == 1
+
+
+@pytest.mark.parametrize("state", ["success", "failed"])
+def test_what_is_of_another_run_of_the_try_is_not(start, running, state):
+    harness = start()
+    ti, pod = running(harness)
+    says(harness, ti, ValueError("a worker that is cut off"), ti_id="00000000-0000-0000-0000-000000000000")
+    harness.set_state(ti, state)
+    harness.observe(pod, m.succeeded())
+    assert ended(harness) == []
+
+
+def test_what_was_decided_about_is_in_the_ledger_only(start, running):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1")
+    ti, pod = running(harness)
+    says(harness, ti, ValueError("as it was killed"))
+    lose(harness, pod, m.out_of_memory())
+    harness.set_state(ti, "failed")
+    harness.executor.sync()
+    assert ended(harness) == []
+    assert read_failure(ti.key, session=harness.session).context.reason == "RESOURCE_EXHAUSTION"
+
+
+def told_without_a_pod(harness, ti):
+    """Return what listeners and callbacks are told of a task that got no pod, and see that both are."""
+    ((state, info),) = harness.events().values()
+    told = []
+
+    class Listener:
+        @hookimpl
+        def on_task_instance_failed_with_context(self, execution_context):
+            told.append(execution_context)
+
+    get_listener_manager().add_listener(listener := Listener())
+    try:
+        hook = get_listener_manager().hook.on_task_instance_failed
+        hook(previous_state="queued", task_instance=ti, error=info)
+    finally:
+        get_listener_manager().pm.unregister(listener)
+    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    sent = []
+    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
+    harness.executor.send_callback(request)
+    assert execution_context({"ti": sent[0].ti}) == told[0]
+    ((try_number, stored),) = ended(harness)
+    assert (state, try_number, stored.ti_id, stored.context) == ("failed", 1, str(ti.id), told[0])
+    return told[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            KubernetesApiError("image: Required", status=422, reason="Invalid"),
+            "APPLICATION ADMISSION_REFUSED",
+        ),
+        (
+            PodNotFoundError("no such namespace", status=404, reason="NotFound"),
+            "APPLICATION ADMISSION_REFUSED",
+        ),
+        (KubernetesApiError("exceeded quota: tasks", status=403), "INFRASTRUCTURE RESOURCE_EXHAUSTION"),
+        (PodConflictError("object has been modified", status=409), "INFRASTRUCTURE ADMISSION_REFUSED"),
+    ],
+    ids=str,
+)
+def test_a_pod_that_is_refused(start, queued_ti, error, expected):
+    harness, ti = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0"), queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.refuse(error)
+    context = told_without_a_pod(harness, ti)
+    assert in_words(context) == (*expected.split(), "EXECUTOR")
+    assert str(error) in context.metadata["message"]
+    assert context.metadata["namespace"] == "default"
+
+
+def test_a_pod_that_cannot_be_built(start, queued_ti, tmp_path):
+    harness = start(KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE=str(tmp_path / "none.yaml"))
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    context = told_without_a_pod(harness, ti)
+    assert in_words(context) == ("APPLICATION", "START_ERROR", "EXECUTOR")
+    assert "Pod could not be built" in context.metadata["message"]
+
+
+def test_a_workload_that_is_not_accepted(start, queued_ti, monkeypatch):
+    harness, ti = start(), queued_ti()
+    monkeypatch.setattr(UpstreamKubernetesExecutor, "execute_async", lambda self, **workload: 1 / 0)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.executor.sync()
+    context = told_without_a_pod(harness, ti)
+    assert in_words(context) == ("APPLICATION", "START_ERROR", "EXECUTOR")
+
+
+def test_a_database_that_is_away_is_waited_for_before_anybody_is_told(start, queued_ti, monkeypatch):
+    harness, ti = start(), queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "create_session", database_is_away)
+        patch.setattr(isolation, "database_answers", lambda: False)
+        harness.refuse(KubernetesApiError("image: Required", status=422, reason="Invalid"))
+        assert harness.events() == {}
+    harness.executor.sync()
+    assert told_without_a_pod(harness, ti).reason == "ADMISSION_REFUSED"
+
+
+def test_nothing_is_stored_about_a_task_that_was_cleared_meanwhile(start, queued_ti):
+    harness, ti = start(), queued_ti()
+    harness.set_state(ti, None)
+    audit.record_unlaunched(ti.key, explain(None))
+    assert (ended(harness), stored(harness)) == ([], [])
+
+
+def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
+    harness, ti = start(), queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.executor._give_up(harness.executor._registry.get(ti.key), RuntimeError("a bug"))
+    assert in_words(told_without_a_pod(harness, ti)) == ("INFRASTRUCTURE", "UNKNOWN", "EXECUTOR")

@@ -14,6 +14,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from ....support import manifests as m
+from ....support.harness import noted_log
 
 SECRET = "correct-horse-battery"
 JWT = "eyJhbGciOiJIUzUxMiJ9.eyJzdWIiOiIwMTk5In0.c2lnbmF0dXJl_-c2ln"
@@ -62,7 +63,7 @@ def test_text_without_secrets_is_not_changed():
 
 
 def test_neither_ledger_nor_log_nor_event_shows_a_secret(harness, queued_ti, secret, caplog, monkeypatch):
-    monkeypatch.setattr(KubernetesExecutor, "log", logging.getLogger(__name__))
+    monkeypatch.setattr(KubernetesExecutor, "log", noted_log(__name__))
     ti = queued_ti()
     pod = harness.launch(ti)
     with caplog.at_level(logging.INFO):

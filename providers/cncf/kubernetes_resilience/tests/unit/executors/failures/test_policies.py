@@ -18,6 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies im
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow_resilience.context import StateChangeReason
+from airflow_resilience.metrics import stats
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 
 from ....support import manifests as m
@@ -45,7 +46,7 @@ def start_with(start, file):
 def counted(monkeypatch):
     """Give the names of the counters that are incremented."""
     names = []
-    monkeypatch.setattr(policies.Stats, "incr", lambda name, **_: names.append(name))
+    monkeypatch.setattr(stats(), "incr", lambda name, **_: names.append(name))
     return names
 
 
@@ -287,7 +288,7 @@ def test_a_file_that_is_not_there_stops_the_scheduler_at_its_start(start, tmp_pa
 
 def test_metrics_carry_the_context(harness, queued_ti, monkeypatch):
     counts = []
-    monkeypatch.setattr(policies.Stats, "incr", lambda name, **more: counts.append((name, more.get("tags"))))
+    monkeypatch.setattr(stats(), "incr", lambda name, **more: counts.append((name, more.get("tags"))))
     harness.observe(harness.launch(queued_ti()), m.disrupted("EvictionByEvictionAPI"))
     (tags,) = [tags for name, tags in counts if name == "kubernetes_executor.pod_launch_failures"]
     assert (tags["action"], tags["category"], tags["reason"]) == (

@@ -30,6 +30,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotDeleted,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.launcher import LAUNCH_ID_ANNOTATION, Launcher
+from airflow_resilience.metrics import stats
 
 DROPPED = ConnectionFailedError("TimeoutError")
 REF = PodRef("airflow", "worker", "uid-1")
@@ -526,10 +527,8 @@ async def test_list_leaves_out_malformed_pods(bench: Bench, cluster: Any, pod: C
 
 @pytest.fixture
 def metrics(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
-    from airflow.providers.cncf.kubernetes_resilience.pods.api import metrics as module
-
     counted: list[tuple[str, dict[str, str]]] = []
-    monkeypatch.setattr(module.Stats, "incr", lambda name, tags: counted.append((name, tags)))
+    monkeypatch.setattr(stats(), "incr", lambda name, tags: counted.append((name, tags)))
     return counted
 
 

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow kubernetes-resilience history``: what the ledger says about a task."""
+"""``airflow kubernetes-resilience history``: what the audit log says about failures of a task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import end_in_words
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import LEDGER_EVENTS
+from airflow_resilience.ledger_queries import FAILURE_EVENTS, read_row
+from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.durations import format_duration
 
 
@@ -69,22 +71,73 @@ class LostWorker:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class OtherEnd:
+    """One row about an end of the task that was not the loss of a worker."""
+
+    row: Log
+    stored: StoredContext
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that is known, for JSON, by the names that a lost worker has."""
+        return {
+            "when": self.row.dttm,
+            "try_number": self.row.try_number,
+            "map_index": self.row.map_index,
+            "phase": None,
+            "launch": None,
+            "pod": None,
+            "uid": None,
+            "task_instance_id": self.stored.ti_id,
+            "next_task_instance_id": None,
+            "in_next_try": False,
+            "reason": self.stored.context.reason,
+            "context": self.stored.context.to_dict(),
+            "decision": None,
+            "due": None,
+        }
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the columns for people."""
+        row, context = self.row, self.stored.context
+        said = (end_in_words(context), context.metadata.get("exception"), context.metadata.get("message"))
+        return {
+            "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),
+            "map index": None if row.map_index == -1 else row.map_index,
+            "try": row.try_number,
+            "phase": None,
+            "launch": None,
+            "pod": None,
+            "node": None,
+            "reason": context.reason.value,
+            "category": context.category.value,
+            "decision": None,
+            "delay": None,
+            "why": " ".join(str(text) for text in said if text),
+        }
+
+
 def history(args: Namespace) -> int:
-    """List the worker pods that a task has lost, before it started and while it ran, oldest first."""
+    """
+    List the failures of a task, oldest first.
+
+    These are the worker pods that it has lost, before it started and while it ran, and what else has ended
+    its tries.
+    """
     with create_session() as session:
         rows = list(_read(args, session=session))
         if not rows and not _exists(args, session=session):
             raise CommandError(f"there is no task {args.task_id} in run {args.run_id} of Dag {args.dag_id}")
     failed = [row for row in rows if row]
     if unreadable := len(rows) - len(failed):
-        sys.stderr.write(f"rows of the ledger that are not of this version and are left out: {unreadable}\n")
+        sys.stderr.write(f"rows that are not of this version and are left out: {unreadable}\n")
     print_rows([row.to_dict() for row in failed], [row.to_row() for row in failed], args.output)
     return 0
 
 
-def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | None]:
+def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | OtherEnd | None]:
     query = select(Log).where(
-        Log.event.in_(LEDGER_EVENTS),
+        Log.event.in_(FAILURE_EVENTS),
         Log.dag_id == args.dag_id,
         Log.task_id == args.task_id,
         Log.run_id == args.run_id,
@@ -94,8 +147,13 @@ def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | None]:
     if args.try_number is not None:
         query = query.where(Log.try_number == args.try_number)
     for row in session.scalars(query.order_by(Log.id)):
-        entry = LedgerEntry.from_json(row.extra)
-        yield LostWorker(row, entry) if entry else None
+        match read_row(row.event, row.extra):
+            case LedgerEntry() as entry:
+                yield LostWorker(row, entry)
+            case StoredContext() as stored:
+                yield OtherEnd(row, stored)
+            case None:
+                yield None
 
 
 def _exists(args: Namespace, *, session: Session) -> bool:

@@ -27,7 +27,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     tell,
 )
 from airflow.providers.cncf.kubernetes_resilience.reporting.views import Count, SummaryView
-from airflow_resilience.ledger_queries import read_failures
+from airflow_resilience.context import StateChangeCategory
+from airflow_resilience.ledger_queries import read_failures, read_task_failures
 
 MOST_FAILURES: Final = 100_000
 """Rows of the ledger that a report is made of. With more, it is about the newest. Nobody waits for a page."""
@@ -45,8 +46,9 @@ def report(args: Namespace) -> int:
     dag_ids = None if args.dag is None else {args.dag}
     with create_session() as session:
         found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    view = SummaryView.of(summarise(found, tell(found.found), since, until))
-    if view.is_cut:
+        others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
+    view = SummaryView.of(summarise(found, tell(found.found), others, since, until))
+    if view.is_cut or view.others_cut:
         sys.stderr.write(f"there are more than {MOST_FAILURES} failures: only the newest are counted\n")
     if view.unreadable:
         sys.stderr.write(
@@ -72,6 +74,8 @@ def _show(view: SummaryView) -> None:
         if rows:
             print_heading(console, title)
             print_table(console, rows)
+    print_heading(console, "Beside these, tasks that failed without losing a pod")
+    print_names(console, [(words, view.others[category]) for category, words in _OTHERS])
 
 
 def _totals(view: SummaryView) -> Iterator[tuple[str, int]]:
@@ -92,6 +96,14 @@ _OUTCOMES: Final = (
     (Outcome.FAILED_BY_ITSELF, "and failed by itself, or was marked"),
     (Outcome.NEXT_TRY, "in the next try"),
     (Outcome.NOT_KNOWN, "and was cleared or deleted"),
+)
+
+
+_OTHERS: Final = (
+    (StateChangeCategory.APPLICATION, "by themselves"),
+    (StateChangeCategory.TIMEOUT, "a time limit was reached"),
+    (StateChangeCategory.USER_ACTION, "a person asked for it"),
+    (StateChangeCategory.INFRASTRUCTURE, "for the infrastructure"),
 )
 
 

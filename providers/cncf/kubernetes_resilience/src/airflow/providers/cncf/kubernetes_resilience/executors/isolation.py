@@ -16,11 +16,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from airflow.providers.common.compat.sdk import Stats
 from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
 from airflow_resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Isolation:
     def gave_up(self, step: str, name: object, error: Exception) -> None:
         """Log and count that one item cannot be handled; what becomes of it is up to the caller."""
         log.error("%s of %s has failed and is given up", step.capitalize(), name, exc_info=error)
-        count_unhandled(step)
+        UNHANDLED_ERRORS.count(step=step)
 
     def _failed_alone(self, batch: _Batch[T, R], item: T, error: Exception) -> None:
         if batch.give_up is None:
@@ -190,7 +190,7 @@ class Isolation:
 
     def _complain(self, step: str, error: Exception) -> None:
         """Log what goes wrong: with its traceback the first time, then every :data:`REMINDER_INTERVAL`."""
-        count_unhandled(step)
+        UNHANDLED_ERRORS.count(step=step)
         kind, now = (step, type(error)), self._clock()
         if kind not in self._said:
             log.error("Something went wrong (%s), and is left out", step, exc_info=error)
@@ -221,8 +221,3 @@ def _raise_if_away(error: Exception) -> None:
         raise error
     if isinstance(error, SQLAlchemyError) and not database_answers():
         raise DatabaseAwayError(describe(error)) from error
-
-
-def count_unhandled(step: str) -> None:
-    """Count something that could not be handled."""
-    Stats.incr("kubernetes_executor.unhandled_errors", tags={"step": step})

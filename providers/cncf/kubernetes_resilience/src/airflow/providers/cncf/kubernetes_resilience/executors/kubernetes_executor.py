@@ -28,7 +28,6 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
-from airflow.providers.common.compat.sdk import Stats
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
@@ -36,17 +35,20 @@ from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, assemble
+from airflow.providers.cncf.kubernetes_resilience.executors.counters import LAUNCH_FAILURES, UNHANDLED_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
     Compensated,
     Decided,
     Settled,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
-    count_unhandled,
     describe,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod
@@ -66,10 +68,17 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import S
 from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import UnusedUpstream
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message, PodObservation
-from airflow_resilience.context import MetadataKey
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.propagation import listeners
+from airflow_resilience.metrics import BUDGET_EXHAUSTED, count_infrastructure_retry, stats
+from airflow_resilience.propagation import audit, listeners
 from airflow_resilience.propagation.database import read_failure
 from airflow_resilience.propagation.stored import XCOM_KEY
 from airflow_resilience.retry_policy.evidence import Phase
@@ -144,6 +153,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self.scheduler_job_id = str(self.job_id)
         self.task_queue = Queue()
         self._isolation = Isolation(self._clock)
+        self._traces = LaunchTraces()
         self._parts = assemble(
             Identity(
                 job_id=None if self.job_id is None else int(self.job_id),
@@ -203,8 +213,6 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 self._take_job(job)
             except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
                 self._refuse(job.key, error)
-        while self._refused:
-            self.fail(*self._refused.popitem())
 
     def _take_job(self, job: KubernetesJob) -> None:
         # A task instance that deferred or was rescheduled comes back under the same key. The pod of its
@@ -212,6 +220,12 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._parts.adopter.forget(job.key)
         self._parts.deletion.call_off(job.key)
         self._parts.launch_queue.add(job)
+
+    def _fail_refused(self) -> None:
+        for key, why in list(self._refused.items()):
+            self._store_why(key, not_built(why))
+            del self._refused[key]
+            self.fail(key, why)
 
     def _refuse(self, key: TaskInstanceKey, error: Exception) -> None:
         self._isolation.gave_up("intake", key, error)
@@ -231,6 +245,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
         run("track", parts.event_filter.tick)
         try:
+            run("intake", self._fail_refused)
             run("own", self._settle_ownership)
             has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
@@ -238,8 +253,9 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             run("expire", self._replace_expired)
             run("create", self._repeat_creations)
             has_more |= run("launch", self._launch_due)
-            run("cancel", parts.cancelled.tick)
+            run("cancel", self._cancel)
             run("collect", parts.garbage.tick)
+            run("trace", self._traces.emit)
         except DatabaseAwayError as error:
             # Nothing is lost: what could not be settled or launched is still there for the next turn.
             self.log.warning("The metadata database did not answer; trying again in the next loop: %s", error)
@@ -286,6 +302,10 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._let_go_of(not_launched)
         return is_more
 
+    def _cancel(self) -> None:
+        for launch in self._parts.cancelled.tick():
+            self._traces.cancelled(launch)
+
     def _stay_awake(self) -> None:
         """
         Keep the scheduler from sleeping before its next turn.
@@ -312,7 +332,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             except Exception:
                 # What cannot be handled concerns one pod, not the scheduler.
                 self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
-                count_unhandled("receive")
+                UNHANDLED_ERRORS.count(step="receive")
                 self._isolation.run("receive", self._parts.event_filter.misread, message)
             if self._last_message > until:
                 return True
@@ -356,34 +376,36 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 if runs_elsewhere:
                     self._follow_running([launch.key])
             case Report(state):
-                self._report(launch, state, settled.failure)
+                self._report(launch, state, settled)
             case Compensated(entry, failure):
-                self._log_relaunch(launch.key, entry, failure)
+                self._log_relaunch(launch, entry, failure)
                 self._release(launch)
-                _count(entry)
+                _count(launch.key, entry)
                 _tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
-                self._log_relaunch(launch.key, entry, failure)
+                self._log_relaunch(launch, entry, failure)
                 self._parts.launch_queue.relaunch(launch, entry)
-                _count(entry)
+                _count(launch.key, entry)
                 _tell_of_relaunch(launch.key, entry)
-            case Decided(entry, failure):
-                self._report(launch, TaskInstanceState.FAILED, failure, entry.decision.explanation)
-                _count(entry)
+            case Decided(entry):
+                self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
+                _count(launch.key, entry)
             case _:
                 assert_never(outcome)
         self._parts.event_filter.settled(launch)
+        self._traces.settled(settled)
 
-    def _log_relaunch(self, key: TaskInstanceKey, entry: LedgerEntry, failure: PodFailure) -> None:
+    def _log_relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
         was_running = entry.phase is Phase.EXECUTION
         self.log.warning(
             "%s %s%s without touching its retries: %s; %s; %s",
             "Running again" if was_running else "Relaunching",
-            key,
+            launch.key,
             f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
             "its worker was lost" if was_running else "its process never started",
             failure,
             entry.decision.explanation,
+            **fields_of(launch, entry),
         )
 
     def _replace(self, launch: Launch) -> None:
@@ -392,17 +414,17 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             raise AssertionError("a launch is replaced for what is seen of its pod")
         self._parts.deletion.give_up(launch.key, launch.facts, launch)
         self._parts.launch_queue.relaunch(launch, None)
+        self._traces.cancelled(launch)
 
-    def _report(
-        self, launch: Launch, state: str | None, failure: PodFailure | None, explanation: str = ""
-    ) -> None:
+    def _report(self, launch: Launch, state: str | None, settled: Settled, explanation: str = "") -> None:
         info = None
-        if failure:
+        if failure := settled.failure:
             info = f"The task's {failure}" + (f"; {explanation}" if explanation else "")
             # A pod may fail after its task has ended: that of a task which was marked as a success, for
             # example.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
-            self.log.log(level, "%s ended as %s: %s", launch.key, state, info)
+            fields = fields_of(launch, settled.entry)
+            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields)
         self._release_as(launch, state, info)
 
     def _release_as(self, launch: Launch, state: str | None, info: str | None) -> None:
@@ -424,12 +446,22 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             if item.error:
                 self._give_up(launch, item.error)
                 continue
+            if item.context:
+                self._store_why(launch.key, item.context)
             self._drop(launch.key)
             if item.why:
                 self.fail(launch.key, item.why)
             elif item.runs:
                 started.append(launch.key)
         self._follow_running(started)
+
+    def _store_why(self, key: TaskInstanceKey, context: ExecutionContext) -> None:
+        """
+        Store why a task instance will be reported as failed that has no pod.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        self._isolation.run("tell", audit.record_unlaunched, key, context)
 
     def _follow_running(self, keys: Iterable[TaskInstanceKey]) -> None:
         """
@@ -474,6 +506,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
 
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
         self._parts.event_filter.settled(launch)
+        self._traces.cancelled(launch)
         self._isolation.run("retire", self._parts.deletion.supersede, launch, failure)
 
     def _give_up(self, launch: Launch, error: Exception) -> None:
@@ -484,6 +517,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         no healthy task may fail: Airflow's own timeouts end the task if it does not run.
         """
         if self._isolation.run("give-up", self._parts.settlement.is_queued, launch.key, launch.ti_id):
+            self._store_why(launch.key, _not_handled(error))
             self._drop(launch.key)
             self.fail(launch.key, _unhandled(error))
         else:
@@ -591,6 +625,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         run("revoke", parts.deletion.revoke_given_up, key)
         if launch := self._registry.release(key):
             run("revoke", parts.deletion.revoke, launch)
+            self._traces.cancelled(launch)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
         """
@@ -601,7 +636,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         pod or with a new one.
         """
         tags = {"team_name": self.team_name} if self.team_name else {}
-        with Stats.timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
+        with stats().timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
             try:
                 try:
                     reset = self._parts.adopter.adopt(tis)
@@ -657,28 +692,34 @@ def _is_followed(launch: Launch) -> bool:
     return launch.has_started or launch.state is LaunchState.ENDED
 
 
-def _count(entry: LedgerEntry) -> None:
-    Stats.incr("kubernetes_executor.pod_launch_failures", tags=_tags(entry))
+def _count(key: TaskInstanceKey, entry: LedgerEntry) -> None:
+    """Count what was decided about a worker; nothing that is different for each task is a tag."""
+    LAUNCH_FAILURES.count(
+        action=entry.decision.action,
+        category=entry.context.category,
+        reason=entry.context.reason,
+        cause=entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
+    )
+    if not entry.counts_in(Phase.EXECUTION):
+        return
+    if entry.decision.action is Action.RELAUNCH:
+        count_infrastructure_retry(entry.context, key.dag_id, _attempt(entry))
+    elif entry.decision.ran_out:
+        BUDGET_EXHAUSTED.count(reason=entry.context.reason, dag_id=key.dag_id)
 
 
-def _tags(entry: LedgerEntry) -> dict[str, str]:
-    """Return what a failure is counted by; nothing that is different for each task."""
-    return {
-        "action": entry.decision.action,
-        "category": entry.context.category,
-        "reason": entry.context.reason,
-        "cause": entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
-    }
+def _attempt(entry: LedgerEntry) -> int:
+    """Return which worker of its kind has failed in its try, from 1."""
+    return int(entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch))
 
 
 def _tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
-    attempt = entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch)
     listeners.call(
         "on_task_instance_relaunched",
         task_instance_key=key,
         execution_context=entry.context,
         decision=entry.decision,
-        attempt=attempt,
+        attempt=_attempt(entry),
     )
 
 
@@ -700,6 +741,15 @@ def _key_of_settled(settled: Settled) -> TaskInstanceKey:
 
 def _unhandled(error: Exception) -> str:
     return f"The executor could not handle the launch: {describe(error)}"
+
+
+def _not_handled(error: Exception) -> ExecutionContext:
+    return ExecutionContext(
+        StateChangeCategory.INFRASTRUCTURE,
+        StateChangeReason.UNKNOWN,
+        ContextSource.EXECUTOR,
+        {MetadataKey.MESSAGE.value: _unhandled(error)},
+    )
 
 
 def _drain(queue: Any) -> Iterator[Any]:

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from airflow.configuration import conf
 from airflow.executors.workloads import ExecuteTask
 from airflow.providers.cncf.kubernetes import kube_client
 from airflow.version import version as airflow_version
+from opentelemetry import trace
+from opentelemetry.trace import Tracer
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.tokens import JWTGenerator
@@ -41,6 +45,8 @@ class Seam:
     """Parameters that must be there by name (``self`` left out); None if it is not a callable."""
     since: tuple[int, int] = (3, 1)
     """First version of Airflow that has it; before, this executor does without."""
+    before: tuple[int, int] = (4, 0)
+    """First version of Airflow that this executor does without it in."""
 
 
 SEAMS = (
@@ -149,6 +155,20 @@ SEAMS = (
     Seam("airflow.cli.simple_table:AirflowConsole", "print_as_json", "prints as Airflow does", ("data",)),
     Seam("airflow.utils.cli", "suppress_logs_and_warning", "keeps logs out of the output", ("f",)),
     Seam("airflow.utils.session", "create_session", "session apart from the scheduler's", ("scoped",)),
+    Seam(
+        "airflow.traces.tracer:Trace",
+        "get_tracer",
+        "makes spans of launches; from 3.2 on OpenTelemetry itself is asked",
+        ("component",),
+        before=(3, 2),
+    ),
+    Seam(
+        "airflow._shared.observability.traces",
+        "override_ids",
+        "makes the span of a launch the same one in two schedulers",
+        ("trace_id", "span_id"),
+        since=(3, 2),
+    ),
     Seam("airflow.utils.sqlalchemy", "with_row_locks", "row locks where the database has them", ("query",)),
 )
 
@@ -156,7 +176,7 @@ SEAMS = (
 def broken_seams() -> Iterator[str]:
     """Yield a sentence for each seam that is not as this executor needs it."""
     for seam in SEAMS:
-        if seam.since > _AIRFLOW_VERSION:
+        if not seam.since <= _AIRFLOW_VERSION < seam.before:
             continue
         module, _, class_ = seam.owner.partition(":")
         try:
@@ -177,6 +197,27 @@ def make_token(ti_id: str, generator: JWTGenerator) -> str:
         return ExecuteTask.generate_token(ti_id, generator)
     # Airflow 3.1 does this in ExecuteTask.make(); its tokens have no scope and the generator's validity.
     return generator.generate({"sub": ti_id})
+
+
+def find_tracer(name: str) -> Tracer | None:
+    """Return what makes spans; None if the deployment has no traces."""
+    if _AIRFLOW_VERSION >= (3, 2):
+        provider = trace.get_tracer_provider()
+        is_off = isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+        return None if is_off else provider.get_tracer(name)
+    if not conf.getboolean("traces", "otel_on", fallback=False):
+        return None
+    # It has a provider for each tracer, and one batch processor for all of them.
+    tracer = import_module("airflow.traces.tracer").Trace.get_tracer(name)
+    return tracer if isinstance(tracer, Tracer) else None
+
+
+def with_span_id(span_id: int) -> AbstractContextManager[None]:
+    """Give the span that is begun in this context its id. Airflow 3.1 makes one by chance."""
+    if _AIRFLOW_VERSION < (3, 2):
+        return nullcontext()
+    override = import_module("airflow._shared.observability.traces").override_ids
+    return cast("AbstractContextManager[None]", override(None, span_id))
 
 
 def make_client(team_name: str | None) -> CoreV1Api:

@@ -39,9 +39,18 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
     FailureRow,
     FailureRows,
     SummaryView,
+    TaskFailureRow,
+    TaskFailureRows,
     TaskInstanceView,
 )
-from airflow_resilience.ledger_queries import Failures, read_failures, read_task_instance
+from airflow_resilience.context import StateChangeCategory
+from airflow_resilience.ledger_queries import (
+    Failures,
+    RecordedFailure,
+    read_failures,
+    read_task_failures,
+    read_task_instance,
+)
 from airflow_resilience.retry_policy.evidence import Phase
 
 MOST_FAILURES: Final = 3_000
@@ -123,24 +132,24 @@ def get_launches(
     return TaskInstanceView.of(dag_id, run_id, task_id, map_index, found)
 
 
-class Selection(NamedTuple):
-    """The failures that a request is about, of the Dags that its user may read."""
+class Asked(NamedTuple):
+    """What a request is about."""
 
     since: datetime
     until: datetime
-    found: Failures
-    told: list[Told]
+    dag_ids: set[str]
+    """Those of the Dags in question that its user may read."""
 
 
 # A function: FastAPI before 0.118 does not resolve the annotations of a class.
-def select_failures(
+def read_question(
     user: GetUserDep,
     session: SessionDep,
     since: Annotated[AwareDatetime | None, Query(description="default: seven days ago")] = None,
     until: Annotated[AwareDatetime | None, Query(description="default: now")] = None,
     dag_id: Annotated[str | None, Query(description="failures of this Dag only")] = None,
-) -> Selection:
-    """Read the failures that a request is about, and say what became of each."""
+) -> Asked:
+    """Read what a request is about."""
     until = until or datetime.now(UTC)
     try:
         since = since or until - DEFAULT_TIME
@@ -153,19 +162,36 @@ def select_failures(
             422, f"since has to be before until, and {LONGEST_TIME.days} days before it at most"
         )
     readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
-    dag_ids = readable if dag_id is None else readable & {dag_id}
-    found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    return Selection(since, until, found, tell(found.found))
+    return Asked(since, until, readable if dag_id is None else readable & {dag_id})
+
+
+_Question = Annotated[Asked, Depends(read_question)]
+
+
+class Selection(NamedTuple):
+    """The failures of workers that a request is about."""
+
+    found: Failures[RecordedFailure]
+    told: list[Told]
+
+
+def select_failures(asked: _Question, session: SessionDep) -> Selection:
+    """Read the failures of workers that a request is about, and say what became of each."""
+    found = read_failures(
+        asked.since, asked.until, dag_ids=asked.dag_ids, limit=MOST_FAILURES, session=session
+    )
+    return Selection(found, tell(found.found))
 
 
 _Selection = Annotated[Selection, Depends(select_failures)]
 
 
 @app.get("/api/v1/failures/summary", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
-def get_summary(selection: _Selection) -> SummaryView:
+def get_summary(asked: _Question, selection: _Selection, session: SessionDep) -> SummaryView:
     """Return the failures of a time in numbers."""
-    since, until, found, told = selection
-    return SummaryView.of(summarise(found, told, since, until))
+    since, until, dag_ids = asked
+    others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
+    return SummaryView.of(summarise(selection.found, selection.told, others, since, until))
 
 
 @app.get("/api/v1/failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
@@ -198,4 +224,23 @@ def get_failures(
         total=len(chosen),
         is_cut=selection.found.is_cut,
         rows=[FailureRow.of(item) for item in chosen[offset : offset + limit]],
+    )
+
+
+@app.get("/api/v1/task-failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
+def get_task_failures(
+    asked: _Question,
+    session: SessionDep,
+    category: StateChangeCategory | None = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> TaskFailureRows:
+    """Return the failures of tasks that did not lose their pod, newest first."""
+    since, until, dag_ids = asked
+    read = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
+    chosen = [item for item in read.found if category in (None, item.context.category)]
+    return TaskFailureRows(
+        total=len(chosen),
+        is_cut=read.is_cut,
+        rows=[TaskFailureRow.of(item) for item in chosen[offset : offset + limit]],
     )

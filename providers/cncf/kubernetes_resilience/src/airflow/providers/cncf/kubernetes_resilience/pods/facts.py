@@ -192,6 +192,10 @@ class PodFacts:
     annotations: Mapping[str, str]
     """Those of :data:`ANNOTATIONS` that it has."""
     created: datetime | None = None
+    scheduled: datetime | None = None
+    """When it was given a node."""
+    started: datetime | None = None
+    """When its worker container began to run, by the clock of its node; None if that is not known."""
     deletion_timestamp: datetime | None = None
     """When the grace period of a deletion ends, by the API server's clock; None without a deletion."""
     deletion_grace_seconds: int = DEFAULT_GRACE_SECONDS
@@ -296,6 +300,8 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
         labels=_labels(_texts(metadata.get("labels"), LABELS)),
         annotations=Texts(_annotations(metadata, spec)),
         created=_time(metadata.get("creationTimestamp")),
+        scheduled=_scheduled(status.get("conditions")),
+        started=_started(status.get("containerStatuses")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_word(spec.get("nodeName")),
         addresses=_addresses(status),
@@ -363,6 +369,23 @@ def _conditions(value: Any) -> Iterator[ConditionFacts]:
             )
 
 
+def _scheduled(value: Any) -> datetime | None:
+    for item in _mappings(value):
+        if item.get("type") == "PodScheduled" and item.get("status") == "True":
+            return _time(item.get("lastTransitionTime"))
+    return None
+
+
+def _started(value: Any) -> datetime | None:
+    for item in _mappings(value):
+        if item.get("name") == WORKER_CONTAINER:
+            states = _mapping(item.get("state"))
+            return _started_at(states, ContainerState.RUNNING) or _started_at(
+                states, ContainerState.TERMINATED
+            )
+    return None
+
+
 # Cached: nearly all pods share a few of them.
 _condition = lru_cache(maxsize=1024)(ConditionFacts)
 _labels = lru_cache(maxsize=1024)(dict[str, str])
@@ -409,9 +432,13 @@ def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: 
 def _ever_started(states: Mapping[str, Any]) -> bool:
     if isinstance(states.get(ContainerState.RUNNING), dict):
         return True
-    started_at = _time(_mapping(states.get(ContainerState.TERMINATED)).get("startedAt"))
+    return _started_at(states, ContainerState.TERMINATED) is not None
+
+
+def _started_at(states: Mapping[str, Any], state: ContainerState) -> datetime | None:
+    started_at = _time(_mapping(states.get(state)).get("startedAt"))
     # If a container could not be started, the kubelet sets no time, or the first second of 1970.
-    return started_at is not None and started_at.year > _EPOCH_YEAR
+    return started_at if started_at and started_at.year > _EPOCH_YEAR else None
 
 
 # The decoder makes dictionaries. To check for any Mapping takes several times as long.

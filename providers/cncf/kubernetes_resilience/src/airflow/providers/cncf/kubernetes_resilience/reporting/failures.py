@@ -13,10 +13,11 @@ from typing import Final
 
 from airflow.utils.state import State, TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of, ran_out
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of
+from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import Failures, RecordedFailure
+from airflow_resilience.ledger_queries import Failures, RecordedFailure, TaskFailure
 from airflow_resilience.retry_policy.evidence import Phase
 
 DEFAULT_TIME: Final = timedelta(days=7)
@@ -102,7 +103,7 @@ class Filter:
             (self.phase, told.entry.phase),
             (self.outcome, told.outcome),
             (self.relaunched, not told.is_charged),
-            (self.ran_out, ran_out(told.entry.decision)),
+            (self.ran_out, told.entry.decision.ran_out),
         )
         if any(value is not None and value != actual for value, actual in wanted):
             return False
@@ -159,6 +160,10 @@ class Summary:
     """Most failures first, as for nodes and Dags."""
     nodes: Sequence[Count]
     dags: Sequence[Count]
+    others: dict[StateChangeCategory, int]
+    """Failures of tasks that did not lose their pod: none of the other numbers counts them."""
+    others_cut: bool
+    """Whether there are older ones of these in the time that was asked for."""
 
 
 def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
@@ -178,13 +183,21 @@ def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
     return sorted(told, key=lambda item: (item.failure.at, item.failure.row_id), reverse=True)
 
 
-def summarise(found: Failures, told: Sequence[Told], since: datetime, until: datetime) -> Summary:
+def summarise(
+    found: Failures[RecordedFailure],
+    told: Sequence[Told],
+    others: Failures[TaskFailure],
+    since: datetime,
+    until: datetime,
+) -> Summary:
     """
     Count failures.
 
     :param found: what was read of that time
     :param told: which of these count; all have been told about
+    :param others: failures of tasks that did not lose their pod
     """
+    categories = Counter(failure.context.category for failure in others.found)
     if found.is_cut and found.found:
         since = max(since, min(failure.at for failure in found.found))
     outcomes = Counter(item.outcome for item in told)
@@ -192,17 +205,19 @@ def summarise(found: Failures, told: Sequence[Told], since: datetime, until: dat
         since=since,
         until=until,
         is_cut=found.is_cut,
-        unreadable=found.unreadable,
+        unreadable=found.unreadable + others.unreadable,
         failures=len(told),
         launches=sum(item.entry.phase is Phase.LAUNCH for item in told),
         executions=sum(item.entry.phase is Phase.EXECUTION for item in told),
         relaunched=sum(not item.is_charged for item in told),
         outcomes={outcome: outcomes[outcome] for outcome in Outcome},
-        ran_out=sum(ran_out(item.entry.decision) for item in told),
+        ran_out=sum(item.entry.decision.ran_out for item in told),
         buckets=_buckets(told, since, until),
         causes=_counts(told, lambda item: cause_of(item.entry)),
         nodes=_counts(told, lambda item: node_of(item.entry)),
         dags=_counts(told, lambda item: item.failure.key.dag_id),
+        others={category: categories[category] for category in StateChangeCategory},
+        others_cut=others.is_cut,
     )
 
 

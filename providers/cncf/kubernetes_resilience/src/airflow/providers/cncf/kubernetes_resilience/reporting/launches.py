@@ -16,8 +16,7 @@ from enum import StrEnum
 
 from airflow.utils.state import State, TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import Budget, budget_of
-from airflow_resilience.decision import Action
+from airflow_resilience.decision import Action, BudgetUse
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.retry_policy.evidence import Phase
@@ -65,12 +64,14 @@ class ToldTry:
     number: int
     state: str | None
     launches: Sequence[ToldLaunch]
-    relaunches: Budget | None
+    relaunches: BudgetUse | None
     """Of its launches, those that failed before its task began; None if none has."""
-    infrastructure: Budget | None
+    infrastructure: BudgetUse | None
     """Of the losses of its running worker; None if there was none."""
-    retries: Budget | None
+    retries: BudgetUse | None
     """Of the task's own retries, those that were used before this try."""
+    ended_by: WorkerEvent | None = None
+    """What has ended it, if that was not the loss of a worker; its context says why."""
 
 
 @dataclass(slots=True)
@@ -80,11 +81,15 @@ class _Teller:
     launches: list[ToldLaunch] = field(default_factory=list)
     running: WorkerEvent | None = None
     """The start of a worker of whose end nothing is known yet."""
+    ended_by: WorkerEvent | None = None
 
     def take(self, event: WorkerEvent) -> None:
         if event.entry:
             self._fail(event.entry, event.at)
+        elif event.context:
+            self.ended_by = event
         elif event.event == TaskInstanceState.RUNNING:
+            self.ended_by = None  # a try that was cleared, and has begun anew under the same number
             self.running = event
         elif self.running:
             self._end(event.event, self.running.at, event.at, None)
@@ -139,7 +144,9 @@ class _Teller:
         entry: LedgerEntry | None = None,
         due: datetime | None = None,
     ) -> None:
-        number = entry.launch if entry else (self.launches[-1].number + 1 if self.launches else 1)
+        following = self.launches[-1].number + 1 if self.launches else 1
+        # The ledger counts launches anew when a worker has started the task; older events may be missing.
+        number = max(following, entry.launch) if entry else following
         self.launches.append(
             ToldLaunch(
                 number=number,
@@ -169,35 +176,37 @@ def tell_tries(found: TaskInstanceEvents) -> list[ToldTry]:
         teller, row = tellers[number], rows.get(number)
         if row:
             teller.conclude(row)
-        if not teller.launches:
+        if not teller.launches and not teller.ended_by:
             continue  # a try that has not begun
-        tries.append(_tell(number, row, teller.launches, given_back))
+        tries.append(_tell(number, row, teller, given_back))
         given_back += sum(entry.in_next_try for entry in _entries(teller.launches))
     return tries[::-1]
 
 
-def _tell(number: int, row: TryRow | None, launches: Sequence[ToldLaunch], given_back: int) -> ToldTry:
-    entries = list(_entries(launches))
+def _tell(number: int, row: TryRow | None, teller: _Teller, given_back: int) -> ToldTry:
+    entries = list(_entries(teller.launches))
     retries = None
     if row and row.max_tries is not None:
-        retries = Budget(max(0, number - 1 - given_back), max(0, row.max_tries - given_back))
+        retries = BudgetUse(max(0, number - 1 - given_back), max(0, row.max_tries - given_back))
     return ToldTry(
         number=number,
         state=row.state if row else None,
-        launches=launches,
+        launches=teller.launches,
+        ended_by=teller.ended_by,
         relaunches=_budget(entries, Phase.LAUNCH),
         infrastructure=_budget(entries, Phase.EXECUTION),
         retries=retries,
     )
 
 
-def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> Budget | None:
+def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> BudgetUse | None:
     """Return what was said last about the budget of a kind of failure; None if there was none."""
     decisions = [entry.decision for entry in entries if entry.counts_in(phase)]
-    said = next((found for item in reversed(decisions) if (found := budget_of(item))), None)
+    said = next((item.budget for item in reversed(decisions) if item.budget), None)
     if said or not decisions:
         return said
-    return Budget(sum(item.action is Action.RELAUNCH for item in decisions), None)
+    # Rows of version 0.1.0 do not say it.
+    return BudgetUse(sum(item.action is Action.RELAUNCH for item in decisions), None)
 
 
 def _entries(launches: Iterable[ToldLaunch]) -> Iterator[LedgerEntry]:

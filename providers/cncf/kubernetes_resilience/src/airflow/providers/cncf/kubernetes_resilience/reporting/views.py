@@ -23,17 +23,16 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
     ToldTry,
     tell_tries,
 )
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import Budget as ToldBudget
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
-    budget_of,
-    cause_of,
-    in_words,
-    ran_out,
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, end_in_words, in_words
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
 )
-from airflow_resilience.context import ContextSource, StateChangeCategory, StateChangeReason
-from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import TaskInstanceEvents
+from airflow_resilience.ledger_queries import TaskFailure, TaskInstanceEvents, WorkerEvent
 from airflow_resilience.retry_policy.evidence import Phase
 
 MOST_NAMES: Final = 50
@@ -47,7 +46,7 @@ class Budget(BaseModel):
     allowed: int | None = Field(description="null: no limit, or it is not known")
 
     @classmethod
-    def of(cls, budget: ToldBudget | None) -> Budget | None:
+    def of(cls, budget: BudgetUse | None) -> Budget | None:
         """Show a budget."""
         return cls(used=budget.used, allowed=budget.allowed) if budget else None
 
@@ -61,6 +60,13 @@ class DecisionView(BaseModel):
     explanation: str = Field(description="the sentence that the scheduler's log has")
     delay: float = Field(description="seconds before the next launch")
     avoid_node: AvoidNode
+    budget: Budget | None = Field(description="relaunches of its try, as counted for the decision")
+    ran_out: bool = Field(description="whether a budget had nothing left for another launch")
+
+    @classmethod
+    def of(cls, decision: Decision) -> DecisionView:
+        """Show a decision."""
+        return cls.model_validate(decision.to_dict())
 
 
 class FailureView(BaseModel):
@@ -84,8 +90,6 @@ class FailureView(BaseModel):
     signal: str | None
     message: str | None = Field(description="the last lines of the container, or what the platform says")
     decision: DecisionView
-    budget: Budget | None = Field(description="relaunches of its try, as counted for the decision")
-    ran_out: bool = Field(description="whether a budget had nothing left for another launch")
     due: datetime | None = Field(description="when the next launch could be made")
     in_next_try: bool = Field(description="whether the task went on in its next try, at no cost")
     task_instance_id: str
@@ -113,9 +117,7 @@ class FailureView(BaseModel):
             exit_code=_number(known.get("exit_code")),
             signal=_text(known.get("signal")),
             message=_text(known.get("message") or known.get("pod_message")),
-            decision=DecisionView(**entry.decision.to_dict()),
-            budget=Budget.of(budget_of(entry.decision)),
-            ran_out=ran_out(entry.decision),
+            decision=DecisionView.of(entry.decision),
             due=entry.due,
             in_next_try=entry.in_next_try,
             task_instance_id=entry.ti_id,
@@ -150,12 +152,39 @@ class LaunchView(BaseModel):
         )
 
 
+class EndView(BaseModel):
+    """Why a task has failed that did not lose its pod."""
+
+    at: datetime | None = Field(description="when it was written down")
+    category: StateChangeCategory
+    reason: StateChangeReason
+    source: ContextSource
+    in_words: str
+    exception: str | None = Field(description="type of the exception that ended the task")
+    message: str | None
+
+    @classmethod
+    def of(cls, at: datetime | None, context: ExecutionContext) -> EndView:
+        """Show why."""
+        known = context.metadata
+        return cls(
+            at=at,
+            category=context.category,
+            reason=context.reason,
+            source=context.source,
+            in_words=end_in_words(context),
+            exception=_text(known.get("exception")),
+            message=_text(known.get("message")),
+        )
+
+
 class TryView(BaseModel):
     """One try of a task instance."""
 
     number: int
     state: str | None
     launches: list[LaunchView] = Field(description="oldest first")
+    ended_by: EndView | None = Field(description="what has ended it, if that was not the loss of a pod")
     relaunches: Budget | None = Field(description="after launches that failed before the task began")
     infrastructure: Budget | None = Field(description="after losses of the running worker")
     retries: Budget | None = Field(description="of the task's own, before this try")
@@ -167,6 +196,7 @@ class TryView(BaseModel):
             number=told.number,
             state=told.state,
             launches=[LaunchView.of(launch) for launch in told.launches],
+            ended_by=_end(told.ended_by),
             relaunches=Budget.of(told.relaunches),
             infrastructure=Budget.of(told.infrastructure),
             retries=Budget.of(told.retries),
@@ -240,6 +270,38 @@ class FailureRows(BaseModel):
     rows: list[FailureRow] = Field(description="newest first")
 
 
+class TaskFailureRow(BaseModel):
+    """A task that has failed, and did not lose its pod."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    end: EndView
+
+    @classmethod
+    def of(cls, failure: TaskFailure) -> TaskFailureRow:
+        """Show a failure."""
+        key = failure.key
+        return cls(
+            dag_id=key.dag_id,
+            run_id=key.run_id,
+            task_id=key.task_id,
+            map_index=key.map_index,
+            try_number=key.try_number,
+            end=EndView.of(failure.at, failure.context),
+        )
+
+
+class TaskFailureRows(BaseModel):
+    """Failures of tasks that did not lose their pod, a page of them."""
+
+    total: int = Field(description="how many were chosen, of those that were read")
+    is_cut: bool = Field(description="whether there are older ones in that time, which were not read")
+    rows: list[TaskFailureRow] = Field(description="newest first")
+
+
 class Count(BaseModel):
     """How many failures have something in common."""
 
@@ -287,6 +349,10 @@ class SummaryView(BaseModel):
     causes: list[Count] = Field(description=f"most failures first, {MOST_NAMES} names at most")
     nodes: list[Count]
     dags: list[Count]
+    others: dict[StateChangeCategory, int] = Field(
+        description="failures of tasks that did not lose their pod; no other number counts them"
+    )
+    others_cut: bool = Field(description="whether there are older ones of these in the time asked for")
 
     @classmethod
     def of(cls, summary: told_failures.Summary) -> SummaryView:
@@ -309,7 +375,13 @@ class SummaryView(BaseModel):
             causes=[Count.of(count, in_words(count.name)) for count in summary.causes[:MOST_NAMES]],
             nodes=_counts(summary.nodes[:MOST_NAMES]),
             dags=_counts(summary.dags[:MOST_NAMES]),
+            others=summary.others,
+            others_cut=summary.others_cut,
         )
+
+
+def _end(event: WorkerEvent | None) -> EndView | None:
+    return EndView.of(event.at, event.context) if event and event.context else None
 
 
 def _counts(counts: Sequence[told_failures.Count]) -> list[Count]:

@@ -1,14 +1,13 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Words for people, and numbers that the ledger has only in words. Pure."""
+"""Words for people. Pure."""
 
 from __future__ import annotations
 
-import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow_resilience.decision import Action, Decision
+from airflow_resilience.context import ExecutionContext, StateChangeReason
 from airflow_resilience.ledger import LedgerEntry
 
 NOT_KNOWN: Final = "unknown"
@@ -16,19 +15,25 @@ NOT_KNOWN: Final = "unknown"
 
 _SENTENCES: Final = {cause.name: cause.why for cause in TABLE}
 
-_OF_LAUNCHES: Final = re.compile(r"\Alaunch (\d+) of (\d+|unlimited)")
-_OF_LOSSES: Final = re.compile(r"\Ainfrastructure (?:retry|retries used:) (\d+) of (\d+|unlimited)")
-"""How the explanation of a decision begins. A test has the policy engine write each of these."""
 
-_RAN_OUT: Final = re.compile(r"; no (?:relaunch|infrastructure retry) is left; ")
-
-
-class Budget(NamedTuple):
-    """How much of a limit is used."""
-
-    used: int
-    allowed: int | None
-    """None if there is no limit, or it is not known."""
+_REASONS: Final = {
+    StateChangeReason.WORKER_TERMINATION: "Its worker was terminated, and reported that as a failure.",
+    StateChangeReason.WORKER_LOST: "Nothing was heard of its worker for too long.",
+    StateChangeReason.RESOURCE_EXHAUSTION: "Something that it needs was used up.",
+    StateChangeReason.DB_CONNECTION_ERROR: "Its worker could not reach Airflow.",
+    StateChangeReason.EXECUTION_TIMEOUT: "It took longer than it was allowed to.",
+    StateChangeReason.DAG_RUN_TIMEOUT: "Its Dag run took longer than it was allowed to.",
+    StateChangeReason.TASK_ERROR: "Its own code raised an exception.",
+    StateChangeReason.MANUAL_CLEAR: "Somebody has cleared it.",
+    StateChangeReason.MANUAL_STATE_CHANGE: "Somebody has marked it, or removed it.",
+    StateChangeReason.IMAGE_UNAVAILABLE: "Its image could not be pulled.",
+    StateChangeReason.VOLUME_UNAVAILABLE: "Its volume could not be attached or mounted.",
+    StateChangeReason.CONFIG_UNAVAILABLE: "A secret, a config map or a service account was not there.",
+    StateChangeReason.ADMISSION_REFUSED: "Its pod was not accepted.",
+    StateChangeReason.START_ERROR: "There could be no pod for it.",
+    StateChangeReason.UNKNOWN: "It has failed, and nobody has said why.",
+}
+"""What has ended a task that did not lose its pod."""
 
 
 def cause_of(entry: LedgerEntry) -> str:
@@ -41,27 +46,11 @@ def in_words(name: str) -> str | None:
     return _SENTENCES.get(name)
 
 
+def end_in_words(context: ExecutionContext) -> str:
+    """Return a sentence about what has ended a task that did not lose its pod."""
+    return _REASONS[context.reason]
+
+
 def node_of(entry: LedgerEntry) -> str:
     """Return on which node the worker was."""
     return str(entry.context.metadata.get("node") or NOT_KNOWN)
-
-
-def budget_of(decision: Decision) -> Budget | None:
-    """Return how many relaunches a try has had with this one; None if the decision is not about a budget."""
-    if found := _OF_LAUNCHES.match(decision.explanation):
-        launch, launches = int(found[1]), _allowed(found[2])
-        # The first launch of a try is no relaunch.
-        used = launch if decision.action is Action.RELAUNCH else launch - 1
-        return Budget(used, None if launches is None else launches - 1)
-    if found := _OF_LOSSES.match(decision.explanation):
-        return Budget(int(found[1]), _allowed(found[2]))
-    return None
-
-
-def ran_out(decision: Decision) -> bool:
-    """Whether a rule would have had the task launched again, and no budget was left for it."""
-    return decision.action is Action.COUNT and _RAN_OUT.search(decision.explanation) is not None
-
-
-def _allowed(text: str) -> int | None:
-    return None if text == "unlimited" else int(text)

@@ -33,6 +33,13 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import Kuberne
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of, retry_delay
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import find_no_pod
 from airflow_resilience.backoff import Backoff
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import UNLIMITED
 
 log = logging.getLogger(__name__)
@@ -56,6 +63,12 @@ _REFUSED = frozenset({401, 403})
 _MAY_PASS = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
 """Repeated as often as ``task_publish_max_retries`` says; the cases are upstream's documented ones."""
 
+_MEANINGS = {
+    Answer.QUOTA_EXCEEDED: (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.RESOURCE_EXHAUSTION),
+    Answer.MODIFIED: (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.ADMISSION_REFUSED),
+}
+_REFUSED_FOR_GOOD = (StateChangeCategory.APPLICATION, StateChangeReason.ADMISSION_REFUSED)
+
 _FINAL = _MAY_PASS | {Answer.INVALID, Answer.NOT_FOUND, Answer.NAME_TAKEN}
 """Fails the task: it is about the manifest, or it has been repeated as configured."""
 
@@ -67,6 +80,8 @@ class NotLaunched:
     launch: Launch
     why: str | None = None
     """The failure to report; None if the task instance is not queued by this scheduler any more."""
+    context: ExecutionContext | None = None
+    """The same for whoever is told of the failure; None if that is stored already."""
     error: Exception | None = None
     """The exception because of which it cannot be handled."""
     runs: bool = False
@@ -206,7 +221,8 @@ class CreateRetries:
             self._wait(launch, attempt.final)
         elif answer_of(attempt.final) in _FINAL:
             log.error("Pod %s/%s could not be created: %s", launch.namespace, launch.name, attempt.final)
-            return NotLaunched(launch, f"Pod {launch.namespace}/{launch.name} not created: {attempt.final}")
+            why = f"Pod {launch.namespace}/{launch.name} not created: {attempt.final}"
+            return NotLaunched(launch, why, _explain(launch, attempt.final))
         else:
             self._end(launch, attempt.final)
         return None
@@ -241,6 +257,18 @@ class CreateRetries:
             delay,
         )
         _creation(launch).next_attempt = NextAttempt(self._clock() + delay)
+
+
+def _explain(launch: Launch, error: KubernetesApiError) -> ExecutionContext:
+    category, reason = _MEANINGS.get(answer_of(error), _REFUSED_FOR_GOOD)
+    known = {
+        MetadataKey.POD: launch.name,
+        MetadataKey.NAMESPACE: launch.namespace,
+        MetadataKey.LAUNCH: launch.number,
+        MetadataKey.MESSAGE: str(error),
+    }
+    metadata = {name.value: value for name, value in known.items()}
+    return ExecutionContext(category, reason, ContextSource.EXECUTOR, metadata)
 
 
 def _name(launch: Launch) -> str:

@@ -36,10 +36,17 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry im
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
-from airflow_resilience.context import ExecutionContext
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation.database import read_previous_failures
+from airflow_resilience.propagation.stored import StoredContext
 
 log = logging.getLogger(__name__)
 
@@ -198,15 +205,15 @@ class LaunchQueue:
             yield NotLaunched(launch, runs=is_running(row))
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
-        elif why := self._build(launch, history, decided.context if decided else failed):
-            yield NotLaunched(launch, why)
+        elif why := self._build(launch, history, _tell(launch, decided, failed)):
+            yield NotLaunched(launch, why, not_built(why))
         else:
             self._create_retries.ask(launch)
 
-    def _build(self, launch: Launch, history: LaunchHistory, failed: ExecutionContext | None) -> str | None:
+    def _build(self, launch: Launch, history: LaunchHistory, told: StoredContext | None) -> str | None:
         """Build the pod of a launch; return why it could not be."""
         try:
-            creation = self._builder.build(launch, history, failed)
+            creation = self._builder.build(launch, history, told)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {error.__cause__!r}"
@@ -221,9 +228,29 @@ class LaunchQueue:
         return None
 
 
+def not_built(why: str) -> ExecutionContext:
+    """Say why there is no pod: a template, a configuration or a workload that cannot be used."""
+    return ExecutionContext(
+        StateChangeCategory.APPLICATION,
+        StateChangeReason.START_ERROR,
+        ContextSource.EXECUTOR,
+        {MetadataKey.MESSAGE.value: why},
+    )
+
+
 def _last_loss(launch: Launch, losses: LaunchHistory) -> LedgerEntry | None:
     """Return the loss after which a launch is made."""
     return losses.last if losses.last and losses.last.next_ti_id == launch.ti_id else None
+
+
+def _tell(
+    launch: Launch, decided: LedgerEntry | None, failed: ExecutionContext | None
+) -> StoredContext | None:
+    """Return what the worker of a launch is told about the run before."""
+    if decided:
+        explanation = decided.decision.explanation
+        return StoredContext(launch.ti_id, launch.key.try_number, decided.context, explanation)
+    return StoredContext(launch.ti_id, launch.key.try_number, failed) if failed else None
 
 
 def _undelivered(launch: Launch, entry: LedgerEntry) -> str:

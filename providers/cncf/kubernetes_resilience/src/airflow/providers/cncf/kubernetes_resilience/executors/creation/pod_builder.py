@@ -38,7 +38,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     TASK_INSTANCE_ID_ANNOTATION,
     WORKER_CONTAINER,
 )
-from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
@@ -79,15 +78,13 @@ class PodBuilder:
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
 
-    def build(
-        self, launch: Launch, history: LaunchHistory, failed: ExecutionContext | None = None
-    ) -> Creation:
+    def build(self, launch: Launch, history: LaunchHistory, told: StoredContext | None = None) -> Creation:
         """
         Build the pod of a launch that waits, its name included, without any API call.
 
         :param launch: given what is known of its pod from now on
         :param history: the launches of this try that have failed
-        :param failed: why the run before has ended, of this try or of the one before; None if there was none,
+        :param told: why the run before has ended, of this try or of the one before; None if there was none,
             or if that is not known
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
@@ -98,7 +95,6 @@ class PodBuilder:
             raise AssertionError("a launch without a job is not built")
         job, number = launch.waiting.job, history.relaunches + 1
         workload = self._with_fresh_token(job)
-        told = StoredContext(launch.ti_id, launch.key.try_number, failed) if failed else None
         pod = self._build(job, workload, told)
         is_another = number > 1 or launch.waiting.after is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):

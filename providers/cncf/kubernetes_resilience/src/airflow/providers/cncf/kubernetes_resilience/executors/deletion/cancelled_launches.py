@@ -64,23 +64,26 @@ class CancelledLaunches:
         self._next_look = 0.0
         self._to_check: list[Launch] = []
 
-    def tick(self) -> None:
+    def tick(self) -> list[Launch]:
         """
-        Look for such launches, if it is time to.
+        Look for such launches, if it is time to; return those that were cancelled.
 
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
         if not self._to_check:
             if self._clock() < self._next_look:
-                return
+                return []
             self._next_look = self._clock() + CHECK_INTERVAL
             waiting = self._registry.in_state(LaunchState.WAITING)
             relaunches = (launch for launch in waiting if launch.waiting and launch.waiting.is_relaunch)
             self._to_check = [*self._registry.in_state(LaunchState.PENDING), *relaunches]
+        cancelled = []
         if batch := self._to_check[:CHECK_BATCH]:
             for launch, found in self._isolation.batch("cancel", batch, self._look_up):
-                self._isolation.run("cancel", self._handle, launch, found)
+                if self._isolation.run("cancel", self._handle, launch, found):
+                    cancelled.append(launch)
             del self._to_check[:CHECK_BATCH]
+        return cancelled
 
     def _look_up(self, launches: Sequence[Launch]) -> list[tuple[Launch, TaskInstanceRow | None]]:
         """Return the launches that have not started yet, with the rows of their task instances."""
@@ -92,7 +95,8 @@ class CancelledLaunches:
         # A task instance that restarts has started. The end of its pod is waited for.
         return [(launch, rows.get(launch.ti_id)) for launch in launches if launch.key not in restarting]
 
-    def _handle(self, launch: Launch, row: TaskInstanceRow | None) -> None:
+    def _handle(self, launch: Launch, row: TaskInstanceRow | None) -> bool:
+        """Cancel a launch if it has to be; return whether it was."""
         now = standing(
             row,
             try_number=launch.key.try_number,
@@ -101,11 +105,13 @@ class CancelledLaunches:
         )
         if now in (Standing.GONE, Standing.OVER):
             self._cancel(launch)
-        elif now is Standing.ELSEWHERE and launch.waiting is None:
+            return True
+        if now is Standing.ELSEWHERE and launch.waiting is None:
             # That scheduler may have adopted this very pod, before its label or our watch says so.
             log.info("%s was adopted by scheduler job %s", launch.key, row and row.queued_by_job_id)
             self._registry.release(launch.key)
             self._slots.free(launch.key)
+        return False
 
     def _cancel(self, launch: Launch) -> None:
         if launch.waiting:

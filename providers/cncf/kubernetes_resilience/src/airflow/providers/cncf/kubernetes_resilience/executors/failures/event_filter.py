@@ -231,7 +231,12 @@ class StaleEventFilter:
         facts = mask_secrets(facts)
         if launch.facts and not facts.addresses:
             # A kubelet that evicts a pod writes its status anew, without them.
-            facts = replace(facts, addresses=launch.facts.addresses)
+            facts = replace(
+                facts,
+                addresses=launch.facts.addresses,
+                scheduled=facts.scheduled or launch.facts.scheduled,
+                started=facts.started or launch.facts.started,
+            )
         self._registry.see(launch, facts)
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them

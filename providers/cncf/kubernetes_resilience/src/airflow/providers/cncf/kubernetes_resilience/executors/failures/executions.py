@@ -283,7 +283,7 @@ def _record(entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
 def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
     failure = _failure(launch, in_next_try=entry.in_next_try)
     if entry.decision == _NO_BUDGET:
-        return Settled(launch, Report(TaskInstanceState.FAILED), failure)
+        return Settled(launch, Report(TaskInstanceState.FAILED), failure, entry)
     return Settled(launch, (Compensated if entry.in_next_try else Decided)(entry, failure))
 
 

@@ -44,6 +44,13 @@ class Settled:
     outcome: Decided | Compensated | Report | Release | Keep
     found: PodFailure | None = None
     """How the worker has failed, if its pod does not say so."""
+    recorded: LedgerEntry | None = None
+    """What the ledger says about it, if that is nothing to act on."""
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """What the ledger says about it; None if it is not in there."""
+        return self.outcome.entry if isinstance(self.outcome, Decided | Compensated) else self.recorded
 
     @property
     def failure(self) -> PodFailure | None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow.exceptions import AirflowConfigException
-from airflow.providers.common.compat.sdk import Stats
 
+from airflow.providers.cncf.kubernetes_resilience.executors.counters import POLICY_FILE_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     EXCLUDED_REASONS,
     OWN_SECTION,
@@ -137,7 +137,7 @@ class RetryPolicies:
             log.error(
                 "The retry policies that were in force stay in force; the changed file is invalid:\n%s", error
             )
-            Stats.incr("kubernetes_executor.retry_policy_file_errors")
+            POLICY_FILE_ERRORS.count()
         elif self.current is not before:
             log.info("Retry policies were read again from %s", self.current.origin)
             _warn_of(self.current)

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
@@ -51,6 +52,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import Histories
+from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
@@ -131,6 +133,7 @@ class Settlement:
                         pass
                     case _:
                         assert_never(assessment)
+            audit.record_reported(_ended_by_themselves(settled, restarting), session=session)
             return settled + self._decide(failed, session) + self._executions.decide(lost, session)
 
     def is_queued(self, key: TaskInstanceKey, ti_id: str) -> bool:
@@ -218,3 +221,15 @@ class Settlement:
             },
             session=session,
         )
+
+
+def _ended_by_themselves(
+    settled: Collection[Settled], restarting: Collection[TaskInstanceKey]
+) -> dict[TaskInstanceKey, str]:
+    """Return the tries, and their UUIDs, whose worker may have said why they have failed."""
+    return {
+        item.launch.key: item.launch.ti_id
+        for item in settled
+        if isinstance(item.outcome, Report | Release)
+        if item.outcome != Report(TaskInstanceState.SUCCESS) or item.launch.key in restarting
+    }

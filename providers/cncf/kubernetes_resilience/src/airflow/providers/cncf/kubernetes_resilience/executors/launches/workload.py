@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -63,12 +64,19 @@ class StoredWorkload:
 
         :param ti_id: the task instance's UUID, which is another one if it had been running
         """
-        stored = zlib.decompressobj(zdict=_USUAL).decompress(self.workload)
-        workload = ExecuteTask.model_validate_json(stored)
+        workload = ExecuteTask.model_validate_json(self._unpacked())
         workload.ti.id = UUID(ti_id)
         workload.ti.executor_config = self.wishes
         command: Any = [workload]
         return KubernetesJob(key, command, self.override, self.template, self.image)
+
+    def trace_carrier(self) -> dict[str, Any] | None:
+        """Return the W3C trace context of the task instance's span; None if it has none."""
+        carrier: dict[str, Any] | None = json.loads(self._unpacked())["ti"].get("context_carrier")
+        return carrier
+
+    def _unpacked(self) -> bytes:
+        return zlib.decompressobj(zdict=_USUAL).decompress(self.workload)
 
 
 def _wishes(ti: Any) -> dict[str, Any] | None:

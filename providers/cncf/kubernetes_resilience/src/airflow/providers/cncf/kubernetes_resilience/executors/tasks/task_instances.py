@@ -105,6 +105,24 @@ def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
     return {str(ti_id) for ti_id in session.scalars(select(past).where(past.in_(typed_ids(ti_ids, past))))}
 
 
+def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[str, dict[str, str]]:
+    """
+    Return the places of task instances in their traces (W3C trace context), by their UUIDs.
+
+    One that was cleared, or waits for its next try, is found in the history by the UUID that it had.
+    """
+    found: dict[str, dict[str, str]] = {}
+    if not ti_ids:
+        return found
+    for id_, carrier in (
+        (TaskInstanceHistory.task_instance_id, TaskInstanceHistory.context_carrier),
+        (TaskInstance.id, TaskInstance.context_carrier),
+    ):
+        rows = session.execute(select(id_, carrier).where(id_.in_(typed_ids(ti_ids, id_))))
+        found |= {str(ti_id): dict(value) for ti_id, value in rows if value}
+    return found
+
+
 def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
     """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
     _update(ti_ids, TaskInstanceState.QUEUED, {"queued_dttm": at}, session)

@@ -10,7 +10,7 @@ import {
 
 const PERIODS = [["1", "24 hours"], ["7", "7 days"], ["30", "30 days"], ["90", "90 days"]];
 const ROWS = 25;
-const FILTERS = ["dag_id", "cause", "node", "phase", "outcome", "relaunched", "ran_out", "after", "before"];
+const FILTERS = ["dag_id", "cause", "node", "phase", "outcome", "relaunched", "ran_out", "after", "before", "other"];
 const OUTCOMES = {
   "healed": ["success", "healed"],
   "under-way": ["running", "relaunched, goes on"],
@@ -21,6 +21,13 @@ const OUTCOMES = {
   "not-known": ["none", "relaunched, then cleared"],
 };
 
+const OTHERS = {
+  APPLICATION: ["failed by themselves", "Their own code raised an exception, or no pod could be made for them"],
+  TIMEOUT: ["time limits", "They took too long, or nothing was heard of them for too long"],
+  USER_ACTION: ["user actions", "Somebody has marked or cleared them"],
+  INFRASTRUCTURE: ["other infrastructure", "A quota was used up, or Airflow could not be reached, for example"],
+};
+
 const FILTER_WORDS = {
   relaunched: (value) => (value === "true" ? "launched again" : "at the task's cost"),
   ran_out: () => "a budget ran out",
@@ -28,6 +35,7 @@ const FILTER_WORDS = {
   before: (value) => `to ${shortTime(value)}`,
   phase: (value) => (value === "launch" ? "before the task began" : "while the task ran"),
   outcome: (value) => OUTCOMES[value]?.[1],
+  other: (value) => OTHERS[value]?.[0],
 };
 
 const page = document.getElementById("page");
@@ -47,7 +55,7 @@ async function refresh() {
   try {
     const told = await ask("failures/summary", { ...period, dag_id: address.get("dag_id") }, asked.signal);
     show(told);
-    if (told.failures) await showRows();
+    if (told.failures || address.has("other")) await showRows();
   } catch (error) {
     if (error.name === "AbortError") return;
     page.replaceChildren(head(), failure(error, refresh));
@@ -94,16 +102,28 @@ function show(told) {
     told.is_cut && `There are more failures than one page is made of: the numbers are about the newest ones, since ${shortTime(told.since)}.`,
     told.unreadable && `${many(told.unreadable, "row")} of another version left out.`,
   ].filter(Boolean).map((text) => make("p", { class: "hint" }, text));
-  if (!told.failures) {
-    page.replaceChildren(head(), ...[scope].filter(Boolean), ...hints, nothing("No worker pod was lost in this time",
-      "When a worker pod is lost before or while its task runs, it is counted here: why, on which node, and whether the task was launched again."));
-    return;
-  }
-  page.replaceChildren(
-    head(), ...[scope].filter(Boolean), ...hints, tiles(told), chart(told),
+  const about_pods = told.failures ? [
+    tiles(told), chart(told),
     make("div", { class: "lists" },
       list("Causes", told.causes, "cause"), list("Nodes that lose pods", told.nodes, "node"), list("Dags", told.dags, "dag_id")),
-    make("section", { id: "rows", class: "panel" }));
+  ] : [nothing("No worker pod was lost in this time",
+    "When a worker pod is lost before or while its task runs, it is counted here: why, on which node, and whether the task was launched again.")];
+  page.replaceChildren(
+    head(), ...[scope].filter(Boolean), ...hints, ...about_pods, ...(otherCount(told) ? [others(told)] : []),
+    make("section", { id: "rows", class: "panel", hidden: true }));
+}
+
+const otherCount = (told) => Object.values(told.others).reduce((sum, number) => sum + number, 0);
+
+/** What is not about lost pods: it stands beside them, and no other number counts it. */
+function others(told) {
+  const buttons = Object.entries(OTHERS).filter(([category]) => told.others[category]).map(([category, [words, hint]]) =>
+    make("button", { type: "button", class: "button", title: hint, onclick: () => leadTo({ other: category }) },
+      make("b", {}, told.others[category].toLocaleString()), ` ${words}`));
+  return make("section", { class: "panel others", "aria-labelledby": "others" },
+    make("h2", { id: "others" }, "Not counted above"),
+    make("span", { class: "muted" }, `tasks that failed without losing a pod${told.others_cut ? ", the newest ones" : ""}`),
+    make("span", { class: "grow" }), buttons);
 }
 
 function tiles(told) {
@@ -207,25 +227,34 @@ async function showRows(offset = 0) {
   const section = document.getElementById("rows");
   if (!section) return;
   try {
-    const told = await ask("failures", { ...period, ...chosen(), limit: ROWS, offset }, asked.signal);
+    const { other, ...filter } = chosen();
+    const told = other
+      ? await ask("task-failures", { ...period, dag_id: filter.dag_id, category: other, limit: ROWS, offset }, asked.signal)
+      : await ask("failures", { ...period, ...filter, limit: ROWS, offset }, asked.signal);
     const body = offset ? section.querySelector("tbody") : make("tbody", {});
-    body.append(...told.rows.map(row));
+    body.append(...told.rows.map(other ? otherRow : row));
     if (!offset) section.replaceChildren(...frame(told, body));
+    section.hidden = false;
     const left = told.total - offset - told.rows.length;
     const foot = section.querySelector(".foot");
     foot.replaceChildren(left > 0 ? make("button", { type: "button", class: "button", onclick: () => showRows(offset + ROWS) },
       `Show ${Math.min(ROWS, left)} more of ${left.toLocaleString()}`) : "");
   } catch (error) {
-    if (error.name !== "AbortError") section.replaceChildren(failure(error, () => showRows()));
+    if (error.name === "AbortError") return;
+    section.hidden = false;
+    section.replaceChildren(failure(error, () => showRows()));
   }
 }
 
 function frame(told, body) {
-  const columns = ["When", "Task", "Node", "Cause", "What became of it", "Decision"];
+  const isOther = address.has("other");
+  const columns = isOther ? ["When", "Task", "Why", "What was said"]
+    : ["When", "Task", "Node", "Cause", "What became of it", "Decision"];
+  const label = isOther ? "Tasks that failed without losing a pod" : "Pods that were lost";
   return [
     make("div", { class: "panel-head" },
-      make("h2", { tabindex: "-1" }, `${told.total.toLocaleString()} ${told.total === 1 ? "pod" : "pods"}`), chips()),
-    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Pods that were lost" },
+      make("h2", { tabindex: "-1" }, many(told.total, isOther ? "task" : "pod")), chips()),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
       make("table", {}, make("thead", {}, make("tr", {}, columns.map((name) => make("th", { scope: "col" }, name)))), body)),
     make("div", { class: "foot" }),
   ];
@@ -245,13 +274,24 @@ function row(told) {
   const [state, words] = OUTCOMES[told.outcome] ?? ["none", told.outcome];
   return make("tr", {},
     make("td", { class: "nowrap" }, moment(told.at)),
-    make("td", {},
-      airflowLink(`${taskInstancePath(told)}/plugin/launches`, { class: "link" }, `${told.dag_id} · ${told.task_id}${told.map_index >= 0 ? ` [${told.map_index}]` : ""}`),
+    make("td", {}, taskLink(told),
       make("div", { class: "muted small" }, `try ${told.try_number}, launch ${lost.launch}, ${lost.pod}`)),
     make("td", { class: "nowrap" }, lost.node ?? "unknown"),
     make("td", { title: lost.cause_in_words }, lost.cause, make("div", { class: "muted small" }, `${lost.category} / ${lost.reason}`)),
     make("td", {}, badge(state, words)),
     make("td", { class: "explanation" }, lost.decision.explanation));
 }
+
+function otherRow(told) {
+  const { end } = told;
+  return make("tr", {},
+    make("td", { class: "nowrap" }, moment(end.at)),
+    make("td", {}, taskLink(told), make("div", { class: "muted small" }, `try ${told.try_number}`)),
+    make("td", {}, end.in_words, make("div", { class: "muted small" }, `${end.category} / ${end.reason}, noticed by ${end.source}`)),
+    make("td", { class: "explanation" }, [end.exception, end.message].filter(Boolean).join(": ")));
+}
+
+const taskLink = (told) =>
+  airflowLink(`${taskInstancePath(told)}/plugin/launches`, { class: "link" }, `${told.dag_id} · ${told.task_id}${told.map_index >= 0 ? ` [${told.map_index}]` : ""}`);
 
 refresh();

@@ -80,8 +80,16 @@ function showTry(told) {
       budget("relaunches", told.relaunches, "After launches that failed before the task began. They cost no retry."),
       budget("infrastructure retries", told.infrastructure, "After the running task had lost its pod. They cost no retry."),
       budget("retries", told.retries, "Of the task's own, before this try.")),
-    make("ol", { class: "launches" }, told.launches.map((launch) => showLaunch(told, launch))));
+    told.launches.length > 0 && make("ol", { class: "launches" }, told.launches.map((launch) => showLaunch(told, launch))),
+    told.ended_by && endedBy(told.ended_by));
 }
+
+/** What has ended a try that did not lose its pod. */
+const endedBy = (end) =>
+  make("div", { class: "ended" },
+    make("p", {}, make("b", {}, "What ended it: "), end.in_words, " ",
+      make("span", { class: "muted" }, `${end.category} / ${end.reason}, noticed by ${end.source}`)),
+    (end.exception || end.message) && make("pre", { tabindex: "0" }, [end.exception, end.message].filter(Boolean).join(": ")));
 
 function budget(name, value, title) {
   if (!value) return null;
@@ -99,7 +107,8 @@ function showLaunch(told, launch) {
   const lost = launch.failure;
   const isOwn = lost?.category === "APPLICATION";
   const [state, words] = lost ? (isOwn ? ["failed", "failed"] : ["lost", "pod lost"]) : (ENDS[launch.end] ?? [launch.state, null]);
-  return make("li", { class: `launch ${launch.end}` },
+  const hasFailed = ["failed", "up_for_retry"].includes(launch.state);
+  return make("li", { class: `launch ${hasFailed ? "failed" : launch.end}` },
     make("div", { class: "launch-head" },
       make("h3", {}, `Launch ${launch.number}`), badge(state, words),
       make("span", { class: "pod" }, launch.host ?? ""),

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from airflow.providers.common.compat.sdk import Stats
-
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow_resilience.metrics import stats
 
 
 @contextmanager
@@ -25,11 +24,11 @@ def measured(
     tags = {"team_name": team_name} if team_name else {}
     status = "error"
     try:
-        with Stats.timer(f"kubernetes_executor.{operation}", tags=tags):
+        with stats().timer(f"kubernetes_executor.{operation}", tags=tags):
             yield
         status = "200"
     except KubernetesApiError as error:
         status = str(error.status or status)
         raise
     finally:
-        Stats.incr(f"kubernetes_executor.{operation}_status", tags={**tags, "status": status})
+        stats().incr(f"kubernetes_executor.{operation}_status", tags={**tags, "status": status})

@@ -60,6 +60,7 @@ class _Condition(TypedDict, total=False):
     status: Any
     reason: Any
     message: Any
+    lastTransitionTime: Any
 
 
 class _Status(TypedDict, total=False):

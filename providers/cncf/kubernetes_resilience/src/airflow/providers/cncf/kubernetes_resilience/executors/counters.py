@@ -1,0 +1,32 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the executor counts beside the failures of tasks: metrics with names of its own.
+
+Those of calls to the Kubernetes API are the official executor's, in :mod:`...pods.api.metrics`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_resilience.metrics import Counter
+
+LAUNCH_FAILURES: Final = Counter(
+    "kubernetes_executor.pod_launch_failures",
+    ("action", "category", "reason", "cause"),
+    "Workers that have failed before or under their task, and about which was decided.",
+)
+UNHANDLED_ERRORS: Final = Counter(
+    "kubernetes_executor.unhandled_errors",
+    ("step",),
+    "What could not be handled.",
+)
+POLICY_FILE_ERRORS: Final = Counter(
+    "kubernetes_executor.retry_policy_file_errors",
+    (),
+    "Versions of the policy file that could not be used.",
+)
+
+COUNTERS: Final = (LAUNCH_FAILURES, UNHANDLED_ERRORS, POLICY_FILE_ERRORS)
+"""All of them."""
