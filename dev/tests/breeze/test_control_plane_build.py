@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The build of the control plane, up to the point where it would take minutes."""
+"""The builds of the control plane and of MySQL, up to the point where they would take minutes."""
 
 from __future__ import annotations
 
@@ -99,3 +99,17 @@ def test_sources_of_apt_get_source_packages():
     assert with_source_packages(f"# comment\ndeb {source}") == f"# comment\ndeb {source}deb-src {source}"
     stanza = "Types: deb\nURIs: http://mirror.test/debian\nSuites: bookworm\n"
     assert with_source_packages(stanza) == stanza.replace("deb\n", "deb deb-src\n", 1)
+
+
+@pytest.mark.usefixtures("builder")
+def test_mysql_comes_from_where_the_release_of_this_machine_comes_from(monkeypatch):
+    import mysql_recipe
+
+    mirrors = ("some http://a.test/debian/", "other http://b.test/", "some http://c.test/debian/")
+    listed = subprocess.CompletedProcess([], 0, stdout="\n".join([*mirrors, *mirrors]))
+    monkeypatch.setattr(mysql_recipe.subprocess, "run", lambda *_, **__: listed)
+    monkeypatch.setattr(mysql_recipe, "_release", lambda: "some")
+    assert mysql_recipe._mirrors() == ["http://a.test/debian/", "http://c.test/debian/"]
+    monkeypatch.setattr(mysql_recipe, "_release", lambda: "none")
+    with pytest.raises(mysql_recipe.BuildError, match="no mirror"):
+        mysql_recipe._mirrors()
