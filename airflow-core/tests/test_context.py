@@ -99,6 +99,7 @@ def test_it_cannot_be_changed():
         VERSION_1 | {"version": 0},
         VERSION_1 | {"version": "first"},
         VERSION_1 | {"version": None},
+        VERSION_1 | {"version": float("inf")},
         VERSION_1 | {"version": 2, "reason": "SUNSPOTS"},
     ],
     ids=repr,

@@ -162,5 +162,5 @@ class ExecutionContext:
                 ContextSource(fields["source"]),
                 dict(fields["metadata"]),
             )
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError) as error:
             raise ValueError(f"not an execution context: {fields!r}") from error

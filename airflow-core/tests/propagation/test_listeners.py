@@ -12,6 +12,8 @@ import pytest
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.sdk import BaseOperator
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
@@ -133,6 +135,16 @@ def test_a_broken_listener_stops_nobody(fresh, add, caplog):
     assert caplog.text.count("could not handle") == 4
 
 
+def test_another_thread_has_specified_the_hook_meanwhile(fresh, add, monkeypatch):
+    """API servers answer several requests at once."""
+    others, manager = Others(), fresh[core_listener_manager].pm
+    add(others)
+    specify = manager.add_hookspecs
+    monkeypatch.setattr(manager, "add_hookspecs", lambda hooks: (specify(hooks), specify(hooks)))
+    listeners.call(FAILED, previous_state=None, task_instance="ti", error=None, execution_context=None)
+    assert told(others) == ("ti", None, None)
+
+
 def test_nobody_listens(fresh):
     listeners.call("on_task_instance_relaunched", task_instance_key="key")
 
@@ -186,6 +198,22 @@ def test_the_scheduler_tells_of_a_heartbeat_timeout(add, queued_ti, session):
     assert in_words(told(others)[2]) == ("TIMEOUT", "WORKER_LOST", "SCHEDULER")
 
 
+def test_the_scheduler_tells_of_a_person_who_has_cleared_the_task(add, queued_ti, session):
+    """Its pod has failed before its worker could end as it was told. Airflow tries it again for that."""
+    ti, others = queued_ti(), Others()
+    add(others)
+    ti.state = TaskInstanceState.RESTARTING
+    session.commit()
+    TaskInstance.fetch_handle_failure_context(
+        ti, "the pod is gone", test_mode=False, session=session, fail_fast=False
+    )
+    assert ti.state == TaskInstanceState.UP_FOR_RETRY
+    assert in_words(told(others)[2]) == ("USER_ACTION", "MANUAL_CLEAR", "API")
+    assert told(others)[2].metadata == {"state": "restarting", "message": "the pod is gone"}
+    (row,) = rows(session)
+    assert StoredContext.from_json(row.extra).context == told(others)[2]
+
+
 def test_the_api_server_tells_of_a_person_and_writes_it_down_first(add, queued_ti, session):
     ti = queued_ti()
     seen = []
@@ -220,8 +248,24 @@ def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti
     assert "Nobody is told why" in caplog.text
 
 
+def test_a_listener_of_somebody_else_that_is_broken_does_not_keep_ours_from_being_called(add, queued_ti):
+    """An exception of one ends Airflow's call of them all. The one that was registered last is the first."""
+
+    class BrokenOfAirflows:
+        @hookimpl
+        def on_task_instance_failed(self, task_instance):
+            raise RuntimeError("a listener that is broken")
+
+    others = Others()
+    add(others, BrokenOfAirflows())
+    with pytest.raises(RuntimeError, match="a listener that is broken"):
+        failed(queued_ti())
+    assert len(others.told) == 1
+
+
 def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
-    ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag")
+    monkeypatch.setattr(reading._Process, "observer", None)
+    ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag", task=BaseOperator(task_id="task"))
     others, error = Others(), ValueError("own")
     add(others)
     sdk_listener_manager().hook.on_task_instance_failed(
@@ -244,13 +288,17 @@ def later(previous_state, task_instance, error, execution_context):
 class TestLaterAirflow:
     """Its hook has an argument more than that of today."""
 
+    @pytest.fixture(autouse=True)
+    def _no_task_is_observed(self, monkeypatch):
+        monkeypatch.setattr(reading._Process, "observer", None)
+
     def call(self, specification, implementation, **more):
         manager = PluginManager("airflow")
         manager.add_hookspecs(
             SimpleNamespace(on_task_instance_failed=HookspecMarker("airflow")(specification))
         )
         manager.register(SimpleNamespace(on_task_instance_failed=implementation))
-        ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag")
+        ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag", task=BaseOperator(task_id="task"))
         manager.hook.on_task_instance_failed(
             previous_state=TaskInstanceState.RUNNING, task_instance=ti, error=ValueError("own"), **more
         )

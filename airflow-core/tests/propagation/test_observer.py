@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import BaseOperator
+from airflow.sdk.execution_time.timeout import timeout
 
 import airflow_resilience
 from airflow_resilience.context import (
@@ -23,7 +26,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.propagation import reading
-from airflow_resilience.propagation.exceptions import explain
+from airflow_resilience.propagation.exceptions import MESSAGE_LIMIT, explain
 from airflow_resilience.propagation.observer import FailureObserver
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.termination.own_state import Answer, Terminator
@@ -284,3 +287,117 @@ class TestDagProcessor:
 
     def test_the_context_of_a_dag_run_has_no_task(self):
         assert airflow_resilience.execution_context({"run_id": "run"}) is None
+
+
+class PositionalOnly(NotTold):
+    """Takes it in a way in which it cannot be passed by its name."""
+
+    def on_kill(self, execution_context: ExecutionContext | None = None, /) -> None:
+        super().on_kill()
+
+
+class Many(NotTold):
+    """Has the name for something else."""
+
+    def on_kill(self, *execution_context: Any) -> None:
+        super().on_kill()
+
+
+def takes_nothing(method: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a method as is often done, with one that takes less."""
+
+    @functools.wraps(method)
+    def decorated(self: Any) -> None:
+        method(self)
+
+    return decorated
+
+
+def takes_all(method: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a method with one that passes everything on."""
+
+    @functools.wraps(method)
+    def decorated(*args: Any, **kwargs: Any) -> None:
+        method(*args, **kwargs)
+
+    return decorated
+
+
+class Decorated(NotTold):
+    """Its decorator does not take what it takes."""
+
+    @takes_nothing
+    def on_kill(self, execution_context: ExecutionContext | None = None) -> None:
+        super().on_kill()
+
+
+class DecoratedTold(Told):
+    """Its decorator takes it."""
+
+    on_kill = takes_all(Told.on_kill)
+
+
+@pytest.mark.parametrize("operator", [PositionalOnly, Many, Decorated])
+def test_on_kill_that_cannot_be_given_it_by_name_is_called_as_ever(run_of, operator):
+    run = run_of(operator)
+    assert run(terminate) is None
+    assert run.task.killed == 1
+
+
+def test_on_kill_with_a_decorator_that_takes_it_is_told(run_of):
+    run = run_of(DecoratedTold)
+    run(terminate)
+    assert run.task.told == CLEARED
+
+
+def test_the_timeout_of_the_code_does_not_end_what_is_done_after_it(run_of):
+    """Storing may take long. Airflow's timer would have a failure without retries retried, as a timeout."""
+    run = run_of()
+
+    def store(context: ExecutionContext) -> None:
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            signal.raise_signal(signal.SIGALRM)
+        run.stored.append(context)
+
+    run.observer._store, run.task.code = store, fail
+    run.task.execution_timeout = timedelta(seconds=60)
+    with pytest.raises(ValueError, match="own"), timeout(60):
+        run.task.execute(context={})
+    assert [context.reason for context in run.stored] == ["TASK_ERROR"]
+
+
+def test_code_that_cleans_up_after_a_timeout_is_told(run_of):
+    run, told = run_of(), []
+
+    def execute() -> None:
+        try:
+            fail(exceptions.AirflowTaskTimeout("too long"))
+        finally:
+            told.append(airflow_resilience.current_termination())
+
+    run(execute)
+    assert told == run.stored
+    assert (told[0].category, told[0].reason) == ("TIMEOUT", "EXECUTION_TIMEOUT")
+    assert run.asked == 0
+
+
+def test_code_that_cleans_up_after_its_own_error_is_told_nothing(run_of):
+    run, told = run_of(), []
+
+    def execute() -> None:
+        try:
+            fail()
+        finally:
+            told.append(airflow_resilience.current_termination())
+
+    run(execute)
+    assert told == [None]
+
+
+def test_a_secret_at_the_end_of_what_is_kept_is_masked_whole(run_of, monkeypatch):
+    secret = "correct-horse"
+    masked = "airflow.sdk._shared.secrets_masker.redact"
+    monkeypatch.setattr(masked, lambda text: text.replace(secret, "***"))
+    run = run_of()
+    run(lambda: fail(ValueError("x" * (MESSAGE_LIMIT - 10) + secret + "y" * 100)))
+    assert secret[:5] not in run.stored[0].metadata["message"]

@@ -54,3 +54,9 @@ def test_a_text_that_postgresql_does_not_take_is_mended():
 def test_anything_else_is_nothing(text):
     assert StoredContext.from_json(text) is None
     assert StoredContext.from_dict(text) is None
+
+
+@pytest.mark.parametrize("fields", [{"try_number": float("inf")}, {"context": {"version": float("inf")}}])
+def test_numbers_that_are_none_are_nothing(fields):
+    """Anybody may write an XCom, and JSON as Python reads it has them."""
+    assert StoredContext.from_dict(stored().to_dict() | fields) is None

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
@@ -59,6 +60,25 @@ def test_airflow_finds_the_listener(manager):
 
 def test_a_task_that_runs_again_is_guarded(switched_on, ti):
     sdk_listener_manager().hook.on_task_instance_running(previous_state=None, task_instance=ti)
+    assert is_armed()
+    assert is_observed(ti)
+
+
+def test_a_listener_of_somebody_else_that_is_broken_changes_nothing(switched_on, ti):
+    """An exception of one ends Airflow's call of them all. The one that was registered last is the first."""
+
+    class Broken:
+        @hookimpl
+        def on_task_instance_running(self, task_instance):
+            raise RuntimeError("a listener that is broken")
+
+    broken, manager = Broken(), sdk_listener_manager()
+    manager.add_listener(broken)
+    try:
+        with pytest.raises(RuntimeError, match="a listener that is broken"):
+            manager.hook.on_task_instance_running(previous_state=None, task_instance=ti)
+    finally:
+        manager.pm.unregister(broken)
     assert is_armed()
     assert is_observed(ti)
 

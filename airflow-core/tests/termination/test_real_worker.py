@@ -378,6 +378,15 @@ def test_on_kill_is_told_of_an_execution_timeout(start):
     assert "callback: TIMEOUT / EXECUTION_TIMEOUT / WORKER" in worker.output
 
 
+def test_a_failure_before_the_operators_code_is_told_and_stored(start):
+    api, worker = start("cannot_be_rendered", {})
+    worker.wait()
+    assert api.reports == ["failed"]
+    assert "callback: APPLICATION / TASK_ERROR / WORKER" in worker.output
+    assert told(api) == ("APPLICATION", "TASK_ERROR", "WORKER")
+    assert api.failure["metadata"]["exception"] == "jinja2.exceptions.UndefinedError"
+
+
 @pytest.mark.parametrize("environment", [{}, pytest.param(GUARDED, marks=pytest.mark.long)])
 def test_on_kill_is_told_of_a_user(start, environment):
     api, worker = start("asks_why", environment, retries=1)

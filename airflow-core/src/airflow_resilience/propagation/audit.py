@@ -9,8 +9,8 @@ The ledger has the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
@@ -22,6 +22,9 @@ from sqlalchemy import ColumnElement, exists, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.propagation import database
 from airflow_resilience.propagation.database import read_failure, read_failures_of_workers, write_failures
 from airflow_resilience.propagation.stored import StoredContext
 
@@ -84,10 +87,20 @@ def record_reported(ended: Mapping[TaskInstanceKey, str], *, session: Session) -
             _add(key, stored, session)
 
 
-def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
+class Known(NamedTuple):
+    """What the database says about a failure."""
+
+    stored: ExecutionContext | None = None
+    """What the executor or the worker has stored. Then the others are not looked up."""
+    is_silent: bool = False
+    """Whether the heartbeat has timed out."""
+    was_cleared: bool = False
+    """Whether the try was cleared while it ran."""
+
+
+def read(ti: Any) -> Known:
     """
-    Return why a try has failed, if its executor or worker has stored that; and whether its heartbeat has
-    timed out.
+    Return what is known of why a try has failed.
 
     :param ti: the task instance, as a row
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
@@ -96,9 +109,64 @@ def read(ti: Any) -> tuple[ExecutionContext | None, bool]:
     with create_session(scoped=False) as session:
         # By the number of the try: Airflow may have given the task instance its next UUID already.
         if stored := read_failure(key, session=session):
-            return stored.context, False
+            return Known(stored.context)
         is_silent = exists().where(*_is_try(Log, key), Log.event == _HEARTBEAT_TIMEOUT)
-        return None, bool(session.scalar(select(is_silent)))
+        # As it was committed: Airflow has changed the row by now.
+        state = session.scalar(select(TaskInstance.state).where(TaskInstance.id == ti.id))
+        return Known(
+            is_silent=bool(session.scalar(select(is_silent))),
+            was_cleared=state == TaskInstanceState.RESTARTING,
+        )
+
+
+def read_previous_failures(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> dict[TaskInstanceKey, ExecutionContext]:
+    """
+    Return why tries before these have failed, the last of each that is known, with two queries at most.
+
+    The XCom that says so is gone when a try goes on after a deferral, or a sensor is rescheduled: its first
+    worker has removed it. Then it is looked for in the audit log.
+    """
+    found = database.read_previous_failures(keys, session=session)
+    missing = {key for key in keys if key.try_number > 1 and key not in found}
+    return found | _read_previous_rows(missing, session) if missing else found
+
+
+def _read_previous_rows(
+    keys: Collection[TaskInstanceKey], session: Session
+) -> dict[TaskInstanceKey, ExecutionContext]:
+    place = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index)
+    rows = session.execute(
+        select(*place, Log.try_number, Log.event, Log.extra)
+        .where(
+            tuple_(*place).in_({_place(key) for key in keys}),
+            Log.event.in_((EVENT, LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)),
+        )
+        .order_by(Log.id)
+    )
+    ends: dict[tuple[Any, ...], list[tuple[int, ExecutionContext]]] = {}
+    for *where, try_number, event, extra in rows:
+        if context := _read_end(event, extra):
+            ends.setdefault(tuple(where), []).append((try_number, context))
+    found = {
+        key: [context for number, context in ends.get(_place(key), ()) if number < key.try_number]
+        for key in keys
+    }
+    return {key: contexts[-1] for key, contexts in found.items() if contexts}
+
+
+def _read_end(event: str, extra: str | None) -> ExecutionContext | None:
+    """Return why a try has failed, by a row; None if that row is not about its end."""
+    if event == EVENT:
+        stored = StoredContext.from_json(extra)
+        return stored.context if stored else None
+    entry = LedgerEntry.from_json(extra)
+    return entry.context if entry and entry.decision.action is not Action.RELAUNCH else None
+
+
+def _place(key: TaskInstanceKey) -> tuple[str, str, str, int]:
+    return key.dag_id, key.task_id, key.run_id, key.map_index
 
 
 def _add(key: TaskInstanceKey, stored: StoredContext, session: Session) -> None:

@@ -8,6 +8,7 @@ Airflow's own exceptions are told by their names: they have moved from one modul
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -42,16 +43,15 @@ def is_result(error: BaseException) -> bool:
     return not _RESULTS.isdisjoint(_airflows_names(error))
 
 
-def explain(error: BaseException | None) -> ExecutionContext:
+def explain(error: BaseException | None, *, mask: Callable[[str], str] = str) -> ExecutionContext:
     """
     Return what the exception means that has ended a task, in the worker that ran it.
 
-    The message is not masked.
-
     :param error: None if Airflow knows of none
+    :param mask: takes secrets out of the message, before it is cut: the beginning of a secret is one too
     """
     category, reason = _classify(error)
-    return ExecutionContext(category, reason, ContextSource.WORKER, _metadata(error))
+    return ExecutionContext(category, reason, ContextSource.WORKER, _metadata(error, mask))
 
 
 def _classify(error: BaseException | None) -> tuple[StateChangeCategory, StateChangeReason]:
@@ -93,21 +93,21 @@ def _raised_in(traceback: TracebackType | None) -> str | None:
     return module
 
 
-def _metadata(error: BaseException | None) -> dict[str, Any]:
+def _metadata(error: BaseException | None, mask: Callable[[str], str]) -> dict[str, Any]:
     if error is None:
         return {}
     kind = type(error)
     metadata: dict[str, Any] = {MetadataKey.EXCEPTION.value: f"{kind.__module__}.{kind.__qualname__}"}
-    if message := _text(error):
+    if message := _text(error, mask):
         metadata[MetadataKey.MESSAGE.value] = message
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         metadata[MetadataKey.EXIT_CODE.value] = error.code
     return metadata
 
 
-def _text(error: BaseException) -> str:
+def _text(error: BaseException, mask: Callable[[str], str]) -> str:
     try:
-        text = str(error)
+        text = mask(str(error))
     except Exception:  # noqa: BLE001 - it is the user's code, and its failure says nothing about the task
         return ""
     return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT]}…"

@@ -22,13 +22,14 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.metrics import count_failure
 from airflow_resilience.propagation import listeners
-from airflow_resilience.propagation.exceptions import explain
-from airflow_resilience.propagation.reading import observer_of
+from airflow_resilience.propagation.reading import explain
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
     from airflow.sdk import TaskInstanceState
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    from airflow_resilience.propagation.audit import Known
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ def implementation(specifications: Sequence[Callable[..., Any]]) -> Callable[...
     """
     brings_context = [ARGUMENT in inspect.signature(item).parameters for item in specifications]
 
-    @hookimpl
+    # First: an exception of another listener would keep this one from being called.
+    @hookimpl(tryfirst=True)
     def told_why(
         previous_state: TaskInstanceState | None,
         task_instance: RuntimeTaskInstance | TaskInstance,
@@ -63,7 +65,7 @@ def implementation(specifications: Sequence[Callable[..., Any]]) -> Callable[...
     ) -> None:
         _tell(previous_state, task_instance, error, execution_context)
 
-    @hookimpl
+    @hookimpl(tryfirst=True)
     def not_told_why(
         previous_state: TaskInstanceState | None,
         task_instance: RuntimeTaskInstance | TaskInstance,
@@ -96,7 +98,7 @@ def _tell(
     try:
         in_worker = _runs_here(task_instance)
         context = (
-            _known_here(task_instance, error)
+            explain(task_instance, error if isinstance(error, BaseException) else None)
             if in_worker
             else _in_database(task_instance, error, is_manual=previous_state is None)
         )
@@ -119,12 +121,6 @@ def _runs_here(ti: Any) -> bool:
     return any(kind.__name__ == "RuntimeTaskInstance" for kind in type(ti).__mro__)
 
 
-def _known_here(ti: Any, error: str | BaseException | None) -> ExecutionContext:
-    known = error if isinstance(error, BaseException) else None
-    observer = observer_of(ti)
-    return observer.explain(known) if observer else explain(known)
-
-
 def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool) -> ExecutionContext:
     """Return why a task instance has failed, which is stored then."""
     from airflow_resilience.propagation import audit  # noqa: PLC0415 - a worker has no database
@@ -137,21 +133,28 @@ def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool)
             {MetadataKey.STATE.value: "failed"},
         )
     else:
-        stored, is_silent = audit.read(ti)
-        if stored:
-            return stored
-        context = _guess(is_silent=is_silent, message=str(error or ""))
+        known = audit.read(ti)
+        if known.stored:
+            return known.stored
+        context = _guess(known, str(error or ""))
     audit.record(ti, context)
     return context
 
 
-def _guess(*, is_silent: bool, message: str) -> ExecutionContext:
+def _guess(known: Known, message: str) -> ExecutionContext:
     """Return what the scheduler knows of a failure that an executor has reported without a reason."""
+    metadata = {MetadataKey.MESSAGE.value: message} if message else {}
+    if known.was_cleared:
+        return ExecutionContext(
+            StateChangeCategory.USER_ACTION,
+            StateChangeReason.MANUAL_CLEAR,
+            ContextSource.API,
+            {MetadataKey.STATE.value: "restarting", **metadata},
+        )
     category, reason = (
         (StateChangeCategory.TIMEOUT, StateChangeReason.WORKER_LOST)
-        if is_silent
+        if known.is_silent
         # Nothing speaks against the task: its worker reports what it has done.
         else (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.UNKNOWN)
     )
-    metadata = {MetadataKey.MESSAGE.value: message} if message else {}
     return ExecutionContext(category, reason, ContextSource.SCHEDULER, metadata)

@@ -62,3 +62,5 @@ def _specify(manager: Any, hook: str) -> None:
     except PluginValidationError:
         # The specification is there now. The listener fails whenever it is called.
         log.exception("A listener implements %s with arguments that it does not have", hook)
+    except ValueError:
+        log.debug("Another thread has specified %s meanwhile", hook)

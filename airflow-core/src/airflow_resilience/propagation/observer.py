@@ -13,6 +13,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_resilience.context import ExecutionContext, MetadataKey, StateChangeCategory
+from airflow_resilience.context import ExecutionContext, StateChangeCategory
 from airflow_resilience.propagation.exceptions import explain, is_result
 from airflow_resilience.termination.own_state import Answer, Terminator
 from airflow_resilience.termination.wrapping import wrap_methods
@@ -79,7 +80,9 @@ class FailureObserver:
     @property
     def termination(self) -> ExecutionContext | None:
         """Why the task is being ended; None if it is not, or if Airflow does not say."""
-        if self._is_ending and self._termination is None:
+        if not self._is_ending:
+            return _timeout_under_way()
+        if self._termination is None:
             self.find_terminator()
         return self._termination
 
@@ -104,7 +107,7 @@ class FailureObserver:
         return self._failure[1]
 
     def _find_context(self, error: BaseException | None) -> ExecutionContext:
-        context = _masked(explain(error))
+        context = explain(error, mask=_mask)
         if context.category is StateChangeCategory.TIMEOUT or self.termination is None:
             return context
         # The exception is what its end did to the task. Why it was ended says more.
@@ -145,6 +148,9 @@ class FailureObserver:
             return method(*args, **kwargs)
         except BaseException as error:
             if not is_result(error):
+                if self.task.execution_timeout:
+                    # Its timer is for work that is over, and would replace the error.
+                    signal.setitimer(signal.ITIMER_REAL, 0)
                 self._noticed(error)
             raise
         finally:
@@ -164,17 +170,24 @@ class FailureObserver:
             log.exception("Why the task has failed is not known")
 
 
+def _timeout_under_way() -> ExecutionContext | None:
+    """Return what ends the code that asks, if that is a timeout: on_kill() is called after it."""
+    error = sys.exc_info()[1]
+    context = explain(error, mask=_mask) if error else None
+    return context if context and context.category is StateChangeCategory.TIMEOUT else None
+
+
 def _takes_context(on_kill: Callable[..., Any]) -> bool:
     try:
+        # A decorator that looks like what it wraps may take less; and not every parameter is passed by name.
+        inspect.signature(on_kill, follow_wrapped=False).bind(**{ARGUMENT: None})
         return ARGUMENT in inspect.signature(on_kill).parameters
     except (TypeError, ValueError):
         return False
 
 
-def _masked(context: ExecutionContext) -> ExecutionContext:
-    """Return the context without the secrets in its message that Airflow knows."""
-    if not (message := context.metadata.get(MetadataKey.MESSAGE)):
-        return context
+def _mask(text: str) -> str:
+    """Return a text without the secrets in it that Airflow knows."""
     from airflow.sdk._shared.secrets_masker import redact  # noqa: PLC0415 - only for a task that has failed
 
-    return replace(context, metadata={**context.metadata, MetadataKey.MESSAGE.value: str(redact(message))})
+    return str(redact(text))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from airflow_resilience.context import ExecutionContext
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, XCOM_KEYS, StoredContext
 
 if TYPE_CHECKING:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
     from airflow_resilience.propagation.observer import FailureObserver
 
 log = logging.getLogger(__name__)
@@ -34,6 +37,33 @@ def observer_of(ti: Any) -> FailureObserver | None:
     """Return what observes a task instance; None if it does not run in this process."""
     observer = _Process.observer
     return observer if observer and observer.ti_id == str(ti.id) else None
+
+
+def new_observer(ti: RuntimeTaskInstance) -> FailureObserver:
+    """Return what observes the task that this process runs, and does not do so yet."""
+    # Nothing but a worker needs what these import.
+    from airflow_resilience.propagation.observer import FailureObserver  # noqa: PLC0415
+    from airflow_resilience.termination.own_state import ask_airflow  # noqa: PLC0415
+
+    return FailureObserver(
+        ti.task,
+        ti_id=str(ti.id),
+        ask=functools.partial(ask_airflow, ti),
+        store=functools.partial(store, ti),
+    )
+
+
+def explain(ti: RuntimeTaskInstance, error: BaseException | None) -> ExecutionContext:
+    """
+    Say why the task has failed that this process runs. It is stored when that is first asked.
+
+    :param error: the exception with which it has ended; None if Airflow knows of none
+    """
+    if not (observer := observer_of(ti)):
+        # It has failed before Airflow said that it runs: its templates could not be rendered, for example.
+        observer = new_observer(ti)
+        observe(observer)
+    return observer.explain(error)
 
 
 def current_termination() -> ExecutionContext | None:
@@ -58,10 +88,11 @@ def execution_context(context: Mapping[str, Any]) -> ExecutionContext | None:
     ti = context.get("ti")
     if ti is None:
         return None  # that of a DAG run
-    if observer := observer_of(ti):
-        error = context.get("exception")
-        return None if error is None else observer.explain(error)
-    return _read_stored(ti)
+    error = context.get("exception")
+    # Only a worker has the exception itself.
+    if isinstance(error, BaseException):
+        return explain(ti, error)
+    return None if observer_of(ti) else _read_stored(ti)
 
 
 def previous_failure(context: Mapping[str, Any]) -> ExecutionContext | None:

@@ -34,8 +34,11 @@ XCOM_KEYS = (SETTLED_XCOM_KEY, XCOM_KEY)
 PREVIOUS_FAILURE = "AIRFLOW_RESILIENCE_PREVIOUS_FAILURE"
 """Environment variable of a worker whose task has failed before, or had lost its worker."""
 
-TEXT_LIMIT = 1000
-"""Characters of each text that are kept: its beginning."""
+TEXT_LIMIT = 2048
+"""
+Characters of each text that are kept: its beginning. What Kubernetes keeps of a log is not cut by it, since
+what was wrong stands at its end.
+"""
 
 NUMBER_LIMIT = 50
 """Metadata that are kept. Nothing here has as many."""
@@ -76,7 +79,7 @@ class StoredContext(NamedTuple):
             context = ExecutionContext.from_dict(fields["context"])
             explanation = str(fields.get("explanation") or "")
             return cls(str(fields["ti_id"]), int(fields["try_number"]), context, explanation)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, OverflowError, TypeError, ValueError):
             return None
 
     @classmethod

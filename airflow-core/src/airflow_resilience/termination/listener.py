@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -26,7 +25,8 @@ _FORWARDS_SIGTERM = tuple(map(int, sdk_version.split(".")[:2])) >= (1, 3)
 log = logging.getLogger(__name__)
 
 
-@hookimpl
+# First: an exception of another listener would keep this one from being called.
+@hookimpl(tryfirst=True)
 def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
     """Observe the task, and arm the guard if it runs again when infrastructure takes this worker."""
     # An exception would keep the other listeners from being called. The task runs without all this, too.
@@ -57,16 +57,7 @@ def _announce(ti: RuntimeTaskInstance) -> None:
 
 
 def _observe(ti: RuntimeTaskInstance) -> FailureObserver:
-    # Nothing but a worker needs what these import.
-    from airflow_resilience.propagation.observer import FailureObserver  # noqa: PLC0415
-    from airflow_resilience.termination.own_state import ask_airflow  # noqa: PLC0415
-
-    observer = FailureObserver(
-        ti.task,
-        ti_id=str(ti.id),
-        ask=functools.partial(ask_airflow, ti),
-        store=functools.partial(reading.store, ti),
-    )
+    observer = reading.new_observer(ti)
     try:
         observer.handle_signals()
     except ValueError:

@@ -89,6 +89,10 @@ with DAG("workers", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
         """,
     )
 
+    BashOperator(
+        task_id="cannot_be_rendered", bash_command="{{ nothing.of_it }}", on_failure_callback=say_why
+    )
+
     @task
     def finishes() -> str:
         """Take no notice of SIGTERM but to wait for it: the signal is delivered to this process."""

@@ -261,3 +261,17 @@ def test_it_is_documented(client):
     for operations in document["paths"].values():
         assert {"401", "403"} <= set(operations["get"]["responses"])
         assert operations["get"]["security"]
+
+
+@pytest.mark.parametrize("path", DATA[:2])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"since": "9999-12-31T00:00:00Z", "until": "9999-12-31T23:59:59Z"},
+        {"since": "0001-01-01T00:00:00Z", "until": "0001-03-01T00:00:00Z"},
+        {"since": "0001-01-01T00:00:00+14:00", "until": "0001-01-02T00:00:00Z"},
+    ],
+    ids=["end of time", "beginning of time", "before time in UTC"],
+)
+def test_a_time_at_the_edge_of_the_calendar_is_no_error_of_the_server(log_in, path, params):
+    assert log_in("admin").get(path, params=params).status_code in (200, 422)

@@ -87,7 +87,7 @@ def test_a_try_that_was_given_back():
 
 def test_totals():
     told = summary(
-        failure(4, lost(action=Action.COUNT, phase=Phase.EXECUTION, ran_out=True), "failed"),
+        failure(4, lost(2, Action.COUNT, Phase.EXECUTION, ran_out=True), "failed"),
         failure(3, lost(phase=Phase.EXECUTION), "failed"),
         failure(2, lost(), "success", task="healed"),
         failure(1, lost(action=Action.COUNT), "failed", task="own"),
@@ -184,3 +184,16 @@ def test_the_end_of_a_chosen_time_is_not_part_of_it():
     (told,) = tell([failure(1)])
     assert not Filter(before=NOON).chooses(told)
     assert Filter(before=NOON + DAY).chooses(told)
+
+
+def test_a_pod_that_is_heard_of_again_is_one_pod():
+    """It was given up, and its worker started and was lost after all: what was said last counts."""
+    given_up = failure(1, lost(), "success")
+    heard_of = failure(2, lost(phase=Phase.EXECUTION), "success")
+    told = summary(given_up, heard_of)
+    assert (told.failures, told.launches, told.executions) == (1, 0, 1)
+    assert (told.outcomes[Outcome.HEALED], told.outcomes[Outcome.FAILED_AGAIN]) == (1, 0)
+
+
+def test_pods_of_other_tries_are_others():
+    assert summary(failure(1, task="one"), failure(2, task="other")).failures == 2

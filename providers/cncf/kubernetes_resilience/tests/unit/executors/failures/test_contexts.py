@@ -17,7 +17,7 @@ from airflow.models.xcom import XComModel
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
@@ -106,6 +106,24 @@ def test_the_next_try_is_told_why_the_one_before_has_failed(start, running, sess
     assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
 
 
+def test_what_goes_on_after_a_deferral_is_told_why_the_try_before_has_failed(start, running, session):
+    """Also a sensor that is rescheduled. After a loss in the same try it is told, by the ledger."""
+    harness = start()
+    ti, pod = running(harness)
+    harness.observe(pod, m.out_of_memory())
+    row = present(harness, ti.key)
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=2)
+    pod = harness.launch(row)
+    assert told(pod).context.reason == "RESOURCE_EXHAUSTION"
+    harness.set_state(row, "deferred")
+    session.execute(delete(XComModel))  # as Airflow's worker does when a task begins anew
+    session.commit()
+    harness.observe(pod, m.succeeded())
+    harness.set_state(row, "queued", next_method="execute_complete")
+    assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
+
+
 def test_a_try_is_not_told_of_its_own_number(start, queued_ti, session):
     """It was cleared, and the number of tries begins anew."""
     harness, ti = start(), queued_ti()
@@ -131,6 +149,17 @@ def test_a_message_that_the_database_does_not_take_is_no_obstacle(queued_ti, ses
     session.commit()
     assert json.dumps(session.scalars(select(XComModel.value)).one())
     assert session.get(TaskInstance, ti.id)
+
+
+def test_callbacks_and_the_next_run_are_told_the_end_of_what_a_program_has_said(start, queued_ti):
+    """A traceback says at its end what was wrong."""
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    said = "Traceback (most recent call last):\n" + "  a frame\n" * 300 + "ValueError: what was wrong"
+    ended = m.pod("Failed", [m.base(m.terminated(1, "Error", said))])
+    harness.observe(harness.launch(queued_ti()), ended)
+    (found,) = stored(harness)
+    assert found.context.metadata["message"].endswith("ValueError: what was wrong")
+    assert StoredContext.from_json(found.to_json()) == found
 
 
 def test_a_callback_carries_why_the_task_has_failed(start, running):

@@ -153,7 +153,8 @@ def read_question(
     until = until or datetime.now(UTC)
     try:
         since = since or until - DEFAULT_TIME
-        is_allowed = timedelta() < until - since <= LONGEST_TIME
+        # What is told of a time reaches beyond it, and the calendar has an end.
+        is_allowed = timedelta() < until - since <= LONGEST_TIME <= datetime.max.replace(tzinfo=UTC) - until
     except OverflowError:
         is_allowed = False
     if since is None or not is_allowed:

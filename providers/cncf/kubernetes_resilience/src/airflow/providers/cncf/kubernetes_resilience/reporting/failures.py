@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import State, TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of
@@ -171,12 +172,17 @@ def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
     Say what became of the task of each failure.
 
     :param failures: all of those of a time
-    :return: newest first
+    :return: newest first; a worker fails once: what was said last about it counts
     """
-    seen: set[tuple[object, ...]] = set()
+    seen: set[TaskInstanceKey] = set()
+    workers: set[tuple[TaskInstanceKey, str]] = set()
     told = []
     # Not by time: the order of rows is that of events, and clocks of several machines are not.
     for failure in sorted(failures, key=lambda failure: failure.row_id, reverse=True):
+        worker = failure.key, failure.entry.worker_uid
+        if worker in workers:
+            continue
+        workers.add(worker)
         is_last = failure.key not in seen
         seen.add(failure.key)
         told.append(Told(failure, _outcome(failure, is_last=is_last)))

@@ -45,7 +45,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
-from airflow_resilience.propagation.database import read_previous_failures
+from airflow_resilience.propagation.audit import read_previous_failures
 from airflow_resilience.propagation.stored import StoredContext
 
 log = logging.getLogger(__name__)
