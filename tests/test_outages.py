@@ -81,7 +81,7 @@ def test_the_database_may_be_away(testbed: Testbed) -> None:
     begin(run)
     launches = testbed.trigger("database_gone_launches")
     wait_for("the launches are queued", lambda: set(launches.states().values()) != {None})
-    with testbed.postgres.gone():
+    with testbed.database.gone():
         holds_for(DATABASE_OUTAGE, "the cluster runs", lambda: testbed.cluster.version() is not None)
         wait_for("the pods are lost", lambda: are_lost(run))
     # Some of Airflow's processes end without a database; whoever runs them starts them again.

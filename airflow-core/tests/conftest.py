@@ -6,7 +6,9 @@ from hypothesis import HealthCheck, settings
 
 from cluster_lab.airflow_fixtures import (  # noqa: F401
     configure_airflow,
+    impatient_session,
     migrated_database,
+    pytest_collection_modifyitems,
     queued_ti,
     scheduler_job_id,
     session,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from airflow.models.log import Log
 from airflow.models.taskinstancehistory import TaskInstanceHistory
-from sqlalchemy import event, text
+from sqlalchemy import event, func, select, update
 
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -49,7 +49,8 @@ def fail(session):
         )
         ledger.record([(ti.key, entry)], session=session)
         session.flush()
-        session.execute(text("UPDATE log SET dttm = :at WHERE id = (SELECT max(id) FROM log)"), {"at": at})
+        written = session.scalar(select(func.max(Log.id)))
+        session.execute(update(Log).where(Log.id == written).values(dttm=at))
         session.commit()
         return entry
 

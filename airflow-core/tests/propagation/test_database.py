@@ -1,11 +1,12 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A worker and an executor say why the same task has failed, at the same time, on a real PostgreSQL."""
+"""A worker and several executors say why tasks have failed, at the same time, on a real database."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
@@ -18,6 +19,7 @@ from airflow_resilience.propagation.stored import XCOM_KEY, StoredContext
 from testbed.waiting import wait_for
 
 OF_WORKER = explain(ValueError("its own"))
+OF_OTHER = explain(OSError("as if another one knew"))
 OF_EXECUTOR = explain(KeyError("as if an executor knew"))
 
 
@@ -48,8 +50,14 @@ def found(key: TaskInstanceKey, session) -> ExecutionContext | None:
     return stored and stored.context
 
 
+WAITS = {
+    "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted",
+    "mysql": "SELECT count(*) FROM performance_schema.data_lock_waits",
+}
+
+
 def is_waited_for(session) -> bool:
-    return bool(session.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")))
+    return bool(session.scalar(text(WAITS[session.get_bind().dialect.name])))
 
 
 def test_neither_waits_for_the_other_or_fails_and_what_was_settled_is_told(queued_ti, session):
@@ -84,3 +92,15 @@ def test_what_the_next_try_says_of_itself_is_told_of_it(queued_ti, session):
     assert read_previous_failures([later], session=session) == {later: OF_WORKER}
     executor_settles(ti.key, str(ti.id))
     assert found(ti.key, session) == OF_EXECUTOR
+
+
+@pytest.mark.parametrize("before", [[], [OF_WORKER]], ids=["first", "again"])
+def test_no_executor_waits_for_another_one(queued_ti, session, impatient_session, before):
+    tis = queued_ti(mapped=20)
+    for context in before:
+        write_failures({ti.key: (str(ti.id), context) for ti in tis}, session=session)
+        session.commit()
+    write_failures({ti.key: (str(ti.id), OF_EXECUTOR) for ti in tis[:10]}, session=session)
+    write_failures({ti.key: (str(ti.id), OF_OTHER) for ti in tis[10:]}, session=impatient_session)
+    impatient_session.commit()
+    assert [found(ti.key, session) for ti in tis] == [OF_EXECUTOR] * 10 + [OF_OTHER] * 10

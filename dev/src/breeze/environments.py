@@ -14,11 +14,16 @@ from breeze.paths import BUILD, DISTRIBUTIONS, LOCK, UV
 from breeze.steps import run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def make_environment(
-    name: str, wheels: Sequence[Path], requirements: Sequence[str] = (), *, sources: Sequence[Path] = ()
+    name: str,
+    wheels: Sequence[Path],
+    requirements: Sequence[str] = (),
+    *,
+    sources: Sequence[Path] = (),
+    env: Mapping[str, str] | None = None,
 ) -> Path | None:
     """Make, or bring up to date, a virtual environment with our Python.
 
@@ -29,6 +34,7 @@ def make_environment(
     :param wheels: the wheels of our distributions.
     :param requirements: what to install besides them and their dependencies, in the words of pip.
     :param sources: folders whose modules can be imported in it, whoever starts its Python.
+    :param env: variables for what has to be compiled.
     :returns: its Python, or None if it could not be made; the reason has been printed.
     """
     home = BUILD / "environments" / name
@@ -44,7 +50,7 @@ def make_environment(
         [UV, "pip", "compile", "--quiet", "--python", sys.executable, wanted, "--output-file", resolved],
         [UV, "pip", "sync", "--quiet", "--python", home, *ours, resolved],
     ]
-    if any(run_program(command) for command in commands):
+    if any(run_program(command, env=env) for command in commands):
         return None
     # Not PYTHONPATH: the workers of a deployment are given an environment of their own.
     path_file = _site_packages(home) / "sources-of-this-checkout.pth"

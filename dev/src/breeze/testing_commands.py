@@ -109,6 +109,14 @@ def compat(
     raise typer.Exit(check_versions(full=full))
 
 
+@testing_app.command(context_settings=_PASS_ON)
+def mysql(context: typer.Context) -> None:
+    """Run on MySQL what depends on the database. Other arguments go to pytest, and nothing else runs."""
+    from breeze.mysql import check_mysql
+
+    raise typer.Exit(check_mysql(context.args))
+
+
 @testing_app.command()
 def quick() -> None:
     """Run the static checks and the unit tests: under two minutes."""

@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-pytest fixtures over a real Airflow metadata database, a PostgreSQL of its own.
+pytest fixtures over a real Airflow metadata database, a server of its own.
 
 Airflow reads its configuration when it is imported, so a ``conftest.py`` calls :func:`configure_airflow`
-before any test module imports Airflow. PostgreSQL starts with the first test that needs it.
+before any test module imports Airflow. The server starts with the first test that needs it.
 """
 
 from __future__ import annotations
@@ -21,33 +21,44 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster_lab.postgres import EmbeddedPostgres
+from cluster_lab.database import EmbeddedDatabase, make_database
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import Table
     from sqlalchemy.orm import Session
 
 QUEUED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 """When the task instances were queued, as far as the database knows."""
 
-_DELETIONS = """
-    WITH RECURSIVE emptied(table_id) AS (
-        SELECT oid FROM pg_class WHERE relname IN ('dag_bundle', 'dag', 'job', 'log')
-        UNION SELECT conrelid FROM pg_constraint JOIN emptied ON confrelid = table_id WHERE contype = 'f'
-    )
-    SELECT string_agg('DELETE FROM ' || table_id::regclass, ';') FROM emptied
-"""
-"""Finds these tables, and all that refer to one of them."""
+_EMPTIED = ("dag_bundle", "dag", "job", "log")
+"""Tables that are emptied after a test, with all that refer to one of them."""
+
+_UNCHECKED = {
+    "postgresql": (
+        "SET LOCAL session_replication_role = replica",
+        "SET LOCAL session_replication_role = origin",
+    ),
+    "mysql": ("SET foreign_key_checks = 0", "SET foreign_key_checks = 1"),
+}
+"""How foreign keys are not checked, and are checked again."""
+
+
+_IMPATIENT = {
+    "postgresql": "SET lock_timeout = '1s'",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+}
+"""How a session does not wait for locks, as far as that can be said."""
 
 
 @functools.cache
-def configure_airflow() -> EmbeddedPostgres:
+def configure_airflow() -> EmbeddedDatabase:
     """
     Give Airflow a folder and a database of its own, as far as this process is concerned.
 
     :return: the database's server, which does not run yet
     """
-    server = EmbeddedPostgres()
+    server = make_database()
     home = tempfile.TemporaryDirectory(prefix="airflow-home-")
     atexit.register(home.cleanup)
     os.environ.update(
@@ -73,6 +84,14 @@ def _migrate() -> None:
     initdb()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use the database, before any are chosen by their marks."""
+    for item in items:
+        if migrated_database.__name__ in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.database)
+
+
 @pytest.fixture(scope="session")
 def migrated_database() -> None:
     """Start the database, with Airflow's tables."""
@@ -90,23 +109,46 @@ def session(migrated_database: None) -> Iterator[Session]:  # noqa: ARG001 - pyt
         empty_tables(session)
 
 
+@pytest.fixture
+def impatient_session(session: Session) -> Iterator[Session]:
+    """Give the session of another scheduler, in which to wait for a lock is an error."""
+    from airflow.utils.session import create_session
+    from sqlalchemy import text
+
+    with create_session(scoped=False) as other:
+        other.execute(text(_IMPATIENT[session.get_bind().dialect.name]))
+        yield other
+        # Nobody else is to get its connection, which stays impatient.
+        other.invalidate()
+
+
 def empty_tables(session: Session) -> None:
     """Remove every Dag, task instance, job and audit-log row, and all rows that refer to one."""
     from sqlalchemy import text
 
+    unchecked, checked = _UNCHECKED[session.get_bind().dialect.name]
     # TRUNCATE would make new files for each table and index: a tenth of a second where this takes a
-    # hundredth. Foreign keys are not checked, since everything goes; that ends with the transaction.
-    session.execute(text("SET LOCAL session_replication_role = replica"))
-    session.execute(text(_deletions()))
+    # hundredth. Foreign keys are not checked, since everything goes.
+    session.execute(text(unchecked))
+    for table in _emptied():
+        session.execute(table.delete())
+    session.execute(text(checked))
 
 
 @cache
-def _deletions() -> str:
-    from airflow.utils.session import create_session
-    from sqlalchemy import text
+def _emptied() -> list[Table]:
+    from airflow.models.base import Base
 
-    with create_session(scoped=False) as session:
-        return str(session.scalar(text(_DELETIONS)))
+    tables = Base.metadata.tables
+    found = {tables[name] for name in _EMPTIED}
+    while (
+        referring := {
+            table for table in tables.values() if any(key.column.table in found for key in table.foreign_keys)
+        }
+        - found
+    ):
+        found |= referring
+    return sorted(found, key=lambda table: table.name)
 
 
 @pytest.fixture

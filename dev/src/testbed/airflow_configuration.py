@@ -39,7 +39,7 @@ class DeploymentSettings:
     """``AIRFLOW_HOME``: an existing folder; logs and generated files go there."""
 
     database_url: str
-    """SQLAlchemy URL of an empty or a migrated PostgreSQL database."""
+    """SQLAlchemy URL of an empty or a migrated database."""
 
     kubeconfig: Path
     """Where the scheduler finds its cluster; has to exist only when the scheduler starts."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
@@ -19,11 +20,11 @@ from testbed.waiting import wait_for
 
 _NEWEST_JOB = text("SELECT max(id) FROM job WHERE job_type = 'SchedulerJob' AND latest_heartbeat IS NOT NULL")
 _HEARTBEAT = text("SELECT latest_heartbeat FROM job WHERE id = :job_id")
-_AGES = text("UPDATE job SET latest_heartbeat = now() - interval '1 day' WHERE id = :job_id")
+_AGES = text("UPDATE job SET latest_heartbeat = now() - interval '1' day WHERE id = :job_id")
 _TRANSACTIONS = text(
     "SELECT count(*) FROM pg_stat_activity WHERE client_port = ANY(:ports) AND xact_start IS NOT NULL"
 )
-_AGE = text("SELECT extract(epoch FROM now() - latest_heartbeat) FROM job WHERE id = :job_id")
+_BEATS_SINCE = text("SELECT count(*) FROM job WHERE id = :job_id AND latest_heartbeat > :since")
 
 EXIT_TIMEOUT = 90.0
 """Seconds within which a scheduler has to have ended; executors are given 20 of them."""
@@ -152,9 +153,10 @@ class Schedulers:
 
     def is_beating(self, seconds: float) -> bool:
         """Tell whether a scheduler that runs has sent a heartbeat in the last so many seconds."""
+        since = datetime.now(UTC) - timedelta(seconds=seconds)
+        about = {"job_id": self.alive[0].job_id, "since": since}
         with self._engine.connect() as connection:
-            age: float = connection.execute(_AGE, {"job_id": self.alive[0].job_id}).scalar_one()
-        return age < seconds
+            return bool(connection.execute(_BEATS_SINCE, about).scalar_one())
 
     def stop(self) -> None:
         """Stop all of them."""

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""One deployment with everything around it: PostgreSQL, a cluster, Airflow, and ways to meddle."""
+"""One deployment with everything around it: a database, a cluster, Airflow, and ways to meddle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine
 
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.control_plane import ControlPlane
-from cluster_lab.postgres import EmbeddedPostgres
+from cluster_lab.database import EmbeddedDatabase, make_database
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
@@ -76,7 +76,7 @@ class Testbed:
     """The nodes."""
     cluster: Cluster
     records: Records
-    postgres: EmbeddedPostgres
+    database: EmbeddedDatabase
     proxy: ApiProxy
     """Through which Airflow talks to Kubernetes. The nodes, the control plane and the tests do not."""
     control_plane: ControlPlane | None
@@ -180,7 +180,8 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
     (home / "held").mkdir()
     (home / "orders").mkdir()
     with ExitStack() as stack:
-        postgres = stack.enter_context(EmbeddedPostgres())
+        database = make_database()
+        stack.enter_context(database)
         control_plane = None
         if settings.control_plane is not None:
             (home / "control-plane").mkdir()
@@ -189,7 +190,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         deployment = AirflowDeployment(
             DeploymentSettings(
                 home=home,
-                database_url=postgres.url,
+                database_url=database.url,
                 kubeconfig=kubeconfig,
                 dags_folder=settings.dags,
                 env={FOLDER_VARIABLE: str(home), **_PARSE_ONCE, **settings.env},
@@ -200,7 +201,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
         proxy.write_kubeconfig(kubeconfig)
         cluster = stack.enter_context(open_cluster(lab.kubeconfig))
-        engine = stack.enter_context(_engine(postgres.url))
+        engine = stack.enter_context(_engine(database.url))
         stack.enter_context(deployment)
         schedulers = Schedulers(deployment, engine, home)
         stack.callback(schedulers.stop)
@@ -210,7 +211,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
             lab_process,
             cluster,
             Records(engine, lab.journal, home),
-            postgres,
+            database,
             proxy,
             control_plane,
         )

@@ -14,15 +14,21 @@ from breeze import environments
 PRINTS_WHERE = "import only_here; print(only_here.__file__)"
 
 
+variables = []
+"""Those that the commands were given."""
+
+
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """Give a function that makes an environment, of which only the first command is run: it is empty."""
     lock = tmp_path / "lock"
     lock.touch()
+    variables.clear()
     monkeypatch.setattr(environments, "BUILD", tmp_path)
     monkeypatch.setattr(environments, "LOCK", lock)
 
-    def run_program(command):
+    def run_program(command, *, env):
+        variables.append(env)
         if command[1] == "venv":
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", command[-1]], check=True)
         return 0
@@ -44,5 +50,10 @@ def test_modules_of_sources_can_be_imported_whatever_the_environment_variables(m
 
 
 def test_there_is_none_if_a_command_fails(made, monkeypatch):
-    monkeypatch.setattr(environments, "run_program", lambda command: 2)
+    monkeypatch.setattr(environments, "run_program", lambda command, *, env: 2)
     assert made("some", []) is None
+
+
+def test_what_has_to_be_compiled_gets_its_variables(made):
+    made("some", [], env={"CFLAGS": "-I/headers"})
+    assert variables == [{"CFLAGS": "-I/headers"}] * 3

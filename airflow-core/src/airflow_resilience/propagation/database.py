@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.models.xcom import XComModel
-from sqlalchemy import delete, insert, select, tuple_
+from sqlalchemy import bindparam, delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
@@ -38,7 +38,7 @@ def write_failures(
     if not failures:
         return
     places = {_place(key) for key in failures}
-    session.execute(delete(XComModel).where(tuple_(*_PLACE).in_(places), XComModel.key == SETTLED_XCOM_KEY))
+    _delete(places, session)
     runs = {(key.dag_id, key.run_id) for key in failures}
     rows = session.execute(
         select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(tuple_(DagRun.dag_id, DagRun.run_id).in_(runs))
@@ -59,6 +59,27 @@ def write_failures(
     ]
     if values:
         session.execute(insert(XComModel), values)
+
+
+def _delete(places: Collection[tuple[Any, ...]], session: Session) -> None:
+    """
+    Remove what was stored, row by row, and none if there is none.
+
+    MySQL waits for the lock of each row that a DELETE looks at, and may look at all.
+    """
+    xcom = XComModel.__table__
+    place = tuple_(*(xcom.c[column.key] for column in _PLACE)).in_(places)
+    stored = (
+        session.execute(select(*xcom.primary_key).where(place, xcom.c.key == SETTLED_XCOM_KEY))
+        .mappings()
+        .all()
+    )
+    if stored:
+        is_it = [column == bindparam(f"its_{column.key}") for column in xcom.primary_key]
+        session.execute(
+            delete(xcom).where(*is_it),
+            [{f"its_{name}": value for name, value in row.items()} for row in stored],
+        )
 
 
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from cluster_lab.airflow_fixtures import (  # noqa: F401
     configure_airflow,
+    impatient_session,
     migrated_database,
+    pytest_collection_modifyitems,
     queued_ti,
     scheduler_job_id,
     session,

@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 import pytest
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskreschedule import TaskReschedule
-from sqlalchemy import select
+from sqlalchemy import select, text
 from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import (
     TaskInstanceChangedError,
+    forbid_retries,
+    refresh_queued,
+    reschedule,
     run_again,
+    try_again,
 )
 
 from ....support.harness import statements
@@ -78,3 +82,38 @@ def test_many_take_no_more_statements_than_one(running, session):
         session.commit()
         counts.append(len(found))
     assert counts[0] == counts[1]
+
+
+# ---------------------------------------------------------------------- beside another scheduler
+
+CHANGES = {
+    "refresh_queued": ("queued", lambda ids, session: refresh_queued(ids, at=NOW, session=session)),
+    "reschedule": ("queued", lambda ids, session: reschedule(ids, None, at=NOW, session=session)),
+    "forbid_retries": ("queued", lambda ids, session: forbid_retries(ids, session=session)),
+    "try_again": ("up_for_retry", lambda ids, session: try_again(ids, session=session)),
+    "run_again": (
+        "running",
+        lambda ids, session: run_again({each: str(uuid7()) for each in ids}, at=NOW, session=session),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("idle", [0, 300], ids=["few rows", "many rows"])
+def test_rows_that_another_scheduler_has_changed_are_not_waited_for(
+    running, session, impatient_session, name, idle
+):
+    state, change = CHANGES[name]
+    tis = running(60 + idle)
+    for ti in tis[60:]:
+        ti.state = "success"
+    for ti in tis[:60]:
+        ti.state = state
+    session.commit()
+    if session.get_bind().dialect.name == "mysql":
+        session.execute(text("ANALYZE TABLE task_instance, task_reschedule"))
+        session.commit()
+    ids = [str(ti.id) for ti in tis]
+    change(ids[:30], session)
+    change(ids[30:60], impatient_session)
+    impatient_session.commit()

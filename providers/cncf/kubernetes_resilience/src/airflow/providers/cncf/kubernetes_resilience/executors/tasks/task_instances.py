@@ -18,7 +18,18 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.models.taskreschedule import TaskReschedule
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import ColumnElement, CursorResult, case, delete, insert, literal, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    CursorResult,
+    bindparam,
+    case,
+    delete,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
@@ -168,8 +179,11 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
     past = TaskReschedule.__table__
     are_theirs = past.c.ti_id.in_(typed_ids(new_ids, TaskReschedule.ti_id))
     reschedules = session.execute(select(past).where(are_theirs).order_by(past.c.id)).mappings().all()
-    # The foreign key does not follow a change of the UUID.
-    session.execute(delete(past).where(are_theirs))
+    if reschedules:
+        # The foreign key does not follow a change of the UUID. One by one, and none if there is none: MySQL
+        # waits for the lock of each row that a DELETE looks at, and may look at all.
+        is_it = past.c.id == bindparam("its_id")
+        session.execute(delete(past).where(is_it), [{"its_id": row["id"]} for row in reschedules])
     values = {
         "id": _mapped(new_ids),
         "state": TaskInstanceState.QUEUED,
