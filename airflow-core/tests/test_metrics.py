@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted, and by whom; tests/test_metrics.py has real receivers."""
+"""What is counted, and by whom; tests/test_told.py has real receivers."""
 
 from __future__ import annotations
 
