@@ -23,9 +23,9 @@ BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 CONTROL_PLANE = Path(BINARIES) if BINARIES else None
 """The programs of a real control plane; without them the embedded API server takes its place."""
 
-ALONE = ("executors", "mass_drain", "metrics", "told", "traces")
+ALONE = ("executors", "mass_drain", "told")
 """Modules with a deployment of their own: one needs other executors everywhere, one more nodes and a larger
-pool, one receivers of metrics, one plugins, one traces."""
+pool, one plugins, and receivers of metrics and traces."""
 
 TIMEOUT = 1200
 """Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""

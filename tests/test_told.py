@@ -1,133 +1,516 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever is told of a failure is told why: listeners, callbacks, operators, the next run."""
+"""
+Everyone is told why, and the same: listeners, callbacks, operators, the next run, metrics, traces, logs, the
+audit log, pages and the report, in one deployment with all of them.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from airflow_resilience import metrics
 from cluster_lab.faults.plan import Fault
+from pictures.browser import find_chromium, log_in, open_browser
+from pictures.places import FAILURES, launches
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
+from testbed.metrics_received import COLLECTD, Counts, Metric, OpenTelemetryReceiver, Receiver, statsd
+from testbed.otlp_collector import Collector, ReceivedSpan, open_collector
 from testbed.records import Run
 from testbed.testbed import Testbed
-from testbed.told import Told, read_told
+from testbed.told import Channel, Witness
 from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.each_version]
 
-DEPLOYMENT = {
-    "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parent / "plugins"),
-    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
-    "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+AIRFLOW = airflow_version()
+
+FORWARDS_SIGTERM = AIRFLOW >= (3, 3)
+"""Before, a worker that is told to go may end before it has called ``on_kill()``."""
+
+HAS_JSON_LOGS = AIRFLOW >= (3, 2)
+
+API_SERVER_COUNTS = AIRFLOW[:2] != (3, 2)
+"""That of Airflow 3.2 does not set its metrics up, and sends none."""
+
+from_3_2_on = pytest.mark.skipif(
+    not HAS_JSON_LOGS, reason="Airflow 3.1 has neither spans of workers nor logs in JSON"
+)
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+LONGEST_WAY = 60.0
+"""Seconds within which everybody is told of what has ended."""
+
+# ---------------------------------------------------------------------- what is told, and by whom
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happens to a task, and who tells why. Whoever is not named tells nothing."""
+
+    title: str
+    """As docs/execution-context.md has it, which says why the others tell nothing."""
+    category: str
+    reason: str
+    source: str
+    told_by: Counter[Channel]
+    """How often."""
+
+    @property
+    def why(self) -> str:
+        """As all tell it."""
+        return f"{self.category} {self.reason}"
+
+    @property
+    def shown(self) -> str:
+        """As pages show it."""
+        return f"{self.category} / {self.reason}"
+
+    @property
+    def counted(self) -> list[Metric]:
+        """What metrics count of it: each failure, by the process that knows of it first."""
+        by_worker = self.told_by[Channel.LISTENER_IN_WORKER] if self.source == "WORKER" else 0
+        by_others = 0 if self.source == "API" and not API_SERVER_COUNTS else self.told_by[Channel.LISTENER]
+        tags = {"reason": self.reason, "dag_id": "told"}
+        one = [Metric.of("task_instance.failed", category=self.category, source=self.source, **tags)]
+        if self.category in {"INFRASTRUCTURE", "APPLICATION"}:
+            one.append(Metric.of(f"task.failed.{self.category.lower()}", **tags))
+        return one * (by_worker + by_others)
+
+    def row(self) -> str:
+        """Return the row of the table in docs/execution-context.md."""
+        told = [
+            ", ".join(words for channel, words in column.items() if self.told_by[channel])
+            for column in COLUMNS.values()
+        ]
+        cells = [self.title, f"`{self.category}` / `{self.reason}`", *(words or "no" for words in told)]
+        return f"| {' | '.join(cells)} |"
+
+
+COLUMNS: Mapping[str, Mapping[Channel, str]] = {
+    "listener": {
+        Channel.LISTENER_IN_WORKER: "worker",
+        Channel.LISTENER: "row",
+        Channel.LISTENER_OF_RELAUNCHES: "relaunch",
+    },
+    "callback": {
+        Channel.CALLBACK_IN_WORKER: "worker",
+        Channel.CALLBACK_IN_DAG_PROCESSOR: "DAG processor",
+    },
+    "`on_kill`": {Channel.ON_KILL: "yes"},
+    "next run": {Channel.NEXT_RUN: "yes"},
+    "span, log": {Channel.SPAN: "yes"},
+    "audit log, pages, report": {Channel.AUDIT_LOG: "yes"},
+}
+"""Of that table."""
+
+WRITTEN = Counter([Channel.AUDIT_LOG, Channel.PAGE_OF_LAUNCHES, Channel.PAGE_OF_FAILURES])
+"""What is stored, and shown."""
+
+POD_LOST = WRITTEN + Counter([Channel.SPAN, Channel.LOG])
+"""The executor has settled it. The worker is gone, and tells nothing."""
+
+BY_SCHEDULER = Counter([Channel.LISTENER, Channel.CALLBACK_IN_DAG_PROCESSOR])
+"""Airflow is told that the try has failed."""
+
+BY_WORKER = Counter([Channel.LISTENER_IN_WORKER, Channel.CALLBACK_IN_WORKER])
+"""It has lived to tell that its task has failed."""
+
+RELAUNCHED = Counter([Channel.LISTENER_OF_RELAUNCHES, Channel.NEXT_RUN])
+"""Airflow sees no failure."""
+
+LOST = ("INFRASTRUCTURE", "WORKER_TERMINATION", "EXECUTOR")
+
+STORIES = {
+    "job_kept": Story(
+        "evicted while it runs, within its infrastructure budget",
+        *LOST,
+        POD_LOST + RELAUNCHED + Counter([Channel.ON_KILL]),
+    ),
+    "exhausted": Story(
+        "evicted within its infrastructure budget, then beyond it",
+        *LOST,
+        POD_LOST + RELAUNCHED + POD_LOST + BY_SCHEDULER,
+    ),
+    "tried_again": Story(
+        "evicted without such a budget, with a retry left",
+        *LOST,
+        POD_LOST + BY_SCHEDULER + Counter([Channel.NEXT_RUN]),
+    ),
+    "out_of_memory": Story(
+        "its container uses more memory than it may",
+        "APPLICATION",
+        "RESOURCE_EXHAUSTION",
+        "EXECUTOR",
+        POD_LOST + BY_SCHEDULER,
+    ),
+    "relaunched": Story(
+        "evicted by its node before it begins",
+        "INFRASTRUCTURE",
+        "RESOURCE_EXHAUSTION",
+        "EXECUTOR",
+        POD_LOST + RELAUNCHED,
+    ),
+    "never_starts": Story(
+        "its container cannot be started, twice",
+        "INFRASTRUCTURE",
+        "START_ERROR",
+        "EXECUTOR",
+        POD_LOST + Counter([Channel.LISTENER_OF_RELAUNCHES]) + POD_LOST + BY_SCHEDULER,
+    ),
+    "fails": Story(
+        "raises an exception, with a retry left",
+        "APPLICATION",
+        "TASK_ERROR",
+        "WORKER",
+        WRITTEN + BY_WORKER + Counter([Channel.NEXT_RUN]),
+    ),
+    "times_out": Story(
+        "takes longer than its `execution_timeout`",
+        "TIMEOUT",
+        "EXECUTION_TIMEOUT",
+        "WORKER",
+        WRITTEN + BY_WORKER + Counter([Channel.ON_KILL]),
+    ),
+    "marked": Story(
+        "marked as failed, which breaks it off",
+        "USER_ACTION",
+        "MANUAL_STATE_CHANGE",
+        "API",
+        WRITTEN + Counter([Channel.LISTENER]) + BY_WORKER + Counter([Channel.ON_KILL]),
+    ),
+    "job_cancelled": Story(
+        "cleared while it runs, which it takes calmly",
+        "USER_ACTION",
+        "MANUAL_CLEAR",
+        "API",
+        WRITTEN + Counter([Channel.CALLBACK_IN_DAG_PROCESSOR, Channel.ON_KILL, Channel.NEXT_RUN]),
+    ),
+    "run_times_out": Story(
+        "its DAG run takes longer than `dagrun_timeout`, which breaks it off",
+        "TIMEOUT",
+        "DAG_RUN_TIMEOUT",
+        "SCHEDULER",
+        WRITTEN + BY_WORKER + Counter([Channel.ON_KILL]),
+    ),
 }
 
-FORWARDS_SIGTERM = airflow_version() >= (3, 3)
+OTHERS = [story for story in STORIES.values() if not story.told_by[Channel.SPAN]]
+"""Of tasks that have not lost their pod."""
 
-TERMINATED = "INFRASTRUCTURE WORKER_TERMINATION EXECUTOR"
-OUT_OF_MEMORY = "APPLICATION RESOURCE_EXHAUSTION EXECUTOR"
-OWN = "APPLICATION TASK_ERROR WORKER"
-TIMEOUT = "TIMEOUT EXECUTION_TIMEOUT WORKER"
-MARKED = "USER_ACTION MANUAL_STATE_CHANGE API"
+# ---------------------------------------------------------------------- the deployment
 
 
 @pytest.fixture(scope="module")
-def run(testbed: Testbed) -> Run:
-    """A run whose tasks have all met what they are to meet."""
-    run = testbed.trigger("told")
-    run.wait_for_code(*(task.task_id for task in run.states()))
-    for task in ("evicted", "runs_again", "tried_again", "job_kept"):
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """What receives the spans of all processes."""
+    with open_collector(tmp_path_factory.mktemp("collector")) as collector:
+        yield collector
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(
+            "statsd",
+            marks=pytest.mark.skipif(COLLECTD is None, reason="needs collectd (collectd-core)"),
+        ),
+        pytest.param("opentelemetry", marks=pytest.mark.long),
+    ],
+)
+def receiver(
+    request: pytest.FixtureRequest, collector: Collector, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Receiver]:
+    """What receives the metrics of all processes."""
+    if request.param == "opentelemetry":
+        yield OpenTelemetryReceiver(collector)
+        return
+    with statsd(tmp_path_factory.mktemp("statsd")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def options(collector: Collector, receiver: Receiver) -> Mapping[str, str]:
+    """Somebody's plugin is there, metrics and traces are sent, and logs are JSON."""
+    before_3_2 = {
+        "AIRFLOW__TRACES__OTEL_HOST": "127.0.0.1",
+        "AIRFLOW__TRACES__OTEL_PORT": str(collector.port),
+    }
+    return {
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parent / "plugins"),
+        "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",
+        "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
+        "AIRFLOW__LOGGING__JSON_LOGS": "True",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+        "AIRFLOW__TRACES__OTEL_ON": "True",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_TRACES_EXPORTER": "otlp_proto_http",
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+        **({} if HAS_JSON_LOGS else before_3_2),
+        **receiver.configuration,
+    }
+
+
+@pytest.fixture(scope="module")
+def witness(testbed: Testbed, collector: Collector) -> Witness:
+    """Knows what everybody has told."""
+    return Witness(testbed, collector)
+
+
+@pytest.fixture(scope="module")
+def runs(testbed: Testbed) -> dict[str, Run]:
+    """The run of each task. All have ended, in another way each."""
+    run, cleared, in_time = map(testbed.trigger, ("told", "told_cleared", "told_in_time"))
+    runs = {**dict.fromkeys(STORIES, run), "job_cancelled": cleared, "run_times_out": in_time}
+    for task in STORIES.keys() - {"relaunched", "never_starts"}:
+        runs[task].wait_for_code(task)
+    job = job_of(testbed, "job_kept")
+    for task in ("exhausted", "tried_again", "job_kept"):
         testbed.cluster.evict(pod_of(run, task))
     testbed.cluster.lose(pod_of(run, "out_of_memory"), Fault.OOM_RUNNING)
+    testbed.api.mark(run.dag_id, run.run_id, "marked", "failed")
+    assert testbed.api.clear(cleared.dag_id, cleared.run_id, "job_cancelled", only_running=True) == 1
+    begin_long_ago(testbed, in_time)
+    run.wait_for_times(2, "exhausted", "tried_again", "job_kept")
+    testbed.cluster.evict(run.wait_for_pods("exhausted", 2)[1])
+    # The next run of the task goes on with the same job.
+    assert (job_of(testbed, "job_kept"), Path(f"/proc/{job}").exists()) == (job, True)
+    (testbed.home / "job-job_kept-may-end").touch()
     testbed.order(pod_of(run, "fails"), Order.FAIL)
-    for task in ("marked", "job_cancelled"):
-        testbed.api.mark(run.dag_id, run.run_id, task, "failed")
-    run.wait_for_times(2, "fails", "runs_again", "tried_again", "job_kept")
-    for task in ("evicted", "out_of_memory", "times_out"):
+    run.wait_for_times(2, "fails")
+    for task in ("exhausted", "never_starts"):
         run.wait_for_end(task)
-    return run
+    run.wait_for_code("relaunched")
+    run.release()
+    states = {task: runs[task].wait_for_end(task).state for task in STORIES}
+    failed = ("exhausted", "out_of_memory", "never_starts", "times_out", "marked")
+    ended = dict.fromkeys(STORIES, "success") | dict.fromkeys(failed, "failed")
+    assert states == ended | {"run_times_out": "skipped"}
+    return runs
 
 
 def pod_of(run: Run, task: str) -> str:
+    """Return the first pod of a task."""
     return run.wait_for_pods(task, 1)[0]
 
 
-def runs_of(testbed: Testbed, task: str) -> list[Told]:
-    return [item for item in read_told(testbed.home, task) if item.who == "next run"]
+def job_of(testbed: Testbed, task: str) -> int:
+    """Return the remote job of a task."""
+    return int((testbed.home / f"job-{task}").read_text())
 
 
-def expect_told(testbed: Testbed, task: str, *expected: tuple[str, str]) -> None:
-    """Expect that these, and nobody else, are told about a task; the order of processes is left to chance."""
-
-    def told() -> list[tuple[str, str]]:
-        return sorted((item.who, item.why) for item in read_told(testbed.home, task))
-
-    wait_for(f"all are told of {task}", lambda: len(told()) >= len(expected), show=told)
-    assert told() == sorted(expected)
+def begin_long_ago(testbed: Testbed, run: Run) -> None:
+    """Date the start of a DAG run back: nobody waits until its time is over."""
+    earlier = text("UPDATE dag_run SET start_date = start_date - interval '1 day' WHERE run_id = :run_id")
+    with testbed.records.engine.begin() as connection:
+        connection.execute(earlier, {"run_id": run.run_id})
 
 
-@pytest.mark.parametrize(("task", "why"), [("evicted", TERMINATED), ("out_of_memory", OUT_OF_MEMORY)])
-def test_what_the_executor_knows_is_told_by_the_scheduler_and_the_dag_processor(
-    testbed: Testbed, run: Run, task: str, why: str
+# ---------------------------------------------------------------------- all tell the same
+
+
+@pytest.mark.parametrize("task", STORIES)
+def test_everyone_tells_the_same(witness: Witness, runs: dict[str, Run], task: str) -> None:
+    expected = expected_of(task)
+
+    def told() -> Counter[tuple[str, str]]:
+        found = witness.told(runs[task], task)
+        return found if FORWARDS_SIGTERM or task != "job_kept" else without_on_kill(found)
+
+    wait_for(f"all are told of {task}", lambda: expected <= told(), LONGEST_WAY, show=told)
+    assert told() == expected
+
+
+def expected_of(task: str) -> Counter[tuple[str, str]]:
+    """Return how often each channel is to tell what."""
+    story = STORIES[task]
+    found: Counter[tuple[str, str]] = Counter()
+    for channel, times in story.told_by.items():
+        if channel is Channel.LOG and not HAS_JSON_LOGS:
+            continue
+        # It is told while Airflow, if anybody, knows why.
+        source = "WORKER" if channel is Channel.ON_KILL and story.source == "EXECUTOR" else story.source
+        has_source = channel not in (Channel.SPAN, Channel.LOG)
+        found[channel, f"{story.why} {source}" if has_source else story.why] += times
+    return found if FORWARDS_SIGTERM or task != "job_kept" else without_on_kill(found)
+
+
+def without_on_kill(told: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """Leave out what is left to chance."""
+    return Counter({item: times for item, times in told.items() if item[0] != Channel.ON_KILL})
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    lines = (DOCS / "execution-context.md").read_text().splitlines()
+    head = lines.index(f"| a task is, or | category / reason | {' | '.join(COLUMNS)} |")
+    assert lines[head + 2 :][: len(STORIES) + 1] == [*(story.row() for story in STORIES.values()), ""]
+
+
+def test_each_failure_is_counted_once_with_its_tags(runs: dict[str, Run], receiver: Receiver) -> None:
+    lost = {"reason": "WORKER_TERMINATION", "dag_id": "told"}
+    expected = Counts(
+        [
+            *(metric for story in STORIES.values() for metric in story.counted),
+            *[Metric.of("task_instance.infrastructure_retry", attempt="1", **lost)] * 2,
+            Metric.of("task_instance.infrastructure_budget_exhausted", **lost),
+        ]
+    )
+    names = {counter.name for counter in metrics.COUNTERS}
+
+    def received() -> Counts:
+        return Counts({metric: n for metric, n in receiver.received().items() if metric.name in names})
+
+    wait_for("all has arrived", lambda: expected <= received(), LONGEST_WAY, show=received)
+    assert received() == expected
+    tags = {(metric.name, frozenset(name for name, _ in metric.tags)) for metric in expected}
+    assert tags == {(counter.name, frozenset(counter.tags)) for counter in metrics.COUNTERS}
+
+
+def test_the_report_and_the_page_have_the_same_numbers(
+    testbed: Testbed, witness: Witness, runs: dict[str, Run]
 ) -> None:
-    expect_told(testbed, task, ("TaskInstance", why), ("callback in the DAG processor", why))
+    summary = witness.page("failures/summary")
+    report = json.loads(command(testbed, "report"))
+    moving = ("since", "until", "buckets")
+    assert {key: report[key] for key in report if key not in moving} == {
+        key: summary[key] for key in summary if key not in moving
+    }
+    assert report["failures"] == sum(story.told_by[Channel.SPAN] for story in STORIES.values())
+    others = Counter(story.category for story in OTHERS)
+    assert {category: count for category, count in report["others"].items() if count} == others
 
 
-@pytest.mark.parametrize(("task", "why"), [("fails", OWN), ("times_out", TIMEOUT)])
-def test_what_the_worker_knows_is_told_there(testbed: Testbed, run: Run, task: str, why: str) -> None:
-    expect_told(testbed, task, ("RuntimeTaskInstance", why), ("callback in the worker", why))
-    wait_for("it is written down", lambda: "task instance failed" in run.audit_log(task))
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["exhausted", "job_cancelled"])
+def test_the_history_of_a_task_tells_the_same(testbed: Testbed, runs: dict[str, Run], task: str) -> None:
+    rows = json.loads(command(testbed, "history", runs[task].dag_id, runs[task].run_id, task))
+    told = [f"{row['context']['category']} {row['context']['reason']}" for row in rows]
+    assert told == [STORIES[task].why] * STORIES[task].told_by[Channel.AUDIT_LOG]
 
 
-def test_the_api_server_tells_of_a_person(testbed: Testbed, run: Run) -> None:
-    wait_for("it is told", lambda: read_told(testbed.home, "marked"))
-    assert read_told(testbed.home, "marked")[0][::2] == ("TaskInstance", MARKED)
-    assert "task instance failed" in run.audit_log("marked")
+def command(testbed: Testbed, *words: str) -> str:
+    """Run a command of ours, and return its output as JSON."""
+    done = testbed.deployment.run("kubernetes-resilience", *words, "--output", "json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_a_run_in_the_same_try_is_told_and_nobody_hears_of_a_failure(testbed: Testbed, run: Run) -> None:
-    expect_told(
-        testbed,
-        "runs_again",
-        ("next run", "unknown"),
-        ("relaunched 1", TERMINATED),
-        ("next run", TERMINATED),
-    )
+@pytest.mark.skipif(find_chromium() is None, reason="there is no chromium")
+def test_the_pages_show_it(testbed: Testbed, runs: dict[str, Run]) -> None:
+    token = str(testbed.api.http.headers["Authorization"]).removeprefix("Bearer ")
+    with open_browser() as browser, log_in(browser, testbed.deployment.url, token) as context:
+        page = context.new_page()
+        for task, story in STORIES.items():
+            page.goto(f"{testbed.deployment.url}/{launches(runs[task].dag_id, task, runs[task].run_id)}")
+            shown = page.locator("main[aria-busy=false]").inner_text()
+            assert shown.count(story.shown) == story.told_by[Channel.PAGE_OF_LAUNCHES], (task, shown)
+        for other in ("", *sorted({story.category for story in OTHERS})):
+            page.goto(f"{testbed.deployment.url}/{FAILURES}?other={other}")
+            page.locator("#rows tbody tr").first.wait_for()
+            shown = page.locator("#rows").inner_text()
+            for story in STORIES.values():
+                is_there = story.category == other if story in OTHERS else not other
+                assert (story.shown in shown) == is_there, (story, shown)
 
 
-def test_the_next_try_is_told(testbed: Testbed, run: Run) -> None:
-    expect_told(
-        testbed,
-        "tried_again",
-        ("next run", "unknown"),
-        ("TaskInstance", TERMINATED),
-        ("callback in the DAG processor", TERMINATED),
-        ("next run", TERMINATED),
-    )
+# ---------------------------------------------------------------------- remote jobs
 
 
-def test_a_remote_job_is_kept_when_the_infrastructure_takes_its_worker(testbed: Testbed, run: Run) -> None:
-    wait_for("it has run again", lambda: len(runs_of(testbed, "job_kept")) == 2)
-    assert [item.why for item in runs_of(testbed, "job_kept")] == ["unknown", TERMINATED]
-    asked = [item.why for item in read_told(testbed.home, "job_kept") if item.who == "on_kill"]
-    # Before Airflow 3.3 the worker may end before that.
-    assert asked == ["INFRASTRUCTURE WORKER_TERMINATION WORKER"] or (not asked and not FORWARDS_SIGTERM)
-    job = int((testbed.home / "job-job_kept").read_text())
-    assert Path(f"/proc/{job}").exists()
-    (testbed.home / "job-job_kept-may-end").touch()
-    assert run.wait_for_end("job_kept").state == "success"
-    assert run.steps("job_kept") == ["begun", "begun", "ended"]
+def test_a_remote_job_is_kept_when_the_infrastructure_takes_its_worker(runs: dict[str, Run]) -> None:
+    assert runs["job_kept"].steps("job_kept") == ["begun", "begun", "ended"]
 
 
-def test_a_remote_job_is_cancelled_when_a_person_ends_its_task(testbed: Testbed, run: Run) -> None:
-    wait_for(
-        "on_kill is told",
-        lambda: [item for item in read_told(testbed.home, "job_cancelled") if item.who == "on_kill"],
-    )
-    (asked,) = (item for item in read_told(testbed.home, "job_cancelled") if item.who == "on_kill")
-    assert asked.why == MARKED
-    job = int((testbed.home / "job-job_cancelled").read_text())
+def test_a_remote_job_is_cancelled_when_a_person_ends_its_task(
+    testbed: Testbed, runs: dict[str, Run]
+) -> None:
+    job = job_of(testbed, "job_cancelled")
     wait_for("it is gone", lambda: not Path(f"/proc/{job}").exists())
+
+
+# ---------------------------------------------------------------------- traces and logs
+
+
+def spans_of(collector: Collector, task: str, count: int) -> list[ReceivedSpan]:
+    """Return the spans of a task's launches, when all are received."""
+
+    def enough() -> list[ReceivedSpan]:
+        found = collector.spans(f"launch.{task}")
+        return found if len(found) >= count else []
+
+    found = wait_for(f"{count} launches of {task} are received", enough)
+    assert len(found) == count
+    return found
+
+
+@pytest.mark.parametrize(
+    ("task", "cause", "decision"),
+    [
+        ("job_kept", "evicted-by-api", "relaunch"),
+        ("relaunched", "evicted-by-node-pressure", "relaunch"),
+        ("out_of_memory", "worker-out-of-memory", "count"),
+    ],
+)
+def test_a_launch_is_a_span_and_a_line_of_the_log_with_values(
+    witness: Witness, collector: Collector, runs: dict[str, Run], task: str, cause: str, decision: str
+) -> None:
+    pods = runs[task].pods(task)
+    spans = spans_of(collector, task, len(pods))
+    assert [span.attributes["k8s.pod.name"] for span in spans] == pods
+    assert [span.has_failed for span in spans] == [True, False][: len(pods)]
+    first = spans[0]
+    assert first.attributes["airflow_resilience.cause"] == cause
+    assert first.attributes["airflow_resilience.decision"] == decision
+    assert first.attributes["airflow.dag_run.run_id"] == runs[task].run_id
+    assert first.attributes["k8s.node.name"].startswith("lab-node")
+    assert len({(span.trace_id, span.parent_id) for span in spans}) == 1
+    assert first.parent_id
+    for span in spans:
+        assert span.start <= span.events["pod scheduled"] <= span.end
+        assert span.start <= span.events.get("worker started", span.start) <= span.end
+    if HAS_JSON_LOGS:
+        (line,) = (line for line in witness.logged(task) if "cause" in line)
+        assert (line["cause"], line["decision"], line["pod"]) == (cause, decision, pods[0])
+        assert line["node"] == first.attributes["k8s.node.name"]
+        shared = {"policy", "rule", "launch", "attempt"} & line.keys()
+        assert {name: line[name] for name in shared} == {
+            name: first.attributes[f"airflow_resilience.{name}"] for name in shared
+        }
+
+
+@from_3_2_on
+def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(
+    collector: Collector, runs: dict[str, Run]
+) -> None:
+    spans = spans_of(collector, "job_kept", 2)
+    (worker,) = wait_for("the worker's span is received", lambda: collector.spans("worker.job_kept"))
+    (task,) = wait_for("the task's span is received", lambda: collector.spans("task_run.job_kept"))
+    assert {span.trace_id for span in (*spans, worker)} == {task.trace_id}
+    assert {span.parent_id for span in (*spans, worker)} == {task.span_id}
+    assert spans[1].start <= worker.start <= worker.end
+    assert task.parent_id
+
+
+@pytest.mark.parametrize("task", ["exhausted", "relaunched"])
+def test_the_log_of_the_next_launch_says_why_there_is_one_before_the_task_has_its_say(
+    testbed: Testbed, runs: dict[str, Run], task: str
+) -> None:
+    (file,) = testbed.home.glob(f"logs-of-workers/dag_id=told/*/task_id={task}/attempt=1.log")
+    events = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+    (line,) = (event for event in events if event.startswith("Try 1 is launched again: "))
+    story = STORIES[task]
+    assert f"launch 1 in pod {runs[task].pods(task)[0]} on node lab-node" in line
+    assert f"{story.category} / {story.reason}" in line
+    at = events.index(line)
+    assert events[at + 1] == "the task works"
+    if HAS_JSON_LOGS:
+        # What is before it is in a group, which the page folds.
+        assert events[at - 1] == "::endgroup::"

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted, and by whom; tests/test_metrics.py has real receivers."""
+"""What is counted, and by whom; tests/test_told.py has real receivers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 
 import pytest
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
+from airflow.sdk import BaseOperator
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
@@ -20,7 +21,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.propagation import audit, listener
+from airflow_resilience.propagation import audit, listener, reading
 from airflow_resilience.propagation.database import write_failures
 
 LOST = ExecutionContext(
@@ -63,8 +64,9 @@ def test_the_api_server_counts_what_a_person_has_done(counted, queued_ti):
     assert (name, tags["category"], tags["source"]) == ("task_instance.failed", "USER_ACTION", "API")
 
 
-def test_the_worker_counts_what_its_task_has_done(counted):
-    ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag")
+def test_the_worker_counts_what_its_task_has_done(counted, monkeypatch):
+    monkeypatch.setattr(reading._Process, "observer", None)
+    ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag", task=BaseOperator(task_id="task"))
     failed(ti, ValueError(), manager=sdk_listener_manager)
     tags = {"reason": "TASK_ERROR", "dag_id": "dag"}
     assert counted == [

@@ -18,10 +18,10 @@ PREFIX = "kubernetes-resilience"
 FAILURES = f"{PREFIX}/failures"
 
 
-def launches(dag_id: str, task_id: str = "load") -> str:
+def launches(dag_id: str, task_id: str = "load", run_id: str = RUN_ID) -> str:
     """Return the address of the page about a task instance, below that of the API server."""
     # As Airflow's user interface has it for a task that is not mapped.
-    return f"{PREFIX}/dags/{dag_id}/runs/{RUN_ID}/tasks/{task_id}/%7BMAP_INDEX%7D/launches"
+    return f"{PREFIX}/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/%7BMAP_INDEX%7D/launches"
 
 
 AIRFLOW_FAILURES = "plugin/infrastructure-failures"

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The DAG of test_told.py: each of its tasks ends in another way."""
+"""The DAGs of test_told.py: each of their tasks ends in another way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.code_journal import FOLDER_VARIABLE, recorded
 from testbed.told import note
 from testbed.work import Work, code_of
 
-UNPROTECTED: dict[str, Any] = {"executor_config": {"infrastructure_retry_enabled": False}}
+AT_ONCE: dict[str, Any] = {"retries": 1, "retry_delay": timedelta(0)}
 
 
 def say_why(context: Context) -> None:
@@ -35,6 +35,23 @@ class SaysWhy(Work):
         super().execute(context)
 
 
+class Stops(SaysWhy):
+    """Notes why it is to stop."""
+
+    def on_kill(self, execution_context: ExecutionContext | None = None) -> None:
+        """Note it."""
+        note("on_kill", self.task_id, execution_context)
+
+
+class Breaks(Stops):
+    """Fails when it is told to go, so that its worker knows of a failure that others have caused."""
+
+    def on_kill(self, execution_context: ExecutionContext | None = None) -> None:
+        """Break the work off."""
+        super().on_kill(execution_context)
+        raise RuntimeError("the task is told to go")
+
+
 class NotedJob(RemoteJob):
     """Notes what it is told."""
 
@@ -50,18 +67,22 @@ class NotedJob(RemoteJob):
         super().on_kill(execution_context)
 
 
+callbacks: dict[str, Any] = {"on_failure_callback": say_why, "on_retry_callback": say_why}
+
+with DAG("told", schedule=None, catchup=False, default_args=callbacks):
+    for task_id in ("exhausted", "out_of_memory", "relaunched", "never_starts"):
+        SaysWhy(task_id=task_id)
+    SaysWhy(task_id="tried_again", executor_config={"infrastructure_retry_enabled": False}, **AT_ONCE)
+    SaysWhy(task_id="fails", **AT_ONCE)
+    Stops(task_id="times_out", execution_timeout=timedelta(seconds=1))
+    Breaks(task_id="marked")
+    NotedJob(task_id="job_kept", folder=os.environ[FOLDER_VARIABLE])
+
+# To clear a task has Airflow begin a new trace of its DAG run.
+with DAG("told_cleared", schedule=None, catchup=False, default_args=callbacks):
+    NotedJob(task_id="job_cancelled", folder=os.environ[FOLDER_VARIABLE])
+
 with DAG(
-    "told",
-    schedule=None,
-    catchup=False,
-    default_args={"on_failure_callback": say_why, "on_retry_callback": say_why},
+    "told_in_time", schedule=None, catchup=False, default_args=callbacks, dagrun_timeout=timedelta(hours=1)
 ):
-    for task_id in ("evicted", "out_of_memory"):
-        Work(task_id=task_id, **UNPROTECTED)
-    Work(task_id="fails", retries=1, retry_delay=timedelta(0))
-    Work(task_id="times_out", execution_timeout=timedelta(seconds=1))
-    Work(task_id="marked")
-    SaysWhy(task_id="runs_again")
-    SaysWhy(task_id="tried_again", retries=1, retry_delay=timedelta(0), **UNPROTECTED)
-    for task_id in ("job_kept", "job_cancelled"):
-        NotedJob(task_id=task_id, folder=os.environ[FOLDER_VARIABLE])
+    Breaks(task_id="run_times_out")

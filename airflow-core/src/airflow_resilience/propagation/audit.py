@@ -21,7 +21,13 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import ColumnElement, exists, select, tuple_
 from sqlalchemy.orm import Session
 
-from airflow_resilience.context import ExecutionContext
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    MetadataKey,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
 from airflow_resilience.propagation import database
@@ -30,6 +36,14 @@ from airflow_resilience.propagation.stored import StoredContext
 
 EVENT = "task instance failed"
 """``Log.event`` of a row; ``Log.extra`` is the JSON text of a :class:`.StoredContext`."""
+
+_CLEARED = ExecutionContext(
+    StateChangeCategory.USER_ACTION,
+    StateChangeReason.MANUAL_CLEAR,
+    ContextSource.API,
+    {MetadataKey.STATE.value: TaskInstanceState.RESTARTING.value},
+)
+"""What the worker of a task is told, too, that is cleared while it runs."""
 
 _HEARTBEAT_TIMEOUT = "heartbeat timeout"
 """``Log.event`` of Airflow's own row, which it writes before it has a task fail."""
@@ -73,8 +87,32 @@ def record_reported(ended: Mapping[TaskInstanceKey, str], *, session: Session) -
     :param ended: tries whose worker has ended, and about which nothing was decided, each with the UUID that
         its task instance had then
     """
+    _add_new(_said(ended, session), session)
+
+
+def record_cleared(cleared: Mapping[TaskInstanceKey, str], *, session: Session) -> None:
+    """
+    Write down that tries were cleared while they ran, each once, also for listeners and callbacks.
+
+    What their worker has said of its end counts. It may have said nothing: it was stopped from outside.
+
+    :param cleared: tries whose worker has ended, each with the UUID that its task instance had until then;
+        the task instances' rows are locked
+    """
+    said = _said(cleared, session)
+    silent = {key: (ti_id, _CLEARED) for key, ti_id in cleared.items() if key not in said}
+    write_failures(silent, session=session)
+    stored = {key: StoredContext(ti_id, key.try_number, why) for key, (ti_id, why) in silent.items()}
+    _add_new(said | stored, session)
+
+
+def _said(ended: Mapping[TaskInstanceKey, str], session: Session) -> dict[TaskInstanceKey, StoredContext]:
+    """Return why tries have ended, of those of which their worker, and it alone, has said so."""
     said = read_failures_of_workers(ended, session=session)
-    new = {key: stored for key, stored in said.items() if stored.ti_id == ended[key]}
+    return {key: stored for key, stored in said.items() if stored.ti_id == ended[key]}
+
+
+def _add_new(new: Mapping[TaskInstanceKey, StoredContext], session: Session) -> None:
     if not new:
         return
     columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)

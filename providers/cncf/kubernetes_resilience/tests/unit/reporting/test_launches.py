@@ -5,6 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from airflow.providers.cncf.kubernetes_resilience.reporting.launches import LaunchEnd, tell_tries
+from airflow_resilience.context import (
+    ContextSource,
+    ExecutionContext,
+    StateChangeCategory,
+    StateChangeReason,
+)
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
@@ -244,3 +250,17 @@ def test_the_newest_try_comes_first_and_older_events_may_be_missing():
         present=row("queued", 3),
     )
     assert [item.number for item in told] == [3, 2, 1]
+
+
+def test_a_try_that_was_cleared_while_it_ran_is_followed_by_no_retry():
+    cleared = ExecutionContext(
+        StateChangeCategory.USER_ACTION, StateChangeReason.MANUAL_CLEAR, ContextSource.API
+    )
+    second, _ = tell(
+        says(1, "running"),
+        ends_by(2, cleared),
+        says(5, "running", 2),
+        past=[row("failed", 1, "pod-1", minute(1), minute(2), max_tries=0)],
+        present=row("running", 2, "pod-2", minute(5), max_tries=1),
+    )
+    assert second.retries == (0, 0)

@@ -32,6 +32,7 @@ from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, SETTLED_XCOM_KEY, XCOM_KEY, StoredContext
 
 from ....support import manifests as m
+from ....support.harness import lock
 from ..creation.test_create_retries import database_is_away
 from .test_executions import lose, present, run_again, running
 
@@ -299,6 +300,60 @@ def test_it_is_written_down_once(start, running, session):
         session.commit()
     harness.set_state(ti, "failed")
     harness.observe(pod, m.succeeded())
+    assert len(ended(harness)) == 1
+
+
+def clear(harness, ti):
+    """Do what Airflow does with a task that runs and is cleared."""
+    row = present(harness, ti.key)
+    row.prepare_db_for_next_try(harness.session)
+    harness.set_state(row, "restarting")
+    return row
+
+
+@pytest.mark.parametrize("end", [m.succeeded(), m.worker_error(137), m.out_of_memory()])
+def test_that_a_running_task_was_cleared_is_told_if_its_worker_has_not_said_why_it_ended(start, running, end):
+    harness = start()
+    ti, pod = running(harness)
+    ti_id = str(ti.id)
+    clear(harness, ti)
+    harness.observe(pod, end)
+    ((try_number, said),) = ended(harness)
+    assert (try_number, said.ti_id) == (1, ti_id)
+    assert in_words(said.context) == ("USER_ACTION", "MANUAL_CLEAR", "API")
+    # What the scheduler's listeners and the callbacks of a failed worker read, and the next try.
+    assert read_failure(ti.key, session=harness.session) == said
+
+
+def test_what_the_worker_of_a_cleared_task_has_said_counts(start, running):
+    harness = start()
+    ti, pod = running(harness)
+    says(harness, ti, ValueError("its own, just before"))
+    clear(harness, ti)
+    harness.observe(pod, m.succeeded())
+    ((_, said),) = ended(harness)
+    assert said.context.reason == "TASK_ERROR"
+    assert read_failure(ti.key, session=harness.session) == said
+
+
+def test_the_next_try_is_told_that_the_one_before_was_cleared(start, running):
+    harness = start()
+    ti, pod = running(harness)
+    row = clear(harness, ti)
+    harness.observe(pod, m.succeeded())
+    harness.set_state(row, "queued", try_number=2)
+    assert told(harness.launch(row)).context.reason == "MANUAL_CLEAR"
+
+
+def test_that_a_task_was_cleared_waits_for_whoever_has_its_row_locked(start, running):
+    harness = start()
+    ti, pod = running(harness)
+    row = clear(harness, ti)
+    with lock(row):
+        harness.observe(pod, m.succeeded())
+        assert harness.events() == {}
+    harness.executor.sync()
+    assert [state for state, _ in harness.events().values()] == ["success"]
     assert len(ended(harness)) == 1
 
 

@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from airflow.utils.state import State, TaskInstanceState
 
+from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import Action, BudgetUse
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
@@ -179,7 +180,7 @@ def tell_tries(found: TaskInstanceEvents) -> list[ToldTry]:
         if not teller.launches and not teller.ended_by:
             continue  # a try that has not begun
         tries.append(_tell(number, row, teller, given_back))
-        given_back += sum(entry.in_next_try for entry in _entries(teller.launches))
+        given_back += sum(entry.in_next_try for entry in _entries(teller.launches)) + _was_cleared(teller)
     return tries[::-1]
 
 
@@ -197,6 +198,12 @@ def _tell(number: int, row: TryRow | None, teller: _Teller, given_back: int) -> 
         infrastructure=_budget(entries, Phase.EXECUTION),
         retries=retries,
     )
+
+
+def _was_cleared(teller: _Teller) -> bool:
+    """Whether a try was cleared while it ran: the next one is none of the task's own retries."""
+    ended_by = teller.ended_by
+    return bool(ended_by and ended_by.context and ended_by.context.reason is StateChangeReason.MANUAL_CLEAR)
 
 
 def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> BudgetUse | None:

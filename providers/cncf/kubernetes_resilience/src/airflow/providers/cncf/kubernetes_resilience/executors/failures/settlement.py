@@ -133,7 +133,8 @@ class Settlement:
                         pass
                     case _:
                         assert_never(assessment)
-            audit.record_reported(_ended_by_themselves(settled, restarting), session=session)
+            audit.record_reported(_ended_by_themselves(settled), session=session)
+            settled = _record_cleared(settled, restarting, session)
             return settled + self._decide(failed, session) + self._executions.decide(lost, session)
 
     def is_queued(self, key: TaskInstanceKey, ti_id: str) -> bool:
@@ -223,13 +224,25 @@ class Settlement:
         )
 
 
-def _ended_by_themselves(
-    settled: Collection[Settled], restarting: Collection[TaskInstanceKey]
-) -> dict[TaskInstanceKey, str]:
+def _record_cleared(
+    settled: Sequence[Settled], restarting: Collection[TaskInstanceKey], session: Session
+) -> list[Settled]:
+    """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
+    cleared = {item.launch.key: item.launch.ti_id for item in settled if item.launch.key in restarting}
+    if not cleared:
+        return list(settled)
+    ti_ids = task_instances.read_ids(cleared, session=session)
+    locked = task_instances.lock_rows(set(ti_ids.values()), session=session)
+    held = {key: cleared[key] for key, ti_id in ti_ids.items() if ti_id in locked}
+    audit.record_cleared(held, session=session)
+    return [item for item in settled if item.launch.key in held or item.launch.key not in cleared]
+
+
+def _ended_by_themselves(settled: Collection[Settled]) -> dict[TaskInstanceKey, str]:
     """Return the tries, and their UUIDs, whose worker may have said why they have failed."""
     return {
         item.launch.key: item.launch.ti_id
         for item in settled
         if isinstance(item.outcome, Report | Release)
-        if item.outcome != Report(TaskInstanceState.SUCCESS) or item.launch.key in restarting
+        if item.outcome != Report(TaskInstanceState.SUCCESS)
     }
