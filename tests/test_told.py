@@ -18,8 +18,10 @@ from sqlalchemy import text
 
 from airflow_resilience import metrics
 from cluster_lab.faults.plan import Fault
+from cluster_lab.managed_process import run_to_end
 from pictures.browser import find_chromium, log_in, open_browser
 from pictures.places import FAILURES, launches
+from testbed.airflow_deployment import AIRFLOW as AIRFLOW_COMMAND
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.metrics_received import COLLECTD, Counts, Metric, OpenTelemetryReceiver, Receiver, statsd
@@ -224,7 +226,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
             "statsd",
             marks=pytest.mark.skipif(COLLECTD is None, reason="needs collectd (collectd-core)"),
         ),
-        pytest.param("opentelemetry", marks=pytest.mark.long),
+        pytest.param("opentelemetry", marks=pytest.mark.long if COLLECTD else ()),
     ],
 )
 def receiver(
@@ -389,17 +391,18 @@ def test_the_report_and_the_page_have_the_same_numbers(
     assert {category: count for category, count in report["others"].items() if count} == others
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("task", ["exhausted", "job_cancelled"])
-def test_the_history_of_a_task_tells_the_same(testbed: Testbed, runs: dict[str, Run], task: str) -> None:
-    rows = json.loads(command(testbed, "history", runs[task].dag_id, runs[task].run_id, task))
+def test_the_history_of_a_task_tells_the_same(testbed: Testbed, runs: dict[str, Run]) -> None:
+    run, story = runs["exhausted"], STORIES["exhausted"]
+    rows = json.loads(command(testbed, "history", run.dag_id, run.run_id, "exhausted"))
     told = [f"{row['context']['category']} {row['context']['reason']}" for row in rows]
-    assert told == [STORIES[task].why] * STORIES[task].told_by[Channel.AUDIT_LOG]
+    assert told == [story.why] * story.told_by[Channel.AUDIT_LOG]
 
 
 def command(testbed: Testbed, *words: str) -> str:
     """Run a command of ours, and return its output as JSON."""
-    done = testbed.deployment.run("kubernetes-resilience", *words, "--output", "json")
+    # Before anything else, Airflow would print where it sends its metrics.
+    env = {**testbed.deployment.environment, "AIRFLOW__METRICS__OTEL_ON": "False"}
+    done = run_to_end([*AIRFLOW_COMMAND, "kubernetes-resilience", *words, "--output", "json"], env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -491,11 +494,14 @@ def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(
     collector: Collector, runs: dict[str, Run]
 ) -> None:
     spans = spans_of(collector, "job_kept", 2)
-    (worker,) = wait_for("the worker's span is received", lambda: collector.spans("worker.job_kept"))
+    # The one that was evicted may have sent one, too.
+    (worker,) = wait_for(
+        "the last worker's span is received",
+        lambda: [span for span in collector.spans("worker.job_kept") if span.start >= spans[1].start],
+    )
     (task,) = wait_for("the task's span is received", lambda: collector.spans("task_run.job_kept"))
     assert {span.trace_id for span in (*spans, worker)} == {task.trace_id}
     assert {span.parent_id for span in (*spans, worker)} == {task.span_id}
-    assert spans[1].start <= worker.start <= worker.end
     assert task.parent_id
 
 

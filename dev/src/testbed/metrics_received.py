@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from cluster_lab.managed_process import run_process
 from cluster_lab.ports import LOOPBACK, free_port
-from testbed.otlp_collector import START_TIMEOUT, Collector, open_collector
+from testbed.otlp_collector import START_TIMEOUT, Collector
 
 PREFIX = "airflow."
 """What Airflow puts before each name."""
@@ -147,10 +147,3 @@ class OpenTelemetryReceiver:
             tags = {item.key: item.value.string_value for item in point.attributes}
             found[Metric.of(metric.name.removeprefix(PREFIX), **tags)] += point.as_int or int(point.as_double)
         return found
-
-
-@contextmanager
-def opentelemetry(home: Path) -> Iterator[OpenTelemetryReceiver]:
-    """Run a collector in the block."""
-    with open_collector(home) as collector:
-        yield OpenTelemetryReceiver(collector)
