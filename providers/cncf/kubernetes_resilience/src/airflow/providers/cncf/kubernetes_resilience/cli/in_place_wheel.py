@@ -4,7 +4,7 @@
 The official provider's wheel, with this executor in the place of the official one.
 
 The official module is moved as it is, and a new one takes its place: all that the official one has, but for
-the executor. So ``executor = KubernetesExecutor`` means this executor, and nothing else of the provider changes.
+the executor. So ``executor = KubernetesExecutor`` means this one, and nothing else of the provider changes.
 
 .. seealso:: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
@@ -35,7 +35,7 @@ OFFICIAL = "apache-airflow-providers-cncf-kubernetes"
 OURS = ("airflow-provider-cncf-kubernetes-resilience", "airflow-resilience")
 
 LOCAL_VERSION = "resilience.1"
-"""Part of the new version, after the ``+``. Its number says how the wheel is made; another way has another one."""
+"""The new version has it after a ``+``. The number is another one when the wheel is made otherwise."""
 
 _EXECUTOR = f"{OFFICIAL_EXECUTOR_MODULE.replace('.', '/')}.py"
 _MOVED_EXECUTOR = f"{MOVED_EXECUTOR_MODULE.replace('.', '/')}.py"
@@ -48,8 +48,8 @@ _NEW_EXECUTOR = f'''\
 # Licensed under the Apache License, Version 2.0: https://www.apache.org/licenses/LICENSE-2.0
 # SPDX-License-Identifier: Apache-2.0
 #
-# NOTICE: this is not the file of the Apache Software Foundation. Airflow Resilience has put it into the place of
-# that one, which is beside it, unchanged: {Path(_MOVED_EXECUTOR).name}
+# NOTICE: this is not the file of the Apache Software Foundation. Airflow Resilience has put it into the
+# place of that one, which is beside it, unchanged: {Path(_MOVED_EXECUTOR).name}
 """All that the official module has, with the executor of Airflow Resilience for the official one."""
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor 
 '''
 
 _CHANGES = f"""\
-This is {OFFICIAL} {{official}} with modifications. It was
-made by Airflow Resilience {{ours}} and is not a release of the Apache Software Foundation.
-Modified: {_EXECUTOR}
-(replaced; the original is {Path(_MOVED_EXECUTOR).name}), METADATA, NOTICE, RECORD.
+This is {OFFICIAL} {{official}} with modifications, made by
+Airflow Resilience {{ours}}. It is not a release of the Apache Software Foundation. What has changed:
+{_EXECUTOR}
+is a new file (the original is {Path(_MOVED_EXECUTOR).name} beside it); METADATA has another
+version, two more requirements and this notice; NOTICE has this notice.
 """
 
 _ATTRIBUTION = """
@@ -153,7 +154,9 @@ def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:
     if not supported.contains(version, prereleases=True):
         raise WheelError(f"{path} is version {version}; supported are {supported}")
     if signatures := [name for name in source.dist_info_filenames if name.startswith("RECORD.")]:
-        raise WheelError(f"{path} is signed ({', '.join(signatures)}), and no signature holds for another wheel")
+        raise WheelError(
+            f"{path} is signed ({', '.join(signatures)}), and no signature holds for another wheel"
+        )
     source.validate_record()
     for name in (_EXECUTOR, f"{source.dist_info_dir}/{_NOTICE}"):
         archive.getinfo(name)
