@@ -197,12 +197,23 @@ def test_what_is_no_wheel(refused, newest, tmp_path):
     truncated = tmp_path / newest.name
     truncated.write_bytes(newest.read_bytes()[:-100])
     assert refused(truncated).startswith("is not a wheel: ")
+    damaged = tmp_path / newest.name
+    data = bytearray(newest.read_bytes())
+    data[1000:1100] = bytes(100)
+    damaged.write_bytes(data)
+    assert refused(damaged).startswith("is not a wheel: ")
     empty = tmp_path / "some-1-py3-none-any.whl"
     with ZipFile(empty, "w"):
         pass
     assert ".dist-info" in refused(empty)
     misnamed = Path(shutil.copy(newest, tmp_path / "provider.zip"))
     assert refused(misnamed).startswith("is not a wheel as it should be: ")
+
+
+def test_wheel_without_a_name_and_one_without_a_version(refused, newest, tmp_path):
+    for field in (b"Name", b"Version"):
+        about = content(newest)["METADATA"].replace(b"\n" + field + b": ", b"\nX-Other: ")
+        assert "None" in refused(modified(newest, tmp_path, "/METADATA", about))
 
 
 def test_wheel_of_something_else(refused, newest, tmp_path):
@@ -260,3 +271,5 @@ def test_folder_that_cannot_be_made(newest, run, tmp_path):
     code, _, err = run("build-provider-wheel", "--from", newest, "--output", tmp_path / "file" / "made")
     assert code == 2
     assert err.endswith(" cannot be written: Not a directory\n")
+    code, _, err = run("build-provider-wheel", "--from", newest, "--output", tmp_path / "file")
+    assert (code, err) == (2, f"{tmp_path / 'file'} exists already\n")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import re
+import zlib
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -118,8 +119,8 @@ def build_in_place_wheel(official: Path, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
             file.write(content)
-    except FileExistsError:
-        raise WheelError(f"{target} exists already") from None
+    except FileExistsError as error:
+        raise WheelError(f"{error.filename} exists already") from error
     except OSError as error:
         raise WheelError(f"{target} cannot be written: {error.strerror}") from error
     return target
@@ -131,7 +132,7 @@ def _read(path: Path) -> _Wheel:
             return _checked(path, archive, WheelFile(archive))
     except OSError as error:
         raise WheelError(f"{path} cannot be read: {error.strerror}") from error
-    except BadZipFile as error:
+    except (BadZipFile, EOFError, zlib.error) as error:
         raise WheelError(f"{path} is not a wheel: {error}") from error
     except (ValueError, KeyError) as error:
         # Of the wheel's name, of its dist-info folder, or of what is and is not in there.
@@ -146,9 +147,9 @@ def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:
     :raises ValueError: if it is none
     """
     about = parse_metadata_file(source.read_dist_info("METADATA"))
-    if canonicalize_name(about["Name"]) != OFFICIAL:
+    if canonicalize_name(str(about["Name"])) != OFFICIAL:
         raise WheelError(f"{path} is a wheel of {about['Name']}, and not of {OFFICIAL}")
-    version, supported = Version(about["Version"]), _supported()
+    version, supported = Version(str(about["Version"])), _supported()
     if version.local:
         raise WheelError(f"{path} has been modified already: {version} is not an official version")
     if not supported.contains(version, prereleases=True):
