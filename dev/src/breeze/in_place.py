@@ -24,8 +24,8 @@ def prepare_in_place_provider(official: Path, folder: Path) -> int:
     :param folder: where to put the new one.
     :returns: 0 if it is made.
     """
-    command = ["kubernetes-resilience", "build-provider-wheel", "--from", official, "--output", folder]
-    return run_program([sys.executable, "-m", "airflow", *command])
+    command = [sys.executable, "-m", "airflow", "kubernetes-resilience", "build-provider-wheel"]
+    return run_program([*command, "--from", official, "--output", folder])
 
 
 def make_in_place_wheel(version: str) -> Path | None:

@@ -16,12 +16,12 @@ import re
 import zlib
 from importlib import metadata
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from installer.records import Hash, RecordEntry
 from installer.sources import WheelFile
-from installer.utils import construct_record_file, copyfileobj_with_hashing, parse_metadata_file
+from installer.utils import Scheme, construct_record_file, copyfileobj_with_hashing, parse_metadata_file
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -42,7 +42,7 @@ _EXECUTOR = f"{OFFICIAL_EXECUTOR_MODULE.replace('.', '/')}.py"
 _MOVED_EXECUTOR = f"{MOVED_EXECUTOR_MODULE.replace('.', '/')}.py"
 _DISTRIBUTION = OFFICIAL.replace("-", "_")
 _NOTICE = "licenses/NOTICE"
-_SCHEME: Final = "purelib"
+_SCHEME: Scheme = "purelib"
 """All files of the wheel go to one place."""
 
 _NEW_EXECUTOR = f'''\
