@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from breeze.control_plane import control_plane_environment
 from breeze.distributions import build_distributions
 from breeze.environments import make_environment
+from breeze.in_place import OFFICIAL, make_in_place_wheel
 from breeze.locking import foreign_requirements
 from breeze.paths import BUILD, DEV, PROVIDER, relative
 from breeze.steps import Step, run_program, run_steps
@@ -31,9 +32,11 @@ class Versions(NamedTuple):
 
     core: str
     provider: str
+    in_place: bool = False
+    """Whether our executor is in the provider's wheel, in the place of the official one."""
 
     def __str__(self) -> str:
-        return f"airflow-{self.core}-provider-{self.provider}"
+        return f"airflow-{self.core}-provider-{self.provider}{'-in-place' if self.in_place else ''}"
 
 
 _CORES = ("3.1.8", "3.2.2", "3.3.2")
@@ -49,8 +52,11 @@ _COVERING = (
     Versions("3.3.2", "10.24.0"),
 )
 
+#: The oldest and the newest.
+_IN_PLACE = (Versions("3.1.8", "10.21.0", in_place=True), Versions("3.3.2", "10.25.0", in_place=True))
+
 #: On which a deployment runs. On the locked versions, which are the newest, all system tests do.
-_DEPLOYED = (Versions("3.1.8", "10.21.0"), Versions("3.2.2", "10.25.0"))
+_DEPLOYED = (Versions("3.1.8", "10.21.0"), Versions("3.2.2", "10.25.0"), _IN_PLACE[-1])
 
 _AT_ONCE = 2
 """Pairs. Each is one process, which spends half of its time starting, or a deployment, which mostly waits."""
@@ -60,14 +66,14 @@ def check_versions(*, full: bool = False) -> int:
     """Run the contract tests with every pair of versions.
 
     :param full: every supported pair, and deployments; otherwise as many pairs as it takes to meet each
-        version.
+        version. In either case, the wheels that have our executor in them are among them.
     :returns: 0 if all passed, otherwise 1.
     """
     wheels = build_distributions(BUILD / "wheels")
     if not wheels:
         return 1
     pairs = [Versions(*pair) for pair in product(_CORES, _PROVIDERS)] if full else _COVERING
-    contracts = [Step(str(pair), partial(_run_contract, pair, wheels)) for pair in pairs]
+    contracts = [Step(str(pair), partial(_run_contract, pair, wheels)) for pair in (*pairs, *_IN_PLACE)]
     failed = run_steps("breeze testing compat", contracts, at_once=_AT_ONCE)
     if full:
         # Not beside the others: environments are shared, and each is brought up to date first.
@@ -91,12 +97,17 @@ def _run_deployment(versions: Versions, wheels: list[Path], control_plane: Mappi
 def _run_pytest(
     versions: Versions, wheels: list[Path], tests: Path, *options: str, env: Mapping[str, str] | None = None
 ) -> int:
+    if versions.in_place:
+        wheel = make_in_place_wheel(versions.provider)
+        if wheel is None:
+            return 1
+        wheels = [*wheels, wheel]
     python = make_environment(
         str(versions),
         wheels,
         [
             f"apache-airflow=={versions.core}",
-            f"apache-airflow-providers-cncf-kubernetes=={versions.provider}",
+            f"{OFFICIAL}=={versions.provider}",
             *map(str, foreign_requirements(DEV)),
         ],
         sources=[DEV / "src"],

@@ -9,8 +9,9 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from breeze.locking import read_project
-from breeze.paths import BUILD, DISTRIBUTIONS, LOCK, UV
+from packaging.utils import parse_wheel_filename
+
+from breeze.paths import BUILD, LOCK, UV
 from breeze.steps import run_program
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def make_environment(
     library must not fail a check that is about something else.
 
     :param name: what to call it.
-    :param wheels: the wheels of our distributions.
+    :param wheels: wheels that were built here.
     :param requirements: what to install besides them and their dependencies, in the words of pip.
     :param sources: folders whose modules can be imported in it, whoever starts its Python.
     :param env: variables for what has to be compiled.
@@ -43,12 +44,12 @@ def make_environment(
     wanted.write_text("".join(f"{requirement}\n" for requirement in [*wheels, *requirements]))
     # uv keeps to the versions that it finds in the file which it is to write.
     resolved.write_bytes(LOCK.read_bytes())
-    # A wheel of ours keeps its version while its content changes.
-    ours = [f"--reinstall-package={project}" for project in _project_names()]
+    # What is built here keeps its version while its content changes.
+    built = [f"--reinstall-package={parse_wheel_filename(wheel.name)[0]}" for wheel in wheels]
     commands: list[list[str | Path]] = [
         [UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, home],
         [UV, "pip", "compile", "--quiet", "--python", sys.executable, wanted, "--output-file", resolved],
-        [UV, "pip", "sync", "--quiet", "--python", home, *ours, resolved],
+        [UV, "pip", "sync", "--quiet", "--python", home, *built, resolved],
     ]
     if any(run_program(command, env=env) for command in commands):
         return None
@@ -61,7 +62,3 @@ def make_environment(
 def _site_packages(home: Path) -> Path:
     """Return where a virtual environment that our Python has made keeps its packages."""
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(home)}))
-
-
-def _project_names() -> list[str]:
-    return [read_project(distribution)["name"] for distribution in DISTRIBUTIONS]

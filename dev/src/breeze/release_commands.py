@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
+from breeze.paths import ROOT
 
 release_app = typer.Typer(no_args_is_help=True, help="Generate files and build distributions.")
 
@@ -23,3 +28,17 @@ def prepare_provider_distributions() -> None:
     from breeze.distributions import prepare_distributions
 
     raise typer.Exit(prepare_distributions())
+
+
+@release_app.command("prepare-in-place-provider")
+def prepare_in_place_provider(
+    official: Annotated[
+        Path, typer.Option("--from", metavar="WHEEL", help="The official provider's wheel, as published.")
+    ],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where to put the new one.")] = ROOT / "dist",
+) -> None:
+    """Make a wheel of the official provider in which KubernetesExecutor is ours."""
+    from breeze import in_place
+
+    # Programs are started at the root of the checkout.
+    raise typer.Exit(in_place.prepare_in_place_provider(official.absolute(), output.absolute()))

@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.airflow_version import is_in_place
+
 RESILIENT_EXECUTOR = (
-    "KubernetesExecutor:"
+    "KubernetesExecutor"
+    if is_in_place()
+    else "KubernetesExecutor:"
     "airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor.KubernetesExecutor"
 )
 

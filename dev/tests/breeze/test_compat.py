@@ -19,16 +19,26 @@ def runs(monkeypatch):
     """Give the runs of pytest: the name of the environment, the words after pytest's name, the variables."""
     runs = []
 
+    def make_environment(name, wheels, requirements, *, sources):
+        in_place = [wheel.name for wheel in wheels if wheel.name.startswith("in-place-")]
+        provider = next(word.partition("==")[2] for word in requirements if word.startswith(compat.OFFICIAL))
+        assert in_place == ([f"in-place-{provider}.whl"] if name.endswith("-in-place") else [])
+        return Path(name)
+
     def run_program(words, *, env, in_one_piece):
         assert in_one_piece
         runs.append((words[0].name, words[words.index("pytest") + 1 :], env))
         return 0
 
     monkeypatch.setattr(compat, "build_distributions", lambda folder: [folder / "ours.whl"])
-    monkeypatch.setattr(compat, "make_environment", lambda name, *_, sources: Path(name))
+    monkeypatch.setattr(compat, "make_environment", make_environment)
+    monkeypatch.setattr(compat, "make_in_place_wheel", lambda version: Path(f"in-place-{version}.whl"))
     monkeypatch.setattr(compat, "control_plane_environment", lambda: PROGRAMS)
     monkeypatch.setattr(compat, "run_program", run_program)
     return runs
+
+
+IN_PLACE = {str(pair) for pair in compat._IN_PLACE}
 
 
 def of(runs, tests):
@@ -41,14 +51,16 @@ CONTRACT = "providers/cncf/kubernetes_resilience/tests/contract"
 def test_without_full_there_are_only_contract_tests_with_each_version(runs):
     assert compat.check_versions() == 0
     names = [name for name, _, _ in of(runs, CONTRACT)]
-    assert len(names) == len(runs) == len(compat._COVERING)
+    assert len(names) == len(runs) == len(compat._COVERING) + len(IN_PLACE)
+    assert set(names) >= IN_PLACE
     assert all(any(f"airflow-{core}-" in name for name in names) for core in compat._CORES)
     assert all(any(name.endswith(f"-{provider}") for name in names) for provider in compat._PROVIDERS[:-1])
 
 
 def test_with_full_there_are_all_pairs_and_a_deployment_on_each_airflow_but_the_locked(runs):
     assert compat.check_versions(full=True) == 0
-    assert len(of(runs, CONTRACT)) == len(compat._CORES) * len(compat._PROVIDERS)
+    assert len(of(runs, CONTRACT)) == len(compat._CORES) * len(compat._PROVIDERS) + len(IN_PLACE)
+    assert {name for name, _, _ in of(runs, CONTRACT)} >= IN_PLACE
     deployments = of(runs, "tests")
     # Two run at once: which one is told of first is a matter of luck.
     assert sorted(name for name, _, _ in deployments) == sorted(str(pair) for pair in compat._DEPLOYED)
@@ -56,7 +68,9 @@ def test_with_full_there_are_all_pairs_and_a_deployment_on_each_airflow_but_the_
     assert all(env.items() >= PROGRAMS.items() for _, _, env in deployments)
     locked = [core for core in compat._CORES if f"apache-airflow-core=={core} " in LOCK.read_text()]
     assert len(locked) == 1
-    assert sorted([*locked, *(pair.core for pair in compat._DEPLOYED)]) == sorted(compat._CORES)
+    beside = [pair.core for pair in compat._DEPLOYED if not pair.in_place]
+    assert sorted([*locked, *beside]) == sorted(compat._CORES)
+    assert [pair.core for pair in compat._DEPLOYED if pair.in_place] == locked
 
 
 def test_there_are_tests_with_that_marker():
@@ -72,6 +86,8 @@ def test_either_may_fail(runs, monkeypatch, failing):
 
 def test_nothing_runs_without_wheels_or_without_an_environment(runs, monkeypatch):
     monkeypatch.setattr(compat, "make_environment", lambda *_, **__: None)
+    assert compat.check_versions() == 1
+    monkeypatch.setattr(compat, "make_in_place_wheel", lambda _: None)
     assert compat.check_versions() == 1
     monkeypatch.setattr(compat, "build_distributions", lambda folder: [])
     assert compat.check_versions() == 1

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 from airflow.executors.base_executor import BaseExecutor
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
-    KubernetesExecutor as OfficialExecutor,
-)
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import Unused, UnusedUpstream
+from airflow.providers.cncf.kubernetes_resilience.executors.upstream import EXECUTOR_MODULE
+
+OfficialExecutor = import_module(EXECUTOR_MODULE).KubernetesExecutor
 
 UNUSED = [name for name, value in vars(UnusedUpstream).items() if isinstance(value, Unused)]
 

@@ -50,11 +50,12 @@ def test_executor_gives_the_official_commands_and_ours_to_airflow_3_1():
         ["explain", "pod"],
         ["history", "dag", "run", "task"],
         ["launches", "--dag", "dag", "--run", "run", "--task", "task"],
+        ["build-provider-wheel", "--from", "official.whl", "--output", "wheels"],
     ],
 )
 def test_every_command_leads_to_its_function(words, monkeypatch):
     args = get_parser().parse_args(["kubernetes-resilience", *words])
-    name = words[1] if words[0] == "policy" else words[0]
+    name = (words[1] if words[0] == "policy" else words[0]).replace("-", "_")
     called = []
     monkeypatch.setattr(f"{commands.__name__}.{name}", called.append)
     args.func(args)

@@ -53,6 +53,7 @@ explain = _command("explain_command.explain")
 history = _command("history_command.history")
 launches = _command("launches_command.launches")
 report = _command("report_command.report")
+build_provider_wheel = _command("in_place_command.build_provider_wheel")
 
 
 def _refuse(text: str) -> int:

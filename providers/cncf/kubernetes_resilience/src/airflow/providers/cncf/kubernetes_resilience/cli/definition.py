@@ -164,6 +164,38 @@ _COMMANDS_OF_GROUP = (
             ARG_VERBOSE,
         ),
     ),
+    ActionCommand(
+        name="build-provider-wheel",
+        help="Make a wheel of the official provider in which KubernetesExecutor is this executor",
+        description=(
+            "Make a wheel of the official provider with this executor in the place of the official one, so\n"
+            "that executor = KubernetesExecutor can stay as it is. It is for images of your own: its name\n"
+            "and most of its content are the Apache Software Foundation's, so do not publish it as theirs."
+        ),
+        epilog=(
+            "exit codes:\n  0  the wheel is made; its path is on stdout\n"
+            "  2  it is not; the reason is on stderr\n"
+        ),
+        func=lazy_load_command(f"{_COMMANDS}.build_provider_wheel"),
+        args=(
+            _argument(
+                "--from",
+                dest="official",
+                metavar="WHEEL",
+                required=True,
+                help="the official wheel, as in the package index:\n"
+                "pip download --no-deps apache-airflow-providers-cncf-kubernetes==VERSION",
+            ),
+            _argument(
+                "--output",
+                dest="folder",
+                metavar="DIR",
+                default=".",
+                help="where to put the new one. Default: .",
+            ),
+            ARG_VERBOSE,
+        ),
+    ),
 )
 
 

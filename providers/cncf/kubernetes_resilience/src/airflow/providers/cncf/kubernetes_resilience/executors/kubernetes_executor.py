@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from importlib import import_module
 from queue import Empty, Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -24,9 +25,6 @@ from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
 from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
-    KubernetesExecutor as UpstreamKubernetesExecutor,
-)
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -87,6 +85,11 @@ if TYPE_CHECKING:
     from airflow.callbacks.callback_requests import CallbackRequest
     from airflow.cli.cli_config import GroupCommand
     from airflow.models.taskinstance import TaskInstance
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
+        KubernetesExecutor as UpstreamKubernetesExecutor,
+    )
+else:
+    UpstreamKubernetesExecutor = import_module(upstream.EXECUTOR_MODULE).KubernetesExecutor
 
 STOP_TIMEOUT = 20.0
 """Seconds that a shutdown waits for requests that are under way."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from airflow.configuration import conf
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 _AIRFLOW_VERSION = tuple(map(int, airflow_version.split(".")[:2]))
 _PROVIDER = "airflow.providers.cncf.kubernetes"
-_EXECUTOR = f"{_PROVIDER}.executors.kubernetes_executor:KubernetesExecutor"
+
+OFFICIAL_EXECUTOR_MODULE = f"{_PROVIDER}.executors.kubernetes_executor"
+MOVED_EXECUTOR_MODULE = f"{_PROVIDER}.executors.official_kubernetes_executor"
+"""Where the official module is in a wheel of the provider that :mod:`..cli.in_place_wheel` has made."""
+
+EXECUTOR_MODULE = MOVED_EXECUTOR_MODULE if find_spec(MOVED_EXECUTOR_MODULE) else OFFICIAL_EXECUTOR_MODULE
+"""The module that has the official executor. In such a wheel, the other name leads back here."""
+
+_EXECUTOR = f"{EXECUTOR_MODULE}:KubernetesExecutor"
 _KUBE_CONFIG = f"{_PROVIDER}.kube_config:KubeConfig"
 
 
