@@ -42,7 +42,7 @@ _EXECUTOR = f"{OFFICIAL_EXECUTOR_MODULE.replace('.', '/')}.py"
 _MOVED_EXECUTOR = f"{MOVED_EXECUTOR_MODULE.replace('.', '/')}.py"
 _DISTRIBUTION = OFFICIAL.replace("-", "_")
 _NOTICE = "licenses/NOTICE"
-_SCHEME: Scheme = "purelib"
+_SCHEME = Scheme("purelib")
 """All files of the wheel go to one place."""
 
 _NEW_EXECUTOR = f'''\
