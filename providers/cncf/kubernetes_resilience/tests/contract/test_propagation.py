@@ -81,10 +81,13 @@ def test_the_worker_calls_its_hook():
     assert "hook.on_task_instance_failed(" in inspect.getsource(task_runner.finalize)
 
 
-def test_what_a_worker_knows_is_told_with_airflows_own_hook(add):
+def test_what_a_worker_knows_is_told_with_airflows_own_hook(add, monkeypatch):
+    monkeypatch.setattr(reading._Process, "observer", None)
     manager = task_runner.get_listener_manager()
     others, error = add(manager), ValueError("own")
-    ti = task_runner.RuntimeTaskInstance.model_construct(id="id")
+    ti = task_runner.RuntimeTaskInstance.model_construct(
+        id="id", dag_id="dag", task=BaseOperator(task_id="task")
+    )
     manager.hook.on_task_instance_failed(previous_state="running", task_instance=ti, error=error)
     assert others.told == [(error, explain(error))]
 
