@@ -212,13 +212,6 @@ OTHERS = [story for story in STORIES.values() if not story.told_by[Channel.SPAN]
 # ---------------------------------------------------------------------- the deployment
 
 
-@pytest.fixture(scope="module")
-def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """What receives the spans of all processes."""
-    with open_collector(tmp_path_factory.mktemp("collector")) as collector:
-        yield collector
-
-
 @pytest.fixture(
     scope="module",
     params=[
@@ -229,14 +222,25 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
         pytest.param("opentelemetry", marks=pytest.mark.long if COLLECTD else ()),
     ],
 )
-def receiver(
-    request: pytest.FixtureRequest, collector: Collector, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Receiver]:
+def kind(request: pytest.FixtureRequest) -> str:
+    """By what metrics are received: each has a deployment of its own."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def collector(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """What receives the spans of all processes."""
+    with open_collector(tmp_path_factory.mktemp(f"collector-{kind}")) as collector:
+        yield collector
+
+
+@pytest.fixture(scope="module")
+def receiver(kind: str, collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     """What receives the metrics of all processes."""
-    if request.param == "opentelemetry":
+    if kind == "opentelemetry":
         yield OpenTelemetryReceiver(collector)
         return
-    with statsd(tmp_path_factory.mktemp("statsd")) as server:
+    with statsd(tmp_path_factory.mktemp(kind)) as server:
         yield server
 
 

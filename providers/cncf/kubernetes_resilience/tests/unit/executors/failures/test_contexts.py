@@ -303,6 +303,21 @@ def test_it_is_written_down_once(start, running, session):
     assert len(ended(harness)) == 1
 
 
+def test_also_if_its_pod_takes_longer_to_end_than_the_next_try_to_begin(start, running, session):
+    harness = start()
+    ti, pod = running(harness)
+    ti_id = str(ti.id)
+    says(harness, ti, ValueError("its own"))
+    row = present(harness, ti.key)
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=2)
+    assert told(harness.launch(row)).context.reason == "TASK_ERROR"
+    for _ in range(2):
+        ((try_number, stored),) = ended(harness)
+        assert (try_number, stored.ti_id, stored.context.reason) == (1, ti_id, "TASK_ERROR")
+        harness.observe(pod, m.succeeded())
+
+
 def clear(harness, ti):
     """Do what Airflow does with a task that runs and is cleared."""
     row = present(harness, ti.key)

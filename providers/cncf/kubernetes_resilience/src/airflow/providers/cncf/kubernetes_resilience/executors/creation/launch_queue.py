@@ -18,6 +18,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException, PodReconciliationError
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.utils.session import create_session
+from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
     CreateRetries,
@@ -45,7 +46,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
-from airflow_resilience.propagation.audit import read_previous_failures
+from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.stored import StoredContext
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,8 @@ class LaunchQueue:
             rows = task_instances.read_rows({launch.ti_id for launch in due}, session=session)
             ti_ids = {launch.key: launch.ti_id for launch in due}
             histories = ledger.read_all_histories(ti_ids, session=session)
-            failures = read_previous_failures([launch.key for launch in due], session=session)
+            failures = audit.read_previous_failures([launch.key for launch in due], session=session)
+            _record_reported(due, session)
             # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
@@ -226,6 +228,21 @@ class LaunchQueue:
             return f"Pod could not be built: {error!r}"
         self._registry.create(launch, creation)
         return None
+
+
+def _record_reported(due: Sequence[Launch], session: Session) -> None:
+    """
+    Write down what workers have said of the tries before these.
+
+    Usually that is done when their pods have ended, but they may take their time. What they have stored goes
+    when the next try begins.
+    """
+    before = [
+        launch.key._replace(try_number=launch.key.try_number - 1)
+        for launch in due
+        if launch.key.try_number > 1
+    ]
+    audit.record_reported(task_instances.read_former_ids(before, session=session), session=session)
 
 
 def not_built(why: str) -> ExecutionContext:
