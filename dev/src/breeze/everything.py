@@ -10,7 +10,6 @@ from breeze.compat import check_versions
 from breeze.conformance import run_conformance
 from breeze.control_plane import control_plane_possible
 from breeze.docs import build_site
-from breeze.mysql import check_mysql, mysql_possible
 from breeze.static_checks import run_static_checks
 from breeze.steps import Step, run_tool
 from breeze.suites import SUITES, Part, run_suite, run_unit_tests
@@ -42,7 +41,6 @@ def long_steps() -> list[Step]:
         *([Step("testing conformance", run_conformance)] if control_plane_possible() else []),
         # A failure of CI is to be about the change and not about luck, hence the seed.
         _breeze("testing soak", "--minutes", "2", "--seed", "1"),
-        *([Step("testing mysql", check_mysql)] if mysql_possible() else []),
         Step("testing compat", partial(check_versions, full=True)),
     ]
 

@@ -61,10 +61,13 @@ def test_with_full_there_are_all_pairs_and_a_deployment_on_each_airflow_but_the_
     assert compat.check_versions(full=True) == 0
     assert len(of(runs, CONTRACT)) == len(compat._CORES) * len(compat._PROVIDERS) + len(IN_PLACE)
     assert {name for name, _, _ in of(runs, CONTRACT)} >= IN_PLACE
-    deployments = of(runs, "tests")
+    in_place = of(runs, "tests/test_each_version.py")
+    assert [name for name, _, _ in in_place] == [str(pair) for pair in compat._DEPLOYED if pair.in_place]
+    assert all(words[-2:] == ["-m", "each_version"] for _, words, _ in in_place)
+    deployments = [*of(runs, "tests"), *in_place]
     # Two run at once: which one is told of first is a matter of luck.
     assert sorted(name for name, _, _ in deployments) == sorted(str(pair) for pair in compat._DEPLOYED)
-    assert all(words[-3:] == ["tests", "-m", "each_version"] for _, words, _ in deployments)
+    assert all(words[-3:] == ["tests", "-m", "each_version"] for _, words, _ in of(runs, "tests"))
     assert all(env.items() >= PROGRAMS.items() for _, _, env in deployments)
     locked = [core for core in compat._CORES if f"apache-airflow-core=={core} " in LOCK.read_text()]
     assert len(locked) == 1

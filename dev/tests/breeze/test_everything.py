@@ -38,14 +38,14 @@ def pytest_runs(monkeypatch):
 
 def test_every_step_is_in_exactly_one_of_the_two(monkeypatch):
     monkeypatch.setattr(everything, "control_plane_possible", lambda: True)
-    monkeypatch.setattr(everything, "mysql_possible", lambda: True)
     counts = Counter(names(all_steps()) + names(long_steps()))
     assert set(counts.values()) == {1}
     registered = testing_commands.testing_app.registered_commands
     commands = {command.name or command.callback.__name__ for command in registered}
     # The test that chaos runs for as long as it is told to is one of the provider's long tests.
-    alone = {f"testing {name}" for name in commands - {"quick", "all", "long", "chaos"}}
-    assert len(alone) == 8
+    # That of MySQL is alone: its server is fetched from Debian's unstable release, which changes every day.
+    alone = {f"testing {name}" for name in commands - {"quick", "all", "long", "chaos", "mysql"}}
+    assert len(alone) == 7
     assert counts.keys() == alone | {
         *("static-checks", "build-docs", "demo"),
         *("testing core-tests, long", "testing providers-tests, long", "testing system-tests, long"),
