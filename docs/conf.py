@@ -19,3 +19,5 @@ exclude_patterns = ["readme.md"]
 html_theme = "furo"
 html_title = project
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]

@@ -9,7 +9,7 @@ Each module has a scheduler of its own, with its own configuration.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,27 @@ BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 CONTROL_PLANE = Path(BINARIES) if BINARIES else None
 """The programs of a real control plane; without them the embedded API server takes its place."""
 
-ALONE = ("executors", "mass_drain", "told")
-"""Modules with a deployment of their own: one needs other executors everywhere, one more nodes and a larger
-pool, one plugins, and receivers of metrics and traces."""
+ALONE = ("executor_mixes", "executors", "kubectl", "mass_drain", "teams", "told")
+"""Modules with a deployment of their own: three need other executors everywhere, one a control plane and no
+Airflow, one more nodes and a larger pool, one plugins, and receivers of metrics and traces."""
+
+FIRST = ("told", "matrix", "running")
+"""Modules that take longest. The others run beside them, and none of these alone at the end."""
 
 TIMEOUT = 1200
 """Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests in this folder their time limit; others may have been collected with them."""
+    """
+    Give the tests in this folder their time limit and their order.
+
+    Others may have been collected with them.
+    """
     for item in items:
         if item.path.is_relative_to(FOLDER.parent) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TIMEOUT))
+    items.sort(key=lambda item: FIRST.index(name) if (name := name_of(item.path)) in FIRST else len(FIRST))
 
 
 @pytest.fixture(scope="session")
@@ -77,15 +85,15 @@ def testbed(
     folder = FOLDER / name
     if name not in ALONE:
         shared: Testbed = request.getfixturevalue("shared_testbed")
-        env = options(shared.home) if callable(options) else options
-        with shared.configured(env, folder / "faults.yaml"):
+        with shared.configured(_mapping(options, shared.home), folder / "faults.yaml"):
             yield shared
         return
+    home = tmp_path_factory.mktemp("airflow")
     settings = TestbedSettings(
-        home=tmp_path_factory.mktemp("airflow"),
+        home=home,
         dags=folder,
         faults=folder / "faults.yaml",
-        env=options,
+        env=_mapping(options, home),
         control_plane=CONTROL_PLANE,
         nodes=getattr(request.module, "NODES", 3),
     )
@@ -102,6 +110,11 @@ def first_scheduler(testbed: Testbed) -> Iterator[Scheduler]:
     yield testbed.schedulers.alive[0]
     for scheduler in testbed.schedulers.alive:
         scheduler.resume()
+
+
+def _mapping(options: Any, home: Path) -> Mapping[str, str]:
+    made: Mapping[str, str] = options(home) if callable(options) else options
+    return made
 
 
 def name_of(module: Path) -> str:

@@ -44,10 +44,8 @@ GIVEN_UP = Outcome(state="failed", pods=RELAUNCHES + 1, begun=0, ended=0, launch
 
 
 def test_after_the_ledger_row_and_before_the_new_pod(testbed: Testbed) -> None:
-    run = testbed.trigger("before_new_pod")
-    run.wait_for_pods("healed", 1)
-    run.wait_for_pods("hopeless", 1)
-    with testbed.proxy.hold(when=creates_pod) as held:
+    started = testbed.replacements_held(lambda: testbed.trigger("before_new_pod"), len(TASKS))
+    with started as (run, held):
         held.wait_for(2, LONGEST_WAIT)
         assert [len(run.ledger(task)) > 0 for task in TASKS] == [True, True]
         kill(testbed)
@@ -56,7 +54,7 @@ def test_after_the_ledger_row_and_before_the_new_pod(testbed: Testbed) -> None:
 
 def test_after_the_new_pod_and_before_the_old_one_is_retired(testbed: Testbed) -> None:
     with testbed.proxy.hold(when=retires) as held:
-        run = testbed.trigger("before_retirement")
+        run = testbed.trigger("before_deletion")
         run.wait_for_pods("healed", 2)
         held.wait_for(2, LONGEST_WAIT)
         kill(testbed)

@@ -105,7 +105,6 @@ def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Tes
 @pytest.mark.long
 def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None:
     tasks = [f"task_{number}" for number in range(6)]
-    run = testbed.trigger("graceful_stop")
     stopped = testbed.schedulers.alive
 
     def logs() -> list[str]:
@@ -115,6 +114,7 @@ def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None
     # the log if it has interrupted a line; and it raises SystemExit wherever the loop is, which the callback
     # of a weak reference swallows: then the signal is lost.
     with testbed.proxy.hold(when=creates_pod) as held:
+        run = testbed.trigger("graceful_stop")
         held.wait_for(len(tasks), LONGEST_WAIT)
         marks = [f"Setting external_executor_id for <TaskInstance: graceful_stop.{task} " for task in tasks]
         wait_for("the turn is over", lambda: all(any(mark in log for log in logs()) for mark in marks))

@@ -3,8 +3,8 @@
 """
 What has to hold on each supported version of Airflow: tasks heal, before and while they run.
 
-The other modules try more, with the newest version only. Where a version behaves otherwise, a test says so
-and why; the limits are those of ``docs/running-tasks.md`` and of the README.
+The other modules try more, most of them with the newest version only. Where a version behaves otherwise, a
+test says so and why; the limits are those of ``docs/running-tasks.md`` and of the README.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import pytest
 
 from cluster_lab.faults.plan import Fault
 from cluster_lab.journal import JournalEvent
+from pictures.browser import find_chromium, log_in, open_browser
+from pictures.places import FAILURES, launches
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
@@ -113,6 +115,22 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     run.release()
     assert run.wait_for_all_to_end() == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
     expect_nothing_left(testbed, run)
+
+
+@pytest.mark.skipif(find_chromium() is None, reason="there is no chromium")
+def test_the_pages_show_what_was_lost(testbed: Testbed, runs: dict[str, Run]) -> None:
+    run, task = runs["version_matrix"], "image_pull"
+    (row,) = wait_for("its launch has failed", lambda: run.ledger(task))
+    lost = run.pods(task)[0]
+    token = str(testbed.api.http.headers["Authorization"]).removeprefix("Bearer ")
+    with open_browser() as browser, log_in(browser, testbed.deployment.url, token) as context:
+        page = context.new_page()
+        page.goto(f"{testbed.deployment.url}/{launches(run.dag_id, task, run.run_id)}")
+        shown = page.locator("main[aria-busy=false]").inner_text()
+        assert all(text in shown for text in (lost, row["context"]["reason"], row["context"]["category"]))
+        page.goto(f"{testbed.deployment.url}/{FAILURES}")
+        page.locator("#rows tbody tr").first.wait_for()
+        assert all(text in page.locator("#rows").inner_text() for text in (run.dag_id, task, lost))
 
 
 # ---------------------------------------------------------------------- while it runs

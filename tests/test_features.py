@@ -139,10 +139,11 @@ def test_a_lost_launch_is_seen_in_the_task_log_and_in_the_audit_log(testbed: Tes
     run.wait_for_code("held")
 
     log = wait_for(
-        "the log of the task", lambda: lines if "the task works" in (lines := task_log(testbed, run)) else []
+        "the log of the task",
+        lambda: lines if "held works" in (lines := testbed.api.task_log("shown", run.run_id, "held")) else [],
     )
     earlier = log.index(f"--- launch 1, pod {lost} ---")
-    assert log.index("the task works") < earlier
+    assert log.index("held works") < earlier
     assert log[earlier + 1 :] == [f"{lost} | a library is missing"]
 
     answer = testbed.api.http.get("/eventLogs", params={"dag_id": "shown", "event": "pod launch failed"})
@@ -192,13 +193,6 @@ def started(run: Run, count: int) -> None:
 def ended(run: Run, pod: str) -> bool:
     """Whether the worker of a pod has ended by itself, and not well."""
     return any(entry.pod == pod and entry.exit_code for entry in run.events("held", JournalEvent.EXITED))
-
-
-def task_log(testbed: Testbed, run: Run) -> list[str]:
-    """Return the lines of the first try's log, asked for in the way that the UI does."""
-    path = f"/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/held/logs/1"
-    answer = testbed.api.http.get(path, headers={"Accept": "application/x-ndjson"}).raise_for_status()
-    return [json.loads(line)["event"] for line in answer.text.splitlines()]
 
 
 def airflow(testbed: Testbed, *arguments: str) -> str:

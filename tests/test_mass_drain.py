@@ -66,7 +66,7 @@ def assert_all_healed(testbed: Testbed, run: Run) -> None:
     wait_for(
         "all tasks have succeeded",
         lambda: Counter(run.states().values())["success"] == TASKS,
-        show=lambda: Counter(run.states().values()),
+        show=lambda: {task: outcome for task, outcome in run.outcomes().items() if outcome != HEALED},
     )
     assert run.outcomes() == {TaskId("item", number): HEALED for number in range(TASKS)}
     wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))

@@ -85,6 +85,7 @@ def test_the_database_may_be_away(testbed: Testbed) -> None:
         holds_for(DATABASE_OUTAGE, "the cluster runs", lambda: testbed.cluster.version() is not None)
         wait_for("the pods are lost", lambda: are_lost(run))
     # Some of Airflow's processes end without a database; whoever runs them starts them again.
+    testbed.schedulers.wait_for_heartbeats_or_ends()
     testbed.restart_ended()
     finish(testbed, run, launches)
 
@@ -155,9 +156,7 @@ def test_the_api_server_may_be_in_trouble(testbed: Testbed, trouble: Outage) -> 
         testbed.schedulers.wait_for_turns(5)
         finish(testbed, run, launches)
     finally:
-        testbed.proxy.faults.clear()
-        testbed.proxy.lag(0)
-        testbed.proxy.replay(0)
+        testbed.proxy.clear()
 
 
 # ---------------------------------------------------------------------- what all of them have in common

@@ -31,9 +31,17 @@ from testbed.testbed import Testbed
 from testbed.told import Channel, Witness
 from testbed.waiting import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.each_version]
-
 AIRFLOW = airflow_version()
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.each_version,
+    pytest.mark.skipif(
+        AIRFLOW >= (3, 4),
+        reason="the scheduler of Airflow 3.4.0b2 ends when an executor reports the failure of a task with a"
+        " callback and retries left: sending the callback takes the task instance out of the session",
+    ),
+]
 
 FORWARDS_SIGTERM = AIRFLOW >= (3, 3)
 """Before, a worker that is told to go may end before it has called ``on_kill()``."""
@@ -525,7 +533,7 @@ def test_the_log_of_the_next_launch_says_why_there_is_one_before_the_task_has_it
     assert f"launch 1 in pod {runs[task].pods(task)[0]} on node lab-node" in line
     assert f"{story.category} / {story.reason}" in line
     at = events.index(line)
-    assert events[at + 1] == "the task works"
+    assert events[at + 1] == f"{task} works"
     if HAS_JSON_LOGS:
         # What is before it is in a group, which the page folds.
         assert events[at - 1] == "::endgroup::"

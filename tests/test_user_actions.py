@@ -52,8 +52,7 @@ ACTIONS: tuple[Action, ...] = (clear, mark_success, mark_failed, delete_run)
 
 
 def test_while_the_replacement_waits_to_be_launched(testbed: Testbed) -> None:
-    runs = begin(testbed, "waiting")
-    with testbed.proxy.hold(when=creates_pod) as held:
+    with testbed.replacements_held(lambda: start(testbed, "waiting"), len(ACTIONS)) as (runs, held):
         held.wait_for(len(runs), LONGEST_WAIT)
         act(testbed, runs)
         held.drop()
@@ -180,9 +179,14 @@ def lose_all(testbed: Testbed, runs: dict[str, Run]) -> None:
 # ---------------------------------------------------------------------- what all of them have in common
 
 
+def start(testbed: Testbed, at: str) -> dict[str, Run]:
+    """Start a run for each action, by its name."""
+    return {action.__name__: testbed.trigger(f"{action.__name__}_{at}") for action in ACTIONS}
+
+
 def begin(testbed: Testbed, at: str) -> dict[str, Run]:
     """Start a run for each action, by its name, and wait until each has a pod."""
-    runs = {action.__name__: testbed.trigger(f"{action.__name__}_{at}") for action in ACTIONS}
+    runs = start(testbed, at)
     for run in runs.values():
         run.wait_for_pods("lost", 1)
     return runs

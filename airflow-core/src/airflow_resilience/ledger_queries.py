@@ -21,14 +21,15 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.expression import ColumnElement
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
 from airflow_resilience.propagation.audit import EVENT as TASK_FAILURE_EVENT
 from airflow_resilience.propagation.stored import StoredContext
 
@@ -183,7 +184,7 @@ def read_task_instance(
     present = _try_rows(TaskInstance, TaskInstance.id, place, limit, session)
     if not present:
         return None
-    past = _try_rows(TaskInstanceHistory, TaskInstanceHistory.task_instance_id, place, limit, session)
+    past = _try_rows(PastTry, PAST_TRY_ID, place, limit, session, *IS_PAST)
     rows = session.execute(
         select(Log.dttm, Log.try_number, Log.event, Log.extra)
         .where(
@@ -259,7 +260,8 @@ def _newest(
         Log.map_index,
         Log.extra,
     )
-    return select(*columns).where(*conditions).order_by(Log.dttm.desc(), Log.id.desc()).limit(limit + 1)
+    query = select(*columns).where(*conditions).order_by(Log.dttm.desc(), Log.id.desc()).limit(limit + 1)
+    return query.execution_options(**WITH_PAST_TRIES)
 
 
 def _state_of_try(row: Any) -> ColumnElement[str | None]:
@@ -277,10 +279,11 @@ def _state_of_try(row: Any) -> ColumnElement[str | None]:
             model.run_id == row.run_id,
             model.map_index == row.map_index,
             model.try_number == row.try_number,
+            *conditions,
         )
         .scalar_subquery()
-        # A try that has ended is in the history also while its task instance waits for the next one.
-        for model in (TaskInstanceHistory, TaskInstance)
+        # A try that has ended is a past one also while its task instance waits for the next one.
+        for model, conditions in ((PastTry, IS_PAST), (TaskInstance, ()))
     ]
     return func.coalesce(*states)
 
@@ -296,7 +299,12 @@ def _is_at(model: Any, place: tuple[str, str, str, int]) -> tuple[ColumnElement[
 
 
 def _try_rows(
-    model: Any, ti_id: Any, place: tuple[str, str, str, int], limit: int, session: Session
+    model: Any,
+    ti_id: Any,
+    place: tuple[str, str, str, int],
+    limit: int,
+    session: Session,
+    *conditions: ColumnElement[bool],
 ) -> list[TryRow]:
     """Return the newest tries, oldest first."""
     query = select(
@@ -308,6 +316,7 @@ def _try_rows(
         model.start_date,
         model.end_date,
         model.max_tries,
-    ).where(*_is_at(model, place))
-    rows = session.execute(query.order_by(model.try_number.desc()).limit(limit)).all()
+    ).where(*_is_at(model, place), *conditions)
+    query = query.order_by(model.try_number.desc()).limit(limit)
+    rows = session.execute(query, execution_options=WITH_PAST_TRIES if conditions else {}).all()
     return [TryRow(row[0], str(row[1]), *row[2:]) for row in reversed(rows)]

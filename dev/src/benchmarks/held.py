@@ -17,6 +17,7 @@ from airflow.executors.workloads import ExecuteTask
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import _PodLaunchAttempt
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
+from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
@@ -70,6 +71,9 @@ class HeldByOurs:
 
     def hold(self, workload: ExecuteTask, name: str, uid: str) -> None:
         """See :class:`Held`."""
+        # That is how it comes in, and what is stored of it depends on that.
+        self._executor.queue_workload(workload, None)
+        upstream.queued_tasks(self._executor).pop(workload.ti.key)
         job = _job(workload)
         launch = Launch(
             key=job.key,

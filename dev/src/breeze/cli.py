@@ -42,11 +42,15 @@ def demo(
             dir_okay=False,
         ),
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Write what the terminal shows in the end into this file, as SVG.", dir_okay=False),
+    ] = None,
 ) -> None:
     """Show a real Airflow losing worker pods, and finishing every task."""
     from demo.cli import run
 
-    raise typer.Exit(run(upstream=upstream, keep=keep, kubeconfig=kubeconfig))
+    raise typer.Exit(run(upstream=upstream, keep=keep, kubeconfig=kubeconfig, picture=picture))
 
 
 @app.command()
@@ -89,11 +93,16 @@ def static_checks(
 
 
 @app.command("build-docs")
-def build_docs() -> None:
-    """Build the documentation site into site/; a warning is an error."""
+def build_docs(
+    external_links: Annotated[
+        bool,
+        typer.Option("--external-links", help="Check links to other sites too, which takes a network."),
+    ] = False,
+) -> None:
+    """Build the documentation site into site/; a warning, or a link that leads nowhere, is an error."""
     from breeze.docs import build_site
 
-    raise typer.Exit(build_site())
+    raise typer.Exit(build_site(external_links=external_links))
 
 
 @app.command()

@@ -9,9 +9,9 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING
 
-from breeze.environments import make_environment
+from breeze.environments import find_pythons, make_environment
 from breeze.paths import BUILD, DISTRIBUTIONS, PROVIDER, PROVIDER_PACKAGE, ROOT, relative
-from breeze.steps import console, run_program
+from breeze.steps import console, run_program, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,9 @@ _DIST = ROOT / "dist"
 #: All that we may have below ``airflow/``. An ``__init__.py`` above it would take the place of the installed
 #: Airflow's, or hide the official provider.
 _OURS = PROVIDER_PACKAGE.relative_to(PROVIDER / "src").as_posix()
+
+#: A pod that is relaunched: the quick command ends with 0.
+_POD = ROOT / "docs" / "policy-examples" / "drain.yaml"
 
 #: Run in a clean environment: both providers import, Airflow finds ours, and its options have their defaults.
 _TRIAL = """
@@ -64,17 +67,28 @@ def prepare_distributions() -> int:
     wheels = build_distributions(_DIST, ("sdist", "wheel"))
     if not wheels:
         return 1
-    shutil.rmtree(BUILD / "environments" / "release", ignore_errors=True)
-    python = make_environment("release", wheels)
-    if python is None:
-        return 1
-    # -I: neither this checkout nor the caller's environment may help.
-    env = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / "release")}
-    if exit_code := run_program([python, "-I", "-c", _TRIAL], env=env):
+    # The long description has to render, and the metadata to be what an index takes.
+    if exit_code := run_tool("twine", "check", "--strict", *sorted(_DIST.iterdir())):
+        return exit_code
+    if exit_code := max(_try(wheels, version, python) for version, python in find_pythons().items()):
         return exit_code
     for path in sorted(_DIST.iterdir()):
         console.print(relative(path))
     return 0
+
+
+def _try(wheels: Sequence[Path], version: str, python: Path) -> int:
+    """Install the wheels as a user does, into an environment that has nothing else, and try them."""
+    name = f"release-{version}"
+    shutil.rmtree(BUILD / "environments" / name, ignore_errors=True)
+    installed = make_environment(name, wheels, python=python)
+    if installed is None:
+        return 1
+    # -I: neither this checkout nor the caller's environment may help.
+    env = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / name)}
+    quick = installed.with_name("airflow-resilience")
+    trial = run_program([installed, "-I", "-c", _TRIAL], env=env)
+    return trial or run_program([quick, "explain", "-f", _POD])
 
 
 def _check_wheel(wheel: Path) -> int:

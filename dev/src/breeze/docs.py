@@ -6,27 +6,28 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from breeze.newsfragments import changelog_with_news
 from breeze.paths import BUILD, CORE, PROVIDER, ROOT
 from breeze.provider_info import load_provider_yaml
 from breeze.steps import console, run_program, run_tool
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _SITE = ROOT / "site"
 _SOURCE = BUILD / "docs-source"
+#: A program that is installed beside Python: https://lychee.cli.rs
+_LYCHEE = Path(sys.executable).parent / "lychee"
 
 
-def build_site() -> int:
-    """Build the site.
+def build_site(*, external_links: bool = False) -> int:
+    """Build the site, and check its links and those of the pages that are read in the repository.
 
     The sources are brought together in one folder first, because Sphinx reads only one.
 
+    :param external_links: whether other sites are asked too, which takes a network, and minutes.
     :returns: the exit code of what writes pages from code, else that of Sphinx, which is not 0 if there was
-        any warning.
+        any warning, else that of the check.
     """
     shutil.rmtree(_SOURCE, ignore_errors=True)
     shutil.rmtree(_SITE, ignore_errors=True)
@@ -43,7 +44,19 @@ def build_site() -> int:
     exit_code = run_tool("breeze.policy_pages", _SOURCE) or _run_sphinx(_SOURCE, _SITE)
     if exit_code == 0:
         console.print("The site is in site/index.html")
+        exit_code = check_links(*ROOT.glob("*.md"), _SITE, external=external_links)
     return exit_code
+
+
+def check_links(*pages: Path, external: bool = False) -> int:
+    """Check that what links lead to is there, with the headings that they name.
+
+    :param pages: files in Markdown or HTML, or folders of them.
+    :param external: whether other sites are asked too.
+    :returns: not 0 if anything is missing.
+    """
+    options = ["--include-fragments", "--no-progress", *([] if external else ["--offline"])]
+    return run_program([_LYCHEE, *options, *pages])
 
 
 def _run_sphinx(source: Path, target: Path) -> int:

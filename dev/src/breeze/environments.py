@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+_SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def find_pythons() -> dict[str, Path]:
+    """Find an interpreter of each supported version: on ``PATH``, or among those of pyenv.
+
+    :returns: the interpreters by their versions; a version that is not installed is left out.
+    """
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    found: dict[str, Path] = {}
+    for version in _SUPPORTED_PYTHONS:
+        on_path = shutil.which(f"python{version}") or sys.executable
+        candidates = (Path(sys.executable), Path(on_path), *sorted(pyenv.glob(f"{version}.*/bin/python")))
+        # What pyenv has on PATH may be a script that finds no such version.
+        if python := next((path for path in candidates if _is_version(path, version)), None):
+            found[version] = python
+    return found
+
+
+def _is_version(python: Path, version: str) -> bool:
+    told = subprocess.run([python, "--version"], capture_output=True, text=True, check=False)
+    return told.returncode == 0 and told.stdout.startswith(f"Python {version}.")
+
+
 def make_environment(
     name: str,
     wheels: Sequence[Path],
@@ -25,8 +51,10 @@ def make_environment(
     *,
     sources: Sequence[Path] = (),
     env: Mapping[str, str] | None = None,
+    python: Path = Path(sys.executable),
+    overrides: Sequence[str] = (),
 ) -> Path | None:
-    """Make, or bring up to date, a virtual environment with our Python.
+    """Make, or bring up to date, a virtual environment.
 
     Everything comes at the locked version, unless that contradicts what is asked for: a new release of some
     library must not fail a check that is about something else.
@@ -36,6 +64,8 @@ def make_environment(
     :param requirements: what to install besides them and their dependencies, in the words of pip.
     :param sources: folders whose modules can be imported in it, whoever starts its Python.
     :param env: variables for what has to be compiled.
+    :param python: the Python to make it with.
+    :param overrides: requirements that stand for all others of the same packages.
     :returns: its Python, or None if it could not be made; the reason has been printed.
     """
     home = BUILD / "environments" / name
@@ -44,21 +74,20 @@ def make_environment(
     wanted.write_text("".join(f"{requirement}\n" for requirement in [*wheels, *requirements]))
     # uv keeps to the versions that it finds in the file which it is to write.
     resolved.write_bytes(LOCK.read_bytes())
+    overriding = home.with_name(f"{name}.overrides")
+    overriding.write_text("".join(f"{requirement}\n" for requirement in overrides))
     # What is built here keeps its version while its content changes.
     built = [f"--reinstall-package={parse_wheel_filename(wheel.name)[0]}" for wheel in wheels]
+    compile_: list[str | Path] = [UV, "pip", "compile", "--quiet", "--python", python]
     commands: list[list[str | Path]] = [
-        [UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, home],
-        [UV, "pip", "compile", "--quiet", "--python", sys.executable, wanted, "--output-file", resolved],
+        [UV, "venv", "--quiet", "--allow-existing", "--python", python, home],
+        [*compile_, "--override", overriding, wanted, "--output-file", resolved],
         [UV, "pip", "sync", "--quiet", "--python", home, *built, resolved],
     ]
     if any(run_program(command, env=env) for command in commands):
         return None
     # Not PYTHONPATH: the workers of a deployment are given an environment of their own.
-    path_file = _site_packages(home) / "sources-of-this-checkout.pth"
+    (site_packages,) = home.glob("lib/python3*/site-packages")
+    path_file = site_packages / "sources-of-this-checkout.pth"
     path_file.write_text("".join(f"{source}\n" for source in sources))
     return home / "bin" / "python"
-
-
-def _site_packages(home: Path) -> Path:
-    """Return where a virtual environment that our Python has made keeps its packages."""
-    return Path(sysconfig.get_path("purelib", "venv", {"base": str(home)}))

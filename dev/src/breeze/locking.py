@@ -9,18 +9,26 @@ CI use different ones.
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
-from breeze.paths import LOCK, PROJECTS, UV, relative
-from breeze.steps import run_program
+from breeze.paths import BUILD, DISTRIBUTIONS, LOCK, PROJECTS, UV, relative
+from breeze.steps import console, run_program
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_OLDEST_COMPANIONS = ("opentelemetry-exporter-otlp<1.28",)
+"""
+What only Airflow requires, and what an old version of one of our own requirements needs to be old too: the
+newest exporter works with the newest ``opentelemetry-api`` alone.
+"""
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[^\s;\\]+)", re.MULTILINE)
 
@@ -52,6 +60,46 @@ def unlocked_requirements() -> list[str]:
         for requirement in foreign_requirements(project)
         if not any(map(requirement.specifier.contains, locked[canonicalize_name(requirement.name)]))
     ]
+
+
+def lowest_versions() -> list[str]:
+    """Resolve what our distributions depend on directly to the oldest versions that they accept.
+
+    :returns: a pin for each; none if that cannot be done, or if one of those versions cannot be installed
+        with the others, so that nothing shows that it works; the reason has been printed.
+    """
+    target, constraints = BUILD / "lowest.txt", BUILD / "lowest.constraints"
+    options = ["--quiet", "--no-header", "--no-annotate", "--python", sys.executable]
+    own = [f"--no-emit-package={read_project(project)['name']}" for project in PROJECTS]
+    sources = [project / "pyproject.toml" for project in DISTRIBUTIONS]
+    constraints.write_text("".join(f"{constraint}\n" for constraint in _OLDEST_COMPANIONS))
+    options += ["--constraint", str(constraints)]
+    target.unlink(missing_ok=True)
+    if run_program(
+        [UV, "pip", "compile", "--resolution=lowest-direct", *options, *own, "-o", target, *sources]
+    ):
+        return []
+    found = {canonicalize_name(pin["name"]): pin for pin in _PIN.finditer(target.read_text())}
+    bounds = _lower_bounds()
+    raised = [
+        f"{found[name][0]} is the oldest that can be installed, and {bound} the oldest that is accepted"
+        for name, bound in bounds.items()
+        if Version(found[name]["version"]) != bound
+    ]
+    for problem in raised:
+        console.print(problem, markup=False)
+    return [] if raised else [found[name][0] for name in bounds]
+
+
+def _lower_bounds() -> dict[NormalizedName, Version]:
+    """Return the oldest version of each requirement that our distributions accept, both of them together."""
+    bounds: dict[NormalizedName, Version] = {}
+    for project in DISTRIBUTIONS:
+        for requirement in foreign_requirements(project):
+            (bound,) = (Version(one.version) for one in requirement.specifier if one.operator == ">=")
+            name = canonicalize_name(requirement.name)
+            bounds[name] = max(bound, bounds.get(name, bound))
+    return bounds
 
 
 def foreign_requirements(project: Path) -> list[Requirement]:

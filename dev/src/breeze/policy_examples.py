@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "policy-examples.md"
 PODS = ROOT / "docs" / "policy-examples"
 
-#: Columns of the terminal that the output is for.
-_WIDTH = 120
+#: Columns of the terminal that the output is for: as many as a page of the site shows.
+_WIDTH = 90
 #: What follows the name of an example is the phase of its pod's task.
 _POLICY = re.compile(
     r"^```yaml policy (?P<name>[\w-]+)(?: (?P<phase>execution))?\n(?P<text>.*?)^```$",
@@ -60,7 +60,7 @@ def _explain(name: str, policy: str, phase: str | None) -> Explanation:
 
     from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import from_pod
     from airflow.providers.cncf.kubernetes_resilience.cli.explanation import explain
-    from airflow.providers.cncf.kubernetes_resilience.cli.pods import from_file
+    from airflow.providers.cncf.kubernetes_resilience.cli.manifests import from_file
     from airflow_resilience.retry_policy.built_in import built_in
     from airflow_resilience.retry_policy.document import parse_policies
     from airflow_resilience.retry_policy.evidence import Phase
@@ -78,14 +78,12 @@ def _explain(name: str, policy: str, phase: str | None) -> Explanation:
 
 
 def _printed(explanation: Explanation) -> str:
-    from airflow.cli.simple_table import AirflowConsole
+    from rich.console import Console
 
     from airflow.providers.cncf.kubernetes_resilience.cli.explanation_view import show_explanation
 
     output = StringIO()
-    console = AirflowConsole(file=output, no_color=True, force_terminal=False)
-    console.width = _WIDTH
-    show_explanation(console, explanation)
+    show_explanation(Console(file=output, width=_WIDTH, no_color=True, force_terminal=False), explanation)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines()).strip()
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from airflow.cli.cli_config import ActionCommand, GroupCommand
 
+    from airflow.providers.cncf.kubernetes_resilience.cli.arguments import Command
     from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import Cause
 
-_HELP_WIDTH = 100
+_HELP_WIDTH = 90
 
 _CAUSES_HEAD = """\
 # Causes of a failed pod
@@ -36,6 +37,23 @@ reason are what `onCategories` and `onReasons` of a [retry policy](policies.md) 
 |---|---|---|---|
 """
 
+_COMMAND_LINE_HEAD = """\
+# Command line
+
+`airflow kubernetes-resilience` knows the configuration, the metadata database and the cluster.
+Each call starts Airflow, which takes seconds.
+
+`airflow-resilience` is the same code without Airflow and its database, for what a file or a pipe
+holds: the same output and exit codes, in less than half a second. It reads the same environment
+variables and the same `airflow.cfg`, and where there is none it says so on stderr. With an
+`airflow.cfg` that cannot be read, Airflow itself does not start and ends with 1, which `explain`
+uses for an answer; the quick form ends with 2.
+
+`kubectl airflow-explain` is the same for a pod of the cluster, which `kubectl` reads, with the
+rights of whoever calls it. `kubectl` finds this plugin on `PATH`, in the `bin` folder of the
+environment that the provider is installed in.
+"""
+
 
 def write_pages(folder: Path) -> None:
     """Write all pages.
@@ -43,12 +61,15 @@ def write_pages(folder: Path) -> None:
     :param folder: where the sources of the site are.
     """
     from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
+    from airflow.providers.cncf.kubernetes_resilience.cli.quick import COMMANDS, PLUGIN
     from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
     from airflow_resilience.retry_policy.reference import render_reference
 
     (folder / "policy-reference.md").write_text(render_reference())
     (folder / "causes.md").write_text(render_causes(TABLE))
-    (folder / "command-line.md").write_text(render_command_line(get_cli_commands()))
+    quick = {f"airflow-resilience {name}": item.command for name, item in COMMANDS.items()}
+    quick["kubectl airflow-explain"] = PLUGIN.command
+    (folder / "command-line.md").write_text(render_command_line(get_cli_commands(), quick))
 
 
 def render_causes(table: Iterable[Cause]) -> str:
@@ -66,14 +87,18 @@ def _render_cause(cause: Cause) -> str:
     return f"| `{cause.name}` | `{cause.category}` | `{cause.reason}` | {why} |\n"
 
 
-def render_command_line(commands: Iterable[GroupCommand | ActionCommand]) -> str:
-    """Render the reference of the commands that the provider adds to ``airflow``.
+def render_command_line(
+    commands: Iterable[GroupCommand | ActionCommand], quick: Mapping[str, Command]
+) -> str:
+    """Render the reference of the commands.
 
+    :param commands: those that the provider adds to ``airflow``.
+    :param quick: those that do without it, by the words that they are called with.
     :returns: a page in Markdown.
     """
-    return "# Command line\n" + "".join(
-        f"\n## {name}\n\n{command.help}\n\n```text\n{_usage(name, command)}```\n"
-        for name, command in _flat("airflow", commands)
+    named: list[tuple[str, ActionCommand | Command]] = [*_flat("airflow", commands), *quick.items()]
+    return _COMMAND_LINE_HEAD + "".join(
+        f"\n## {name}\n\n{command.help}\n\n```text\n{_usage(name, command)}```\n" for name, command in named
     )
 
 
@@ -88,7 +113,7 @@ def _flat(
             yield name, command
 
 
-def _usage(name: str, command: ActionCommand) -> str:
+def _usage(name: str, command: ActionCommand | Command) -> str:
     parser = argparse.ArgumentParser(
         prog=name,
         description=command.description,

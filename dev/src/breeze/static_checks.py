@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from breeze.locking import unlocked_requirements
+from breeze.paths import PROJECTS, relative
 from breeze.provider_info import check_provider_info, write_provider_info
 from breeze.repository_rules import broken_rules
 from breeze.steps import Step, console, run_program, run_steps, run_tool
@@ -16,6 +17,7 @@ from breeze.steps import Step, console, run_program, run_steps, run_tool
 _TYPED_PACKAGES = (
     "airflow_resilience",
     "airflow.providers.cncf.kubernetes_resilience",
+    "airflow_kubernetes_resilience_launcher",
     "benchmarks",
     "breeze",
     "cluster_lab",
@@ -46,10 +48,19 @@ def run_static_checks(*, fix: bool = False) -> int:
             Step("mypy", partial(run_tool, "mypy", *packages)),
             Step("import-linter", partial(run_program, [_LINT_IMPORTS, "--no-logo"], env=_QUIET_AIRFLOW)),
             Step("provider info", lambda: _report(check_provider_info())),
+            *(
+                Step(f"dependencies of {relative(project)}", partial(_check_imports, project))
+                for project in PROJECTS
+            ),
             Step("dependencies are locked", lambda: _report(unlocked_requirements())),
             Step("rules of the repository", lambda: _report(broken_rules())),
         ],
     )
+
+
+def _check_imports(project: Path) -> int:
+    """Have deptry compare what a project imports with what it declares. Below ``airflow``, it cannot tell."""
+    return run_program([sys.executable, "-m", "deptry", "--no-ansi", "src"], cwd=project)
 
 
 def _report(problems: list[str]) -> int:

@@ -27,13 +27,18 @@ _NEED_NO_TEST = ("if TYPE_CHECKING:", "raise NotImplementedError")
 EACH_VERSION = "each_version"
 """The marker of the system tests that run with other versions of Airflow."""
 
+_NEWEST_VERSION = "newest_version"
+"""The marker of those that run with the newest one in the same go: what our executor meets there."""
+
 
 class Part(StrEnum):
-    """One of the two parts of a suite, as an expression about the tests' markers."""
+    """One of the parts of a suite, as an expression about the tests' markers. None has a test of another."""
 
     SHORT = "not long"
     #: What :mod:`breeze.compat` runs on older versions shows nothing on the newest that other tests do not.
-    LONG = f"long and not {EACH_VERSION}"
+    LONG = f"long and not {EACH_VERSION} and not {_NEWEST_VERSION}"
+    #: The rest, which is compat's as well.
+    COMPAT = f"long and {_NEWEST_VERSION}"
 
 
 class Suite(NamedTuple):
@@ -42,12 +47,12 @@ class Suite(NamedTuple):
     tests: Path
     covered: tuple[Path, ...] = ()
     """Modules without side effects, for which there is no excuse for an untested branch."""
+    covering: tuple[Path, ...] = ()
+    """Their own tests, by which coverage is measured: all tests take half as long again if it is."""
     on_control_plane: bool = False
     """Whether the tests use a real control plane where this machine has one."""
     options: tuple[str, ...] = ()
     """What pytest is told if nobody tells it anything else."""
-    has_long_tests: bool = False
-    """Whether tests are marked ``long``. In a suite without any, pytest would complain that it finds none."""
 
 
 def _modules(package: Path, *names: str) -> tuple[Path, ...]:
@@ -65,35 +70,61 @@ def _modules_called(name: Path) -> list[Path]:
     return modules
 
 
+def _tests_of(tests: Path, *names: str) -> tuple[Path, ...]:
+    """Find the tests of modules by the modules' paths: a file for each, or a folder for that of a package.
+
+    :raises ValueError: if there is none
+    """
+    return tuple(_test_of(tests / name) for name in names)
+
+
+def _test_of(name: Path) -> Path:
+    file = name.with_name(f"test_{name.name}.py")
+    if not (found := name if name.is_dir() else file).exists():
+        raise ValueError(f"there is no test {file}")
+    return found
+
+
+#: Modules and packages of the provider without side effects.
+_PURE = (
+    *("cli/description", "cli/standing"),
+    *("executors/adoption/plan", "executors/creation/node_affinity", "executors/failures/assessment"),
+    *("executors/launches/hosts", "executors/launches/identity", "executors/tasks/row"),
+    *("pods/api/retries", "pods/diagnosis", "pods/facts"),
+)
+
+#: Others, whose tests are those of what uses them.
+_PURE_PARTS = (
+    *("cli/circumstances", "cli/effective", "cli/explanation"),
+    *("executors/policy_settings", "pods/diagnosis/causes"),
+)
+_TESTS_OF_PARTS = ("cli/explain", "cli/policy_show", "executors/settings")
+
+_PURE_IN_CORE = ("context", "decision", "propagation/exceptions", "retry_policy")
+
 #: Each process has a PostgreSQL of its own.
 _IN_PARALLEL = ("--numprocesses=logical", "--maxprocesses=8", "--dist=worksteal")
 
 SUITES = {
     "core-tests": Suite(
         CORE / "tests",
-        _modules(CORE / "src" / "airflow_resilience", "context", "decision", "ledger", "retry_policy"),
+        _modules(CORE / "src" / "airflow_resilience", *_PURE_IN_CORE, "ledger"),
+        _tests_of(CORE / "tests", *_PURE_IN_CORE, "ledger"),
         options=_IN_PARALLEL,
-        has_long_tests=True,
     ),
     "providers-tests": Suite(
         PROVIDER / "tests",
-        _modules(
-            PROVIDER_PACKAGE,
-            *("executors/adoption/plan", "executors/failures/assessment"),
-            *("executors/launches/hosts", "executors/launches/identity"),
-            *("pods/api/retries", "pods/diagnosis", "pods/diagnosis/causes", "pods/facts"),
-        ),
+        _modules(PROVIDER_PACKAGE, *_PURE, *_PURE_PARTS),
+        _tests_of(PROVIDER / "tests" / "unit", *_PURE, *_TESTS_OF_PARTS),
         options=_IN_PARALLEL,
-        has_long_tests=True,
     ),
     # A control plane, an API server or a database is shared by the tests of a module.
     "dev-tests": Suite(DEV / "tests", options=("--numprocesses=2", "--dist=loadfile")),
-    # They wait more than they compute. The tests of a module share its deployment.
+    # They wait more than they compute. The tests of a module share its deployment. Modules keep their order.
     "system-tests": Suite(
         ROOT / "tests",
         on_control_plane=True,
-        options=("--numprocesses=2", "--dist=loadfile"),
-        has_long_tests=True,
+        options=("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder"),
     ),
 }
 
@@ -122,15 +153,18 @@ def run_suite(name: str, extra: Sequence[str] = (), *, part: Part | None = None)
     if extra:
         chosen = any((ROOT / word).is_relative_to(suite.tests) for word in extra)
         return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *extra, env=env)
-    options = [*suite.options, *(["-m", part.value] if part and suite.has_long_tests else [])]
+    options = [*suite.options, *(["-m", part.value] if part else [])]
     if part is Part.LONG or not suite.covered:
         return run_tool("pytest", relative(suite.tests), *options, env=env)
     modules = sorted(relative(module) for module in suite.covered)
     # Not by the name of the data file and a dot: those are erased before each run.
     config = BUILD / "coverage" / f"settings-of-{name}.ini"
     _configure_coverage(config, modules)
+    covering = [*map(relative, suite.covering)]
     measured = ("--cov", f"--cov-config={config}", "--cov-report=")
-    exit_code = run_tool("pytest", relative(suite.tests), *options, *measured, env=env)
+    exit_code = run_tool("pytest", *covering, *options, *measured, env=env)
+    others = [f"--ignore={path}" for path in covering]
+    exit_code = run_tool("pytest", relative(suite.tests), *others, *options, env=env) or exit_code
     return exit_code or _check_coverage(modules, config, env)
 
 

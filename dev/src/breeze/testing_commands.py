@@ -15,6 +15,11 @@ testing_app = typer.Typer(no_args_is_help=True, help="Run tests.")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
+#: What Airflow's own breeze calls the tests of providers: all there are, and one provider's. Ours takes the
+#: place of cncf.kubernetes, and there is no other.
+_TEST_TYPES = ("All", "Providers", "Providers[cncf.kubernetes]", "Providers[cncf.kubernetes_resilience]")
+
+
 def _suite(name: str, extra: list[str]) -> None:
     from breeze.suites import run_suite
 
@@ -28,8 +33,18 @@ def core_tests(context: typer.Context) -> None:
 
 
 @testing_app.command("providers-tests", context_settings=_PASS_ON)
-def providers_tests(context: typer.Context) -> None:
+def providers_tests(
+    context: typer.Context,
+    test_type: Annotated[
+        str,
+        typer.Option(
+            help=f"In the words of Airflow's own breeze; each names our provider: {', '.join(_TEST_TYPES)}.",
+        ),
+    ] = _TEST_TYPES[0],
+) -> None:
     """Test the provider: unit, integration and contract tests. Other arguments go to pytest."""
+    if test_type not in _TEST_TYPES:
+        raise typer.BadParameter(f"there are no tests {test_type!r}; there are {', '.join(_TEST_TYPES)}")
     _suite("providers-tests", context.args)
 
 
@@ -99,7 +114,9 @@ def compat(
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Every supported pair, not a covering few, and a deployment of each Airflow."
+            "--full",
+            help="Every supported pair, not a covering few, and deployments: of each Airflow, with other"
+            " executors, on the way here and back.",
         ),
     ] = False,
 ) -> None:
@@ -128,7 +145,7 @@ def quick() -> None:
 
 @testing_app.command("all")
 def everything() -> None:
-    """Run what has to pass before a change is submitted: a quarter of an hour, the demo last."""
+    """Run what has to pass before a change is submitted: a quarter of an hour."""
     from breeze.everything import all_steps
     from breeze.steps import run_steps
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import ssl
 import uuid
 from collections.abc import Callable, Iterator
@@ -218,13 +220,14 @@ class Api:
     ) -> Iterator[EventStream]:
         """Watch the namespace's pods, or another path.
 
-        :param patience: seconds to wait for each event, if not as long as for other responses.
+        :param patience: seconds to wait for each event, if not as long as for other responses. The watch may
+            take longer to begin.
         """
         params = {"watch": "1"} | query
-        timeout = self.http.timeout if patience is None else httpx.Timeout(patience)
-        with self.http.stream(
-            "GET", path or self.pods, params=params, headers=headers, timeout=timeout
-        ) as response:
+        with self.http.stream("GET", path or self.pods, params=params, headers=headers) as response:
+            if patience is not None:
+                # It is looked up again when the first event is read.
+                response.request.extensions["timeout"] = httpx.Timeout(patience).as_dict()
             yield EventStream(response)
 
     def clean_up(self) -> None:
@@ -234,6 +237,22 @@ class Api:
             self.http.delete(f"/api/v1/nodes/{node}")
         # The embedded server does not know how to, and does not need to.
         self.http.delete(f"/api/v1/namespaces/{self.namespace}")
+
+
+@contextmanager
+def creating(name: str, url: str) -> Iterator[socket.socket]:
+    """Send a server without TLS and tokens the request to create a pod; close the connection in the end.
+
+    The answer is not waited for: who gives up before the server has the request would prevent it.
+    """
+    body = json.dumps(pod(name))
+    address = httpx.URL(url)
+    with socket.create_connection((address.host, address.port)) as client:
+        head = (
+            f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        client.sendall((head + body).encode())
+        yield client
 
 
 def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Manifest:

@@ -47,7 +47,8 @@ class ControlPlane(Service):
     """
     The four programs, from entering the ``with`` block to its end.
 
-    Who holds the token may do everything, nobody else anything. Pods need no service account.
+    Who holds the token may do everything, a service account what RBAC allows it, nobody else anything. Pods
+    need no service account.
 
     :param binaries: The folder of the programs.
     :param home: An existing folder for data, certificates and logs.

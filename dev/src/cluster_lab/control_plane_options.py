@@ -90,7 +90,7 @@ def apiserver_options(layout: Layout, times: NodeTimes) -> list[str]:
 
     .. seealso:: https://v1-20.docs.kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
     """
-    # There have to be keys for the tokens of service accounts; nobody here uses such a token.
+    # Any key will do for the tokens of service accounts.
     key = layout.certificate.with_suffix(".key")
     return [
         f"--etcd-servers={layout.etcd_url}",
@@ -104,7 +104,7 @@ def apiserver_options(layout: Layout, times: NodeTimes) -> list[str]:
         f"--service-account-signing-key-file={key}",
         f"--token-auth-file={layout.tokens}",
         "--anonymous-auth=false",
-        "--authorization-mode=AlwaysAllow",
+        "--authorization-mode=RBAC",
         # It would want each pod to have a service account, and a controller to make those.
         "--disable-admission-plugins=ServiceAccount",
         # An address of loopback is refused as an endpoint, every ten seconds.

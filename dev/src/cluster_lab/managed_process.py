@@ -194,13 +194,16 @@ class ManagedProcess:
 
 
 @contextlib.contextmanager
-def run_process(name: str, command: Sequence[str], home: Path) -> Iterator[ManagedProcess]:
+def run_process(
+    name: str, command: Sequence[str], home: Path, env: Mapping[str, str] | None = None
+) -> Iterator[ManagedProcess]:
     """
     Run a program in the block, with :func:`inherited_environment`.
 
     :param home: the folder of its log, which has its name
+    :param env: variables besides
     """
-    process = ManagedProcess(name, command, inherited_environment(), home / f"{name}.log")
+    process = ManagedProcess(name, command, inherited_environment() | dict(env or {}), home / f"{name}.log")
     process.start()
     try:
         yield process

@@ -11,12 +11,17 @@ LOOPBACK = "127.0.0.1"
 
 def free_port() -> int:
     """
-    Ask the kernel for a port on which nobody listens.
+    Reserve a port on which nobody listens, until this process ends.
 
-    The port is free when this returns, not reserved: bind it soon. The kernel hands out ephemeral ports in
-    such an order that two callers at the same time practically never get the same one.
+    The kernel chooses among all free ports at random, and would give one that is only known to be free to
+    somebody else before it is used: once in some thousand control planes, to another program of the same one.
+    It gives nobody a port that is bound. A server can listen there all the same, if it sets ``SO_REUSEADDR``:
+    that is allowed for as long as no other one listens.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
+    reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.bind((LOOPBACK, 0))
+    port: int = reservation.getsockname()[1]
+    # The descriptor stays open. Nobody has to keep the socket.
+    reservation.detach()
     return port

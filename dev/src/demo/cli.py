@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster_lab.faults.plan import FaultPlan
-from demo.display import View, summary_text
+from demo.display import View, save_picture, summary_text, task_table
 from demo.drained import DAG_ID as DRAINED_DAG_ID
 from demo.drained import drain_nodes, drained_text
 from demo.follow import DAG_ID, follow_run
@@ -42,7 +42,7 @@ tasks. Ours would outlive the demo, so it is put to the same test by force.
 """
 
 
-def run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
+def run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | None = None) -> int:
     """
     Run the demo and return its exit code.
 
@@ -50,25 +50,30 @@ def run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
         itself ran to its end, whatever became of the tasks.
     :param keep: Leave everything running at the end, until Ctrl-C.
     :param kubeconfig: Use the cluster of this file and not the embedded one.
+    :param picture: Where to write what the terminal shows in the end, as SVG; None: nowhere.
     :return: 0 if every task did what it should.
     """
-    return run_in_terminal(lambda: _run(upstream, keep, kubeconfig))
+    return run_in_terminal(lambda: _run(upstream, keep, kubeconfig, picture))
 
 
-def _run(upstream: bool, keep: bool, kubeconfig: Path | None) -> int:
+def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | None) -> int:
     console = make_console()
     name = "the official KubernetesExecutor" if upstream else "the resilient KubernetesExecutor"
     with _testbed(console, upstream, kubeconfig) as testbed:
         url = f"{testbed.deployment.url}/dags/{DAG_ID}"
         console.print(f"Airflow's UI: {url}")
-        with View(console, f"Every task loses its first pod; {name}") as view:
+        heading = f"Every task loses its first pod; {name}"
+        with View(console, heading) as view:
             rows = follow_run(testbed, FaultPlan.load(PLAN), view)
         summary = summarise(rows)
         console.print(summary_text(summary))
         console.print("\nSecond act: nodes are drained under tasks that run")
         run = testbed.trigger(DRAINED_DAG_ID)
         drained = drain_nodes(testbed, run, console)
-        console.print(drained_text(drained, f"The node of each task is drained while it runs; {name}"))
+        second_act = drained_text(drained, f"The node of each task is drained while it runs; {name}")
+        console.print(second_act)
+        if picture:
+            save_picture(picture, task_table(rows, heading), summary_text(summary), "", second_act)
         unexpected = [*summary.unexpected, *(row.task_id for row in drained if not row.as_expected)]
         if unexpected and not upstream:
             _explain(console, testbed.deployment, unexpected)

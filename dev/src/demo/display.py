@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +21,12 @@ from demo.outcome import Expectation, Summary, TaskOutcome
 
 STATE_STYLES = {"success": "green", "failed": "bold red", "running": "cyan", "deferred": "magenta"}
 
+
+PICTURE_WIDTH = 110
+"""Columns of the terminal in the picture."""
+
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""What has fonts fetched from another site. Any font of fixed width will do."""
 
 LINE_EVERY = 5.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -105,6 +114,20 @@ def summary_text(summary: Summary) -> Group:
         else Text(f"not what it should be: {', '.join(summary.unexpected)}", style="bold red")
     )
     return Group(*lines, result)
+
+
+def save_picture(path: Path, *shown: RenderableType) -> None:
+    """
+    Draw a terminal that shows this, as SVG.
+
+    :param path: The file to write.
+    """
+    terminal = Console(
+        record=True, width=PICTURE_WIDTH, file=StringIO(), force_terminal=True, highlight=False
+    )
+    terminal.print(*shown, sep="\n")
+    picture = _FONTS.sub("", terminal.export_svg(title="./breeze demo", unique_id="demo"))
+    path.write_text(picture, encoding="utf-8")
 
 
 def _cells(row: TaskOutcome) -> tuple[str | Text, ...]:

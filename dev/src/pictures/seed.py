@@ -104,6 +104,63 @@ class Loss:
     """Metadata of its context beside pod, node and cause."""
 
 
+EMPTY_FILE = explain(ValueError("the file of yesterday has 0 rows, at least 1,000 are expected"))
+
+REGISTRY_AWAY = Loss(
+    cause="registry-unavailable",
+    node=NODES[0],
+    explanation="launch 1 of 4; policy standard, rule registry",
+    rule="registry",
+    budget=(1, 3),
+    reason="ErrImagePull",
+    delay=30.0,
+    more=(
+        ("container", "base"),
+        ("container_type", "worker"),
+        ("message", "failed to pull image: dial tcp: lookup registry: i/o timeout"),
+    ),
+)
+
+EVICTED = Loss(
+    cause="evicted-by-api",
+    node=NODES[1],
+    phase=Phase.EXECUTION,
+    explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+    budget=(1, 5),
+    delay=10.0,
+    more=(("condition", "DisruptionTarget"), ("container", "base"), ("exit_code", 143)),
+)
+
+OUT_OF_MEMORY = Loss(
+    cause="worker-out-of-memory",
+    node=NODES[2],
+    phase=Phase.EXECUTION,
+    action=Action.COUNT,
+    explanation="infrastructure retries used: 1 of 5; no rule is about it; "
+    "policy infrastructure, rule defaultAction",
+    rule="defaultAction",
+    budget=(1, 5),
+    reason="OOMKilled",
+    more=(
+        ("container", "base"),
+        ("container_type", "worker"),
+        ("exit_code", 137),
+        ("signal", "SIGKILL"),
+        ("message", LAST_LINES),
+    ),
+)
+
+NODE_LOST = Loss(
+    cause="node-lost",
+    node=NODES[3],
+    phase=Phase.EXECUTION,
+    explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
+    budget=(1, 5),
+    reason="NodeLost",
+    delay=10.0,
+)
+
+
 def seed() -> None:
     """Write everything."""
     now = datetime.now(UTC)
@@ -125,94 +182,19 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
     def at(minutes: float) -> datetime:
         return begin + timedelta(minutes=minutes)
 
-    _lose(
-        session,
-        ti,
-        Loss(
-            cause="registry-unavailable",
-            node=NODES[0],
-            explanation="launch 1 of 4; policy standard, rule registry",
-            rule="registry",
-            budget=(1, 3),
-            reason="ErrImagePull",
-            delay=30.0,
-            more=(
-                ("container", "base"),
-                ("container_type", "worker"),
-                ("message", "failed to pull image: dial tcp: lookup registry: i/o timeout"),
-            ),
-        ),
-        at(1),
-        1,
-    )
+    _lose(session, ti, REGISTRY_AWAY, at(1), 1)
     _say(session, ti, "running", at(2))
-    _lose(
-        session,
-        ti,
-        Loss(
-            cause="evicted-by-api",
-            node=NODES[1],
-            phase=Phase.EXECUTION,
-            explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
-            budget=(1, 5),
-            delay=10.0,
-            more=(("condition", "DisruptionTarget"), ("container", "base"), ("exit_code", 143)),
-        ),
-        at(14),
-        2,
-    )
+    _lose(session, ti, EVICTED, at(14), 2)
     _say(session, ti, "running", at(15))
-    _lose(
-        session,
-        ti,
-        Loss(
-            cause="worker-out-of-memory",
-            node=NODES[2],
-            phase=Phase.EXECUTION,
-            action=Action.COUNT,
-            explanation="infrastructure retries used: 1 of 5; no rule is about it; "
-            "policy infrastructure, rule defaultAction",
-            rule="defaultAction",
-            budget=(1, 5),
-            reason="OOMKilled",
-            more=(
-                ("container", "base"),
-                ("container_type", "worker"),
-                ("exit_code", 137),
-                ("signal", "SIGKILL"),
-                ("message", LAST_LINES),
-            ),
-        ),
-        at(31),
-        3,
-    )
+    _lose(session, ti, OUT_OF_MEMORY, at(31), 3)
     _run(ti, "failed", "", at(15), at(31))
     _next_try(session, ti)
     _say(session, ti, "running", at(32))
-    _fail(
-        session,
-        ti,
-        explain(ValueError("the file of yesterday has 0 rows, at least 1,000 are expected")),
-        at(35),
-    )
+    _fail(session, ti, EMPTY_FILE, at(35))
     _run(ti, "failed", "sales-load-load-4jd81mzc", at(32), at(35))
     _next_try(session, ti)
     _say(session, ti, "running", at(37))
-    _lose(
-        session,
-        ti,
-        Loss(
-            cause="node-lost",
-            node=NODES[3],
-            phase=Phase.EXECUTION,
-            explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
-            budget=(1, 5),
-            reason="NodeLost",
-            delay=10.0,
-        ),
-        at(45),
-        1,
-    )
+    _lose(session, ti, NODE_LOST, at(45), 1)
     _say(session, ti, "running", at(46))
     _run(ti, "running", "sales-load-load-7h2kq0xw", at(46), None)
 

@@ -81,8 +81,7 @@ class FaultInjector:
         """
         self._over.set()
         self._thread.shutdown()
-        self._testbed.proxy.faults.clear()
-        self._testbed.proxy.replay(0)
+        self._testbed.proxy.clear()
         self._kill_second()
         self._first.resume()
         self._bring_api_server_back()

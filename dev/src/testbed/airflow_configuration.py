@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ spec:
       image: airflow:lab
 """
 
+KUBECONFIG_VARIABLE = "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE"
+
 # A worker container has the key of neither the database nor the tokens, and makes no pods.
 NOT_FOR_WORKERS = ("AIRFLOW__DATABASE__", "AIRFLOW__API__", "AIRFLOW__API_AUTH__", "AIRFLOW__KUBERNETES")
 
@@ -49,6 +52,9 @@ class DeploymentSettings:
     """Where the scheduler finds its cluster; has to exist only when the scheduler starts."""
 
     dags_folder: Path
+
+    api_server_kubeconfig: Path | None = None
+    """The same for the API server, which need not be allowed as much; None: the same file."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables on top (``AIRFLOW__SECTION__KEY``), for components and workers alike."""
@@ -106,6 +112,12 @@ def configuration(settings: DeploymentSettings, url: str) -> dict[str, str]:
         for key, value in entries.items()
     }
     return {"AIRFLOW_HOME": str(settings.home), **variables, **settings.env}
+
+
+def teams_of(variables: Mapping[str, str]) -> list[str]:
+    """Return the teams that have bundles of DAGs. Airflow refuses the executors of a team that it has not."""
+    bundles = json.loads(variables.get("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", "[]"))
+    return sorted({bundle["team_name"] for bundle in bundles if "team_name" in bundle})
 
 
 def worker_configuration(variables: Mapping[str, str]) -> dict[str, str]:

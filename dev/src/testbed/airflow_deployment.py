@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from signal import SIGTERM
 from subprocess import CompletedProcess
 
@@ -21,7 +23,13 @@ from cluster_lab.managed_process import (
 )
 from cluster_lab.ports import LOOPBACK, free_port
 from testbed.airflow_client import AirflowClient, heartbeat_of
-from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
+from testbed.airflow_configuration import (
+    KUBECONFIG_VARIABLE,
+    DeploymentSettings,
+    configuration,
+    teams_of,
+    worker_configuration,
+)
 
 START_TIMEOUT = 300.0
 STATELESS_STOP_TIMEOUT = 5.0
@@ -71,6 +79,8 @@ class AirflowDeployment(Service):
 
     def _start(self) -> None:
         self.migrate()
+        for team in teams_of(self._configuration):
+            self._run_well("teams", "create", team)
         self.start_components(*Component)
         self.client.log_in()
 
@@ -80,13 +90,16 @@ class AirflowDeployment(Service):
 
         :raises ProcessError: If that fails.
         """
-        done = self.run("db", "migrate")
-        if done.returncode != 0:
-            raise ProcessError(f"airflow db migrate failed:\n{done.stdout}{done.stderr}")
+        self._run_well("db", "migrate")
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
         """Run an ``airflow`` command to its end, with the configuration of the deployment."""
         return run_to_end([*AIRFLOW, *arguments], self.environment)
+
+    def _run_well(self, *arguments: str) -> None:
+        done = self.run(*arguments)
+        if done.returncode != 0:
+            raise ProcessError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
     def start_components(self, *components: Component) -> None:
         """
@@ -141,5 +154,16 @@ class AirflowDeployment(Service):
         command = component.command
         if component is Component.API_SERVER:
             command += ["--host", LOOPBACK, "--port", self.url.rpartition(":")[2]]
+        environment = self.environment | {KUBECONFIG_VARIABLE: str(self._kubeconfig(component))}
         log_file = self._settings.home / f"{component}.log"
-        return ManagedProcess(component.value, command, self.environment, log_file)
+        return ManagedProcess(component.value, command, environment, log_file)
+
+    def _kubeconfig(self, component: Component) -> Path:
+        """Return with what a component reaches Kubernetes; those that need not reach it cannot."""
+        match component:
+            case Component.SCHEDULER:
+                return self._settings.kubeconfig
+            case Component.API_SERVER:
+                return self._settings.api_server_kubeconfig or self._settings.kubeconfig
+            case _:
+                return Path(os.devnull)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -23,6 +23,9 @@ PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 OWNER_LABEL = "airflow-worker"
 """Its value is the job id of the scheduler to which a worker pod belongs."""
+
+EXECUTOR_LABEL = "airflow-resilience/executor"
+"""Its value is which of the scheduler's executors has launched a worker pod, if it is one of ours."""
 
 PATIENCE = 120.0
 """Seconds for which a request is repeated: an API server on a busy machine gives one up after 34."""
@@ -47,17 +50,21 @@ class Cluster:
         """Return the pods of a run that exist now."""
         return [pod for pod in self._pods() if pod["metadata"].get("annotations", {}).get("run_id") == run_id]
 
+    def labels(self, run_id: str) -> dict[str, dict[str, str]]:
+        """Return the labels of the pods of a run that are in use, by their task, of which none is mapped."""
+        return {
+            pod["metadata"]["annotations"]["task_id"]: pod["metadata"]["labels"]
+            for pod in self.pods(run_id)
+            if _is_in_use(pod)
+        }
+
     def names(self) -> list[str]:
         """Return the names of all pods that exist now."""
         return [pod["metadata"]["name"] for pod in self._pods()]
 
     def unfinished_business(self, run_id: str) -> list[str]:
         """Return the pods of a run that are in use; failed ones are kept, with a label."""
-        return [
-            pod["metadata"]["name"]
-            for pod in self.pods(run_id)
-            if pod["status"]["phase"] != "Failed" or DONE_LABEL not in pod["metadata"]["labels"]
-        ]
+        return [pod["metadata"]["name"] for pod in self.pods(run_id) if _is_in_use(pod)]
 
     def is_done(self, name: str) -> bool:
         """Tell whether a pod is gone, or no executor looks at it any more."""
@@ -75,11 +82,7 @@ class Cluster:
     def clear(self) -> None:
         """Delete all pods at once, and let all nodes take pods again."""
         for name in self.names():
-            try:
-                self.delete(name)
-            except ApiError as error:
-                if error.status != HTTPStatus.NOT_FOUND:  # its node may have been quicker
-                    raise
+            self._wait_for(self._delete_if_there(name, {"gracePeriodSeconds": 0}))
         for node in self.nodes():
             self.cordon(node, unschedulable=False)
             self.taint(node, tainted=False)
@@ -133,14 +136,29 @@ class Cluster:
 
     def drain(self, dag_id: str) -> datetime:
         """
-        Delete all pods of a DAG that have not started, with one request.
+        Delete all pods of a DAG that are there now and have not started, at once.
+
+        Not as a collection: if that takes long, the API server gives up, and repeated, the request is about
+        the pods that have taken their places.
 
         :return: when
         """
         at = datetime.now(UTC)
-        chosen = {"labelSelector": f"dag_id={dag_id}", "fieldSelector": "status.phase=Pending"}
-        self._request("DELETE", PODS, chosen)
+        query = {"labelSelector": f"dag_id={dag_id}", "fieldSelector": "status.phase=Pending"}
+        pods = self._request("GET", PODS, query)["items"]
+        self._wait_for(self._delete_all([pod["metadata"]["name"] for pod in pods]))
         return at
+
+    async def _delete_all(self, names: Sequence[str]) -> None:
+        await asyncio.gather(*map(self._delete_if_there, names))
+
+    async def _delete_if_there(self, name: str, query: Mapping[str, int] | None = None) -> None:
+        try:
+            await self._client.request("DELETE", f"{PODS}/{name}", query=query)
+        except ApiError as error:
+            # Its node may have been quicker, or the same request, before it was repeated.
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
 
     def owners_since(self, version: str) -> Mapping[str, set[str]]:
         """
@@ -181,6 +199,10 @@ class Cluster:
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def _is_in_use(pod: JsonObject) -> bool:
+    return pod["status"]["phase"] != "Failed" or DONE_LABEL not in pod["metadata"]["labels"]
 
 
 @contextmanager

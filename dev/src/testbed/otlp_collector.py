@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,9 +112,11 @@ def open_collector(home: Path) -> Iterator[Collector]:
         "otlp-exporter-endpoint": f"http://{LOOPBACK}:{sink.server_port}",
     }
     agent = Path(rotel.__file__).with_name("rotel-agent")
+    # It links to Python's shared library, which the system's loader does not find for every installed Python.
+    env = {"LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR")}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     try:
-        with run_process("rotel", [str(agent), "start", *words, "--disable-batching"], home) as process:
+        with run_process("rotel", [str(agent), "start", *words, "--disable-batching"], home, env) as process:
             process.wait_until(lambda: _listens(collector.port), START_TIMEOUT)
             yield collector
     finally:

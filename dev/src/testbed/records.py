@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, text
 
 from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
+from testbed.airflow_version import airflow_version
 from testbed.code_journal import (
     CodeRun,
     CodeRuns,
@@ -25,18 +26,37 @@ from testbed.code_journal import (
 from testbed.task_instances import TaskInstance, code_name
 from testbed.waiting import wait_for
 
-_TASK_INSTANCES = text(
-    "SELECT dag_id, run_id, task_id, map_index, state, try_number, max_tries, end_date FROM task_instance"
-    " WHERE dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
-    " ORDER BY dag_id, run_id, task_id, map_index"
+_TASK_INSTANCES, _HISTORY = (
+    (
+        text(
+            "SELECT dag_id, run_id, task_id, map_index, state, try_number, max_tries, end_date"
+            " FROM task_instance"
+            " WHERE dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
+            " ORDER BY dag_id, run_id, task_id, map_index"
+        ),
+        text(
+            "SELECT count(*) FROM task_instance_history"
+            " WHERE dag_id = :dag_id AND run_id = :run_id AND task_id = :task_id"
+        ),
+    )
+    if airflow_version() < (3, 4)
+    # Each try has a row of its own, and one that has ended is archived.
+    else (
+        text(
+            "SELECT dag_id, run_id, task_id, region_index, state, try_number, max_tries, end_date"
+            " FROM task_instance WHERE working_set"
+            " AND dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
+            " ORDER BY dag_id, run_id, task_id, region_index"
+        ),
+        text(
+            "SELECT count(*) FROM task_instance WHERE working_set IS NULL"
+            " AND dag_id = :dag_id AND run_id = :run_id AND task_id = :task_id"
+        ),
+    )
 )
 _AUDIT_LOG = text(
     "SELECT task_id, coalesce(map_index, -1), event, extra FROM log"
     " WHERE dag_id = :dag_id AND run_id = :run_id AND task_id IS NOT NULL ORDER BY id"
-)
-_HISTORY = text(
-    "SELECT count(*) FROM task_instance_history"
-    " WHERE dag_id = :dag_id AND run_id = :run_id AND task_id = :task_id"
 )
 LAUNCH_FAILURE_EVENT = "pod launch failed"
 EXECUTION_FAILURE_EVENT = "pod execution failed"

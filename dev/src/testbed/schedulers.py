@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -128,10 +129,18 @@ class Schedulers:
         scheduler.end(SIGKILL)
         self.count_as_dead(scheduler)
 
+    def die_with_children(self, scheduler: Scheduler) -> None:
+        """Kill a scheduler with all that it has forked, as the end of a container does; it counts as dead."""
+        children = psutil.Process(scheduler.process.pid).children(recursive=True)
+        self.kill_long_ago(scheduler)
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+
     def retire(self) -> None:
-        """Kill all of them, let them count as dead, and forget them and what they have written."""
+        """Kill all of them with their children, let them count as dead, and forget what they have written."""
         for scheduler in self.alive:
-            self.kill_long_ago(scheduler)
+            self.die_with_children(scheduler)
         self._all.clear()
 
     def count_as_dead(self, scheduler: Scheduler) -> None:
@@ -153,10 +162,15 @@ class Schedulers:
 
     def is_beating(self, seconds: float) -> bool:
         """Tell whether a scheduler that runs has sent a heartbeat in the last so many seconds."""
-        since = datetime.now(UTC) - timedelta(seconds=seconds)
-        about = {"job_id": self.alive[0].job_id, "since": since}
-        with self._engine.connect() as connection:
-            return bool(connection.execute(_BEATS_SINCE, about).scalar_one())
+        return self._has_beaten(self.alive[0], datetime.now(UTC) - timedelta(seconds=seconds))
+
+    def wait_for_heartbeats_or_ends(self) -> None:
+        """Wait until each has sent a heartbeat from now on, or has ended, which takes some seconds."""
+        now = datetime.now(UTC)
+        wait_for(
+            "each scheduler goes on or has ended",
+            lambda: all(self._has_beaten(scheduler, now) for scheduler in self.alive),
+        )
 
     def stop(self) -> None:
         """Stop all of them."""
@@ -166,6 +180,11 @@ class Schedulers:
     def log(self) -> str:
         """Return what they have written, one after the other."""
         return "".join(scheduler.log() for scheduler in self._all)
+
+    def _has_beaten(self, scheduler: Scheduler, since: datetime) -> bool:
+        about = {"job_id": scheduler.job_id, "since": since}
+        with self._engine.connect() as connection:
+            return bool(connection.execute(_BEATS_SINCE, about).scalar_one())
 
     def _is_in_transaction(self, process: psutil.Process) -> bool:
         ports = [connection.laddr.port for connection in process.net_connections("tcp")]

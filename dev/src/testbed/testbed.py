@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Engine, create_engine
 
-from cluster_lab.api_proxy import ApiProxy
+from cluster_lab.api_proxy import ApiProxy, Hold
 from cluster_lab.control_plane import ControlPlane
 from cluster_lab.database import EmbeddedDatabase, make_database
 from testbed.airflow_client import AirflowClient
@@ -20,9 +21,13 @@ from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, open_cluster
 from testbed.code_journal import FOLDER_VARIABLE, Order, order_file
 from testbed.lab import Lab, LabSettings
+from testbed.permissions import Account, Permissions
+from testbed.predicates import creates_pod
 from testbed.records import Records, Run
 from testbed.schedulers import Schedulers
-from testbed.waiting import wait_for
+from testbed.waiting import LONGEST_WAIT, wait_for
+
+Started = TypeVar("Started")
 
 # The files do not change, and to parse them again and again takes time from the workers.
 _PARSE_ONCE = {
@@ -81,6 +86,8 @@ class Testbed:
     """Through which Airflow talks to Kubernetes. The nodes, the control plane and the tests do not."""
     control_plane: ControlPlane | None
     """None if the API server is the embedded one."""
+    permissions: Permissions | None
+    """What Airflow may do on a real control plane; None: everything."""
 
     @property
     def api(self) -> AirflowClient:
@@ -125,7 +132,7 @@ class Testbed:
             self.schedulers.retire()
             self.deployment.environment.clear()
             self.deployment.environment.update(before)
-            self.proxy.faults.clear()
+            self.proxy.clear()
             self.records.delete_runs()
             self.cluster.clear()
 
@@ -136,6 +143,23 @@ class Testbed:
         others = {Component.API_SERVER, Component.DAG_PROCESSOR, Component.TRIGGERER}
         ended = [component for component in others if not self.deployment.components[component].running]
         self.deployment.start_components(*ended)
+
+    @contextmanager
+    def replacements_held(self, start: Callable[[], Started], pods: int) -> Iterator[tuple[Started, Hold]]:
+        """
+        Start runs, and hold each creation of a pod but the first ones for as long as the block lasts.
+
+        :param start: starts them
+        :param pods: how many pods they begin with
+        """
+        with ExitStack() as stack:
+            # However long it takes to start all, no pod is there to be lost, and replaced, before.
+            with self.proxy.hold(when=creates_pod) as first:
+                started = start()
+                first.wait_for(pods, LONGEST_WAIT)
+                # It is for requests that come from now on.
+                held = stack.enter_context(self.proxy.hold(when=creates_pod))
+            yield started, held
 
     def reconnect(self) -> None:
         """
@@ -176,22 +200,26 @@ def _write_at_once(file: Path, text: str) -> None:
 @contextmanager
 def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
     """Start a deployment, and stop it in the end."""
-    home, kubeconfig = settings.home, settings.home / "kubeconfig"
+    home = settings.home
+    kubeconfigs = {account: home / f"kubeconfig-of-{account}" for account in Account}
     (home / "held").mkdir()
     (home / "orders").mkdir()
     with ExitStack() as stack:
         database = make_database()
         stack.enter_context(database)
-        control_plane = None
+        control_plane = permissions = None
         if settings.control_plane is not None:
             (home / "control-plane").mkdir()
             control_plane = ControlPlane(settings.control_plane, home / "control-plane")
             stack.enter_context(control_plane)
+            permissions = Permissions(settings.control_plane / "kubectl", control_plane.kubeconfig, home)
+            permissions.grant()
         deployment = AirflowDeployment(
             DeploymentSettings(
                 home=home,
                 database_url=database.url,
-                kubeconfig=kubeconfig,
+                kubeconfig=kubeconfigs[Account.SCHEDULER],
+                api_server_kubeconfig=kubeconfigs[Account.API_SERVER],
                 dags_folder=settings.dags,
                 env={FOLDER_VARIABLE: str(home), **_PARSE_ONCE, **settings.env},
             )
@@ -199,7 +227,8 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         lab = _lab(settings, control_plane, deployment)
         lab_process = stack.enter_context(Lab(lab))
         proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
-        proxy.write_kubeconfig(kubeconfig)
+        for account, kubeconfig in kubeconfigs.items():
+            proxy.write_kubeconfig(kubeconfig, permissions.token(account) if permissions else None)
         cluster = stack.enter_context(open_cluster(lab.kubeconfig))
         engine = stack.enter_context(_engine(database.url))
         stack.enter_context(deployment)
@@ -214,6 +243,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
             database,
             proxy,
             control_plane,
+            permissions,
         )
 
 

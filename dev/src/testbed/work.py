@@ -69,6 +69,17 @@ def pod_with(
     return {"pod_override": V1Pod(spec=spec)}
 
 
+def make_pairs(executor: str) -> None:
+    """Make twelve tasks, half of them another executor's, which wait for each other or run at once."""
+    for number in range(3):
+        pods = [
+            Work(task_id=f"pod_{number}_{wave}", executor_config=light_pod()) for wave in ("first", "then")
+        ]
+        others = [Work(task_id=f"other_{number}_{wave}", executor=executor) for wave in ("first", "then")]
+        pods[0] >> others[1]
+        others[0] >> pods[1]
+
+
 class Work(BaseOperator):
     """
     Works until the test says that it is enough.
@@ -90,7 +101,7 @@ class Work(BaseOperator):
             for key, value in self.environment.items():
                 if os.environ.get(key) != value:
                     raise ValueError(f"{key} is {os.environ.get(key)!r} and not {value!r}")
-            self.log.info("the task works")
+            self.log.info("%s works", self.task_id)
             work(context)
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import httpx
 import pytest
 
 from cluster_lab.apiserver import ApiServer, RequestInfo
-from cluster_lab.conformance import Api, connect, failure, pod
+from cluster_lab.conformance import Api, creating, failure, pod
+
+IMPATIENT = 0.3
+FOR_EVER = 3600.0
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def _creates_a_pod(info: RequestInfo) -> bool:
@@ -57,19 +68,22 @@ def test_a_request_whose_reply_is_lost_has_happened(server: ApiServer, api: Api)
 
 
 def test_a_late_reply_is_to_a_request_that_has_happened(server: ApiServer, api: Api) -> None:
-    server.faults.delay(30, when=_creates_a_pod, reply=True)
+    server.faults.delay(FOR_EVER, when=_creates_a_pod, reply=True)
 
-    with pytest.raises(httpx.ReadTimeout):
-        api.http.post(api.pods, json=pod("a"), timeout=0.2)
+    with creating("a", server.url) as client:
+        eventually(lambda: api.names() == ["a"])
+        client.settimeout(IMPATIENT)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
 
     assert api.names() == ["a"]
 
 
 def test_a_client_that_gives_up_first_prevents_a_late_request(server: ApiServer, api: Api) -> None:
-    server.faults.delay(30, when=_creates_a_pod)
+    server.faults.delay(FOR_EVER, when=_creates_a_pod)
 
     with pytest.raises(httpx.ReadTimeout):
-        api.http.post(api.pods, json=pod("a"), timeout=0.2)
+        api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
 
     assert api.names() == []
 
@@ -101,15 +115,19 @@ def test_only_chosen_watches_are_cut(server: ApiServer, api: Api) -> None:
 
 
 def test_a_frozen_watch_is_silent_and_a_new_one_is_not(server: ApiServer, api: Api) -> None:
-    with connect(server.url, None) as impatient:
-        impatient.timeout = httpx.Timeout(0.3)
-        with Api(impatient, "default").watch(timeoutSeconds=1, allowWatchBookmarks="1") as frozen:
-            server.faults.freeze_watches()
-            api.create("a")
-            with api.watch() as fresh:
-                assert fresh.names(1) == [("ADDED", "a")]
-            with pytest.raises(httpx.ReadTimeout):
-                next(frozen)
+    with api.watch(patience=IMPATIENT, timeoutSeconds=1, allowWatchBookmarks="1") as frozen:
+        server.faults.freeze_watches()
+        api.create("a")
+        with api.watch() as fresh:
+            assert fresh.names(1) == [("ADDED", "a")]
+        with pytest.raises(httpx.ReadTimeout):
+            next(frozen)
+
+
+def test_who_has_no_patience_with_events_has_it_until_the_watch_begins(server: ApiServer, api: Api) -> None:
+    server.faults.delay(3 * IMPATIENT, when=lambda info: info.verb == "watch")
+    with api.watch(patience=IMPATIENT) as events, pytest.raises(httpx.ReadTimeout):
+        next(events)
 
 
 def test_a_thawed_watch_catches_up(server: ApiServer, api: Api) -> None:
@@ -135,7 +153,4 @@ def test_watches_of_clients_that_left_are_closed(server: ApiServer, api: Api) ->
         assert events.response.status_code == 200
         assert server.faults.open_watches() == 1
 
-    deadline = time.monotonic() + 10
-    while server.faults.open_watches():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: server.faults.open_watches() == 0)

@@ -57,3 +57,23 @@ def test_there_is_none_if_a_command_fails(made, monkeypatch):
 def test_what_has_to_be_compiled_gets_its_variables(made):
     made("some", [], env={"CFLAGS": "-I/headers"})
     assert variables == [{"CFLAGS": "-I/headers"}] * 3
+
+
+def test_pythons_are_found_on_the_path_and_in_pyenv(monkeypatch, tmp_path):
+    def put(path, *, version, code=0):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho Python {version}\nexit {code}\n")
+        path.chmod(0o755)
+        return path
+
+    own = put(tmp_path / "own", version="3.11.7")
+    # As pyenv has it on PATH for a version that is not chosen.
+    put(tmp_path / "bin" / "python3.12", version="3.12.1", code=127)
+    installed = put(tmp_path / "pyenv" / "versions" / "3.12.1" / "bin" / "python", version="3.12.1")
+    on_path = put(tmp_path / "bin" / "python3.13", version="3.13.0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setattr("sys.executable", str(own))
+    assert environments.find_pythons() == {"3.11": own, "3.12": installed, "3.13": on_path}
+    installed.unlink()
+    assert environments.find_pythons() == {"3.11": own, "3.13": on_path}

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
 from breeze import everything, suites, testing_commands
 from breeze.everything import all_steps, long_steps, quick_steps
-from breeze.paths import ROOT
-from breeze.suites import SUITES
+from breeze.paths import ROOT, relative
+from breeze.suites import SUITES, Part
 
 
 def names(steps):
@@ -20,7 +21,7 @@ def names(steps):
 
 @pytest.fixture
 def pytest_runs(monkeypatch):
-    """Give a function that runs the suites of some steps; it returns what pytest is told of each suite."""
+    """Give a function that runs the suites of steps, and returns what pytest is told, by its first path."""
     calls = []
     monkeypatch.setattr(suites, "control_plane_environment", dict)
     monkeypatch.setattr(suites, "_check_coverage", lambda *_: 0)
@@ -48,28 +49,47 @@ def test_every_step_is_in_exactly_one_of_the_two(monkeypatch):
     assert len(alone) == 7
     assert counts.keys() == alone | {
         *("static-checks", "build-docs", "demo"),
-        *("testing core-tests, long", "testing providers-tests, long", "testing system-tests, long"),
+        *(f"testing {suite}, long" for suite in SUITES),
     }
 
 
 def test_every_test_is_in_exactly_one_of_the_two(pytest_runs):
     short, long = pytest_runs(all_steps()), pytest_runs(long_steps())
-    assert short.keys() == {str(suite.tests.relative_to(ROOT)) for suite in SUITES.values()}
-    for tests, words in short.items():
-        whole = [word for word in words if not word.startswith("--cov")]
-        if tests in long:
-            assert whole[-2:] == ["-m", "not long"]
-            # Those that are marked each_version are compat's.
-            assert long[tests] == (*whole[:-1], "long and not each_version")
-        else:
-            # Nothing is left out here, whatever its marks.
-            assert "-m" not in whole
+    for suite in SUITES.values():
+        tests = relative(suite.tests)
+        words = short.pop(tests)
+        whole = [word for word in words if not word.startswith("--ignore")]
+        assert whole[-2:] == ["-m", "not long"]
+        # Those that are marked each_version or newest_version are compat's.
+        assert long[tests] == (*whole[:-1], "long and not each_version and not newest_version")
+        if suite.covering:
+            # What this run leaves out has another one.
+            first, *others = ignored = [relative(path) for path in suite.covering]
+            assert [word for word in words if word not in whole] == [f"--ignore={path}" for path in ignored]
+            measured = [word for word in short.pop(first) if not word.startswith("--cov")]
+            assert measured == [*others, *whole]
+    assert not short
+
+
+@pytest.mark.parametrize("marks", [*product([True, False], repeat=3)])
+def test_whatever_its_marks_a_test_runs_once_on_the_newest_version(marks):
+    has = dict(zip(("long", "each_version", "newest_version"), marks, strict=True))
+    runs = [part for part in Part if eval(part, dict(has))]
+    # On other versions compat runs all that is marked each_version, and on this one what is marked so.
+    assert len(runs) == (0 if has == {"long": True, "each_version": True, "newest_version": False} else 1)
+
+
+def test_only_system_tests_are_left_to_compat():
+    folders = [suite.tests for name, suite in SUITES.items() if name != "system-tests"]
+    modules = [module.read_text() for folder in folders for module in folder.rglob("test_*.py")]
+    assert modules
+    assert not any(f"mark.{kind}_version" in module for kind in ("each", "newest") for module in modules)
 
 
 def test_coverage_is_measured_in_the_shorter_one(pytest_runs):
     short = pytest_runs(all_steps())
     measured = {tests for tests, words in short.items() if "--cov" in words}
-    assert measured == {str(suite.tests.relative_to(ROOT)) for suite in SUITES.values() if suite.covered}
+    assert measured == {relative(suite.covering[0]) for suite in SUITES.values() if suite.covered}
     assert not any("--cov" in words for words in pytest_runs(long_steps()).values())
 
 

@@ -96,6 +96,7 @@ def deployment(wheels, tmp_path):
     return Deployment(python, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_upgrade_and_the_way_back(deployment):
     found = deployment.finds()

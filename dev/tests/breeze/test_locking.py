@@ -39,3 +39,34 @@ def test_a_new_dependency_is_missing(project):
     (project / "pyproject.toml").write_text('[project]\nname = "ours"\ndependencies = ["other", "ours"]\n')
     (problem,) = locking.unlocked_requirements()
     assert "other" in problem
+
+
+@pytest.fixture
+def resolved(project, monkeypatch):
+    """Give a function that says what uv resolves to; None: it cannot."""
+
+    def resolve(pins):
+        def run_program(command):
+            assert "--resolution=lowest-direct" in command
+            if pins is not None:
+                command[command.index("-o") + 1].write_text(pins)
+            return int(pins is None)
+
+        monkeypatch.setattr(locking, "run_program", run_program)
+
+    monkeypatch.setattr(locking, "BUILD", project)
+    monkeypatch.setattr(locking, "DISTRIBUTIONS", (project,))
+    return resolve
+
+
+def test_the_lowest_versions_are_those_of_what_is_required_directly(resolved):
+    resolved("further==9.0\nsome-thing==2.0\n    # by hand\n")
+    assert locking.lowest_versions() == ["some-thing==2.0"]
+    resolved(None)
+    assert locking.lowest_versions() == []
+
+
+def test_a_lower_bound_that_is_never_installed_is_none(resolved, capsys):
+    resolved("some-thing==2.1\n")
+    assert locking.lowest_versions() == []
+    assert "some-thing==2.1 is the oldest that can be installed, and 2 " in capsys.readouterr().out

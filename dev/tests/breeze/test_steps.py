@@ -51,10 +51,11 @@ def test_steps_run_at_once():
 @pytest.mark.parametrize(
     ("arguments", "codes", "percents", "expected", "runs"),
     [
-        ([], [0, 0], [95, 100], 0, ["pytest", "coverage"]),
-        ([], [0, 0], [94.9, 100], 1, ["pytest", "coverage"]),
-        ([], [0, 2], [], 2, ["pytest", "coverage"]),
-        ([], [1], [], 1, ["pytest"]),
+        ([], [0, 0, 0], [95, 100], 0, ["pytest", "pytest", "coverage"]),
+        ([], [0, 0, 0], [94.9, 100], 1, ["pytest", "pytest", "coverage"]),
+        ([], [0, 0, 2], [], 2, ["pytest", "pytest", "coverage"]),
+        ([], [0, 1], [], 1, ["pytest", "pytest"]),
+        ([], [1, 0], [], 1, ["pytest", "pytest"]),
         (["-k", "one"], [0], [], 0, ["pytest"]),
     ],
 )
@@ -89,7 +90,8 @@ def test_coverage_is_asked_for_when_the_whole_suite_has_passed(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"), [([], ["--numprocesses=2", "--dist=loadfile"]), (["-x"], ["-x"])]
+    ("arguments", "expected"),
+    [([], ["--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder"]), (["-x"], ["-x"])],
 )
 def test_a_suites_options_are_for_the_whole_of_it(monkeypatch, arguments, expected):
     calls = []
@@ -106,3 +108,11 @@ def test_modules_that_have_to_be_covered_exist(tmp_path):
     assert suites._modules(tmp_path, "one", "package") == (tmp_path / "one.py", tmp_path / "package/two.py")
     with pytest.raises(ValueError, match="there is no module"):
         suites._modules(tmp_path, "one", "moved")
+
+
+def test_what_covers_them_exists(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "test_one.py").touch()
+    assert suites._tests_of(tmp_path, "one", "package") == (tmp_path / "test_one.py", tmp_path / "package")
+    with pytest.raises(ValueError, match="there is no test"):
+        suites._tests_of(tmp_path, "one", "moved")

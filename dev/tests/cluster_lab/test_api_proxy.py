@@ -4,13 +4,10 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -19,7 +16,7 @@ import pytest
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer, RequestInfo
 from cluster_lab.apiserver.testing import running_server
-from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, failure, pod
+from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, creating, failure, pod
 
 TOKEN = "secret"
 TIMEOUT = 20.0
@@ -74,19 +71,6 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@contextmanager
-def creating(name: str, proxy: ApiProxy) -> Iterator[socket.socket]:
-    """Send the request to create a pod, and close the connection in the end."""
-    body = json.dumps(pod(name))
-    address = httpx.URL(proxy.url)
-    with socket.create_connection((address.host, address.port)) as client:
-        head = (
-            f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        client.sendall((head + body).encode())
-        yield client
-
-
 # ------------------------------------------------------------------------------------------- passing on
 
 
@@ -98,6 +82,12 @@ def test_a_client_of_the_proxy_needs_no_credentials(proxy: ApiProxy, tmp_path: P
     assert TOKEN not in path.read_text()
     with connect_kubeconfig(path) as http:
         assert Api(http, "default").create("a")
+
+
+def test_a_client_with_a_token_of_its_own_is_nobody_else(proxy: ApiProxy, tmp_path: Path) -> None:
+    proxy.write_kubeconfig(tmp_path / "kubeconfig-of-a-stranger", token="of nobody")
+    with connect_kubeconfig(tmp_path / "kubeconfig-of-a-stranger") as http:
+        assert http.get("/api/v1/namespaces/default/pods").status_code == 401
 
 
 def test_replies_are_those_of_the_server(api: Api, direct: Api) -> None:
@@ -179,14 +169,27 @@ def test_a_request_whose_reply_is_lost_has_happened(proxy: ApiProxy, api: Api) -
     failure(api.http.post(api.pods, json=pod("a")), 409, "AlreadyExists")
 
 
-@pytest.mark.parametrize(("reply", "there"), [(True, ["a"]), (False, [])])
-def test_delays(proxy: ApiProxy, api: Api, direct: Api, reply: bool, there: list[str]) -> None:
-    proxy.faults.delay(FOR_EVER, when=creates_a_pod, reply=reply)
+def test_a_delayed_request_does_not_happen_if_its_client_gives_up(
+    proxy: ApiProxy, api: Api, direct: Api
+) -> None:
+    proxy.faults.delay(FOR_EVER, when=creates_a_pod)
 
     with pytest.raises(httpx.ReadTimeout):
         api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
 
-    assert direct.names() == there
+    assert direct.names() == []
+
+
+def test_a_request_whose_reply_is_delayed_has_happened(proxy: ApiProxy, direct: Api) -> None:
+    proxy.faults.delay(FOR_EVER, when=creates_a_pod, reply=True)
+
+    with creating("a", proxy.url) as client:
+        eventually(lambda: direct.names() == ["a"])
+        client.settimeout(IMPATIENT)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+
+    assert direct.names() == ["a"]
 
 
 # ------------------------------------------------------------------------------------------------ holds
@@ -235,7 +238,7 @@ def test_dropped_requests_break_off(
 
 
 def test_a_request_of_a_dead_client_never_happens(proxy: ApiProxy, api: Api) -> None:
-    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy):
+    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy.url):
         held.wait_for(1, TIMEOUT)
 
     assert api.names() == []
@@ -245,7 +248,7 @@ def test_not_even_if_it_dies_in_the_last_moment(proxy: ApiProxy, api: Api) -> No
     # Now there is a connection to the server, over which the request could go at once.
     assert api.names() == []
     died = threading.Event()
-    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy) as client:
+    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy.url) as client:
 
         def die(_: RequestInfo) -> bool:
             # This runs in the proxy's thread, which therefore does not hear of it before it would go on.
@@ -342,6 +345,15 @@ def test_watches_expire_by_status(proxy: ApiProxy, api: Api) -> None:
     for _ in range(2):
         response = api.http.get(api.pods, params={"watch": "1", "resourceVersion": api.version()})
         failure(response, 410, "Expired")
+
+
+def test_after_a_test_no_watch_is_still_to_expire(proxy: ApiProxy, api: Api) -> None:
+    proxy.expire_watches(2)
+    proxy.clear()
+    version = api.version()
+    api.create("a")
+    with api.watch(resourceVersion=version) as events:
+        assert events.names(1) == [("ADDED", "a")]
 
 
 def test_late_events_are_not_passed_on_yet(proxy: ApiProxy, api: Api) -> None:

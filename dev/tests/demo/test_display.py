@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
 
 from cluster_lab.faults.plan import Fault
-from demo.display import View, summary_text
+from demo.display import View, save_picture, summary_text, task_table
 from demo.outcome import TaskOutcome, summarise
 
 GOOD = TaskOutcome(
@@ -91,3 +93,20 @@ def test_summary_names_what_went_wrong(console: Console) -> None:
     assert "0 of 1 tasks" in output
     assert "nothing was relaunched" in output
     assert "not what it should be: drained_task" in output
+
+
+def test_a_picture_shows_the_table_and_needs_no_other_site(tmp_path: Path) -> None:
+    file = tmp_path / "demo.svg"
+    long = replace(
+        GOOD, nodes=("lab-node-1", "lab-node-2", "lab-node-3"), fault=Fault.CONTAINER_STATUS_UNKNOWN
+    )
+    save_picture(
+        file,
+        task_table([replace(long, task_id="container_status_unknown")], "heading"),
+        summary_text(summarise([GOOD])),
+    )
+    picture = ET.fromstring(file.read_text())
+    words = " ".join(picture.itertext()).split()
+    assert {"pods", "nodes", "state", "try", "ran", "sec", "success"} <= set(words)
+    assert "every task did what it should" in " ".join(words)
+    assert "url(" not in file.read_text().replace("url(#", "")

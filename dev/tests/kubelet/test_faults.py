@@ -11,6 +11,7 @@ from cluster_lab.faults.plan import FAULT_ANNOTATION, FAULTS_AT_WORK
 from cluster_lab.journal import JournalEvent
 
 SLEEP = "import time; print('up'); time.sleep(600)"
+WAITS_FOR = "import os, time; print('up')\nwhile not os.path.exists('{}'): time.sleep(0.01)\nprint('done')"
 WAITING = "Pending base=ContainerCreating"
 RUNNING = "Running base=running"
 UNKNOWN = "base=ContainerStatusUnknown/137"
@@ -170,10 +171,13 @@ async def test_a_node_that_is_silent_confirms_no_deletion(start_cluster):
         assert "exited" not in cluster.journal_events(name)
 
 
-async def test_a_worker_cut_off_at_work_outlives_its_pod(start_cluster):
-    script = "import time; print('up'); time.sleep(1); print('done')"
-    async with start_cluster(FaultRule(fault=Fault.PARTITION_RUNNING, delay=0.2)) as cluster:
-        name = await cluster.create("load", script)
+async def test_a_worker_cut_off_at_work_outlives_its_pod(start_cluster, tmp_path):
+    rule = FaultRule(fault=Fault.PARTITION_RUNNING, delay=0.2)
+    async with start_cluster(rule) as cluster:
+        name = await cluster.create("load", WAITS_FOR.format(tmp_path / "go"))
+        await cluster.until_journaled(name, JournalEvent.DELETED)
+        assert cluster.journal_events(name) == ["bound", "started", "fault-injected", "deleted"]
+        (tmp_path / "go").touch()
         await cluster.until_journaled(name, JournalEvent.EXITED)
         assert "done" in cluster.log(name)
         assert cluster.journal_events(name) == ["bound", "started", "fault-injected", "deleted", "exited"]
@@ -211,6 +215,7 @@ async def test_a_pod_deleted_while_it_waits_for_its_image_gets_a_last_status(sta
         await cluster.until_seen(name, "Pending base=ImagePullBackOff")
         await cluster.delete(name)
         await cluster.until_seen(name, f"gone: Failed {UNKNOWN} deleting")
+        await cluster.until_journaled(name, JournalEvent.DELETED)
         assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted"]
 
 
@@ -234,14 +239,15 @@ async def test_an_image_that_cannot_be_pulled_is_tried_again(start_cluster, monk
         assert cluster.journal_events(name) == ["bound", "fault-injected"]
 
 
-async def test_a_partitioned_worker_outlives_its_pod(start_cluster):
-    script = "import time; print('up'); time.sleep(1); print('done')"
+async def test_a_partitioned_worker_outlives_its_pod(start_cluster, tmp_path):
     async with start_cluster(FaultRule(fault=Fault.PARTITION, delay=0.2)) as cluster:
-        name = await cluster.create("load", script)
+        name = await cluster.create("load", WAITS_FOR.format(tmp_path / "go"))
+        await cluster.until_seen(name, SEEN[Fault.PARTITION][-1])
+        await cluster.until_journaled(name, JournalEvent.STARTED)
+        (tmp_path / "go").touch()
         await cluster.until_journaled(name, JournalEvent.EXITED)
         assert "done" in cluster.log(name)
         assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted", "started", "exited"]
-        assert cluster.history(name)[-1].startswith("gone: Pending")
 
 
 async def test_the_node_is_back_after_pod_gc_and_its_other_pods_live_on(start_cluster):

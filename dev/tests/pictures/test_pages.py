@@ -19,6 +19,9 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
+PATIENCE = 20_000
+"""Milliseconds that nothing here needs, even while other tests keep the machine busy."""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
@@ -29,6 +32,8 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # Without it, what is expected has five seconds, whatever a page has.
+    expect.set_options(timeout=PATIENCE)
     with open_browser() as browser:
         yield browser
 
@@ -39,7 +44,7 @@ def page(server, browser) -> Iterator[Page]:
     complaints: list[str] = []
     with log_in(browser, server.url, server.token) as context:
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(
             "console", lambda message: complaints.append(message.text) if message.type == "error" else None

@@ -8,7 +8,7 @@ from airflow.sdk import DAG
 
 from testbed.work import Work, light_pod, note_failure
 
-MOMENTS = ("before_new_pod", "before_retirement", "waiting_for_old_pod", "in_backoff", "amid_create")
+MOMENTS = ("before_new_pod", "before_deletion", "waiting_for_old_pod", "in_backoff", "amid_create")
 
 for moment in MOMENTS:
     with DAG(moment, schedule=None, catchup=False):

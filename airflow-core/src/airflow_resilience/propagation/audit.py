@@ -18,8 +18,9 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import ColumnElement, exists, select, tuple_
+from sqlalchemy import exists, select, tuple_
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.expression import ColumnElement
 
 from airflow_resilience.context import (
     ContextSource,

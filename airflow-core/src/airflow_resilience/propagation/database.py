@@ -12,18 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from airflow.models.dagrun import DagRun
 from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.models.xcom import XComModel
-from sqlalchemy import bindparam, delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.propagation.stored import SETTLED_XCOM_KEY, XCOM_KEY, XCOM_KEYS, StoredContext
-
-_PLACE = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
+from airflow_resilience.propagation.stored import XCOM_KEY, XCOM_KEYS, StoredContext
+from airflow_resilience.propagation.xcom_rows import ROWS, Place, place_of
 
 
 def write_failures(
@@ -35,57 +31,18 @@ def write_failures(
     :param failures: for each try the UUID of its task instance, and why it has failed; the task instances'
         rows are locked, so that none of them is removed meanwhile
     """
-    if not failures:
-        return
-    places = {_place(key) for key in failures}
-    _delete(places, session)
-    runs = {(key.dag_id, key.run_id) for key in failures}
-    rows = session.execute(
-        select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(tuple_(DagRun.dag_id, DagRun.run_id).in_(runs))
-    )
-    run_ids = {(dag_id, run_id): row_id for dag_id, run_id, row_id in rows}
-    values = [
-        {
-            "dag_run_id": run_ids[key.dag_id, key.run_id],
-            "dag_id": key.dag_id,
-            "task_id": key.task_id,
-            "run_id": key.run_id,
-            "map_index": key.map_index,
-            "key": SETTLED_XCOM_KEY,
-            "value": StoredContext(ti_id, key.try_number, context).to_json(),
-        }
+    values = {
+        key: (ti_id, StoredContext(ti_id, key.try_number, context).to_json())
         for key, (ti_id, context) in failures.items()
-        if (key.dag_id, key.run_id) in run_ids
-    ]
+    }
     if values:
-        session.execute(insert(XComModel), values)
-
-
-def _delete(places: Collection[tuple[Any, ...]], session: Session) -> None:
-    """
-    Remove what was stored, row by row, and none if there is none.
-
-    MySQL waits for the lock of each row that a DELETE looks at, and may look at all.
-    """
-    xcom = XComModel.__table__
-    place = tuple_(*(xcom.c[column.key] for column in _PLACE)).in_(places)
-    stored = (
-        session.execute(select(*xcom.primary_key).where(place, xcom.c.key == SETTLED_XCOM_KEY))
-        .mappings()
-        .all()
-    )
-    if stored:
-        is_it = [column == bindparam(f"its_{column.key}") for column in xcom.primary_key]
-        session.execute(
-            delete(xcom).where(*is_it),
-            [{f"its_{name}": value for name, value in row.items()} for row in stored],
-        )
+        ROWS.replace(values, session)
 
 
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
     """Return why a try has failed; None if that is not stored."""
     # An earlier failure leaves one behind, if what follows has never begun.
-    found = _read([key], session=session)[_place(key)]
+    found = _read([key], session=session)[place_of(key)]
     return next((item.stored for item in found if item.stored.try_number == key.try_number), None)
 
 
@@ -97,7 +54,8 @@ def read_failures_of_workers(
         return {}
     read = _read(keys, session=session)
     found = {
-        key: [item for item in read[_place(key)] if item.stored.try_number == key.try_number] for key in keys
+        key: [item for item in read[place_of(key)] if item.stored.try_number == key.try_number]
+        for key in keys
     }
     return {key: items[0].stored for key, items in found.items() if items and items[0].xcom_key == XCOM_KEY}
 
@@ -111,7 +69,7 @@ def read_previous_failures(
         return {}
     read = _read(retried, session=session)
     found = {
-        key: [item.stored for item in read[_place(key)] if item.stored.try_number < key.try_number]
+        key: [item.stored for item in read[place_of(key)] if item.stored.try_number < key.try_number]
         for key in retried
     }
     return {
@@ -126,21 +84,11 @@ class _Item(NamedTuple):
     stored: StoredContext
 
 
-def _read(
-    keys: Collection[TaskInstanceKey], *, session: Session
-) -> defaultdict[tuple[Any, ...], list[_Item]]:
+def _read(keys: Collection[TaskInstanceKey], *, session: Session) -> defaultdict[Place, list[_Item]]:
     """Return what is stored about these task instances. What counts comes first."""
-    rows = session.execute(
-        select(*_PLACE, XComModel.key, XComModel.value).where(
-            tuple_(*_PLACE).in_({_place(key) for key in keys}), XComModel.key.in_(XCOM_KEYS)
-        )
-    ).all()
-    found: defaultdict[tuple[Any, ...], list[_Item]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: XCOM_KEYS.index(row[4])):
-        if stored := StoredContext.from_json(row[5]):
-            found[tuple(row[:4])].append(_Item(row[4], stored))
+    rows = ROWS.read({place_of(key) for key in keys}, session)
+    found: defaultdict[Place, list[_Item]] = defaultdict(list)
+    for place, xcom_key, value in sorted(rows, key=lambda row: XCOM_KEYS.index(row[1])):
+        if stored := StoredContext.from_json(value):
+            found[place].append(_Item(xcom_key, stored))
     return found
-
-
-def _place(key: TaskInstanceKey) -> tuple[Any, ...]:
-    return key.dag_id, key.task_id, key.run_id, key.map_index

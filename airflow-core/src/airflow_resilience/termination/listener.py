@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from airflow_resilience.propagation.observer import FailureObserver
 
-_FORWARDS_SIGTERM = tuple(map(int, sdk_version.split(".")[:2])) >= (1, 3)
-"""From Airflow 3.3 on. Before, the supervisor dies of SIGTERM, and a task cannot report anything after it."""
+_FORWARDS_SIGTERM = tuple(map(int, sdk_version.split(".")[:2])) == (1, 3)
+"""
+With Airflow 3.3. Before, the supervisor dies of SIGTERM, and a task cannot report anything after it. The one
+of 3.4 lets the task go on for as long as its pod may.
+"""
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@
 It runs on an event loop in a thread of its own. The methods may be called from any thread.
 
 What it cannot: connections that change their protocol (exec, attach, port-forward). What differs from a
-direct connection: a request is forwarded when its body has arrived as a whole; the user is always the one of
-the kubeconfig; if a kept connection to the server turns out to be dead, a request that may be repeated (all
-but POST and PATCH) is sent a second time, so that the client sees less of a dying server.
+direct connection: a request is forwarded when its body has arrived as a whole; who brings no token is the
+user of the kubeconfig; if a kept connection to the server turns out to be dead, a request that may be
+repeated (all but POST and PATCH) is sent a second time, so that the client sees less of a dying server.
 """
 
 from __future__ import annotations

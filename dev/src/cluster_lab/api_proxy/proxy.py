@@ -25,6 +25,7 @@ from cluster_lab.apiserver.handlers import error_response
 from cluster_lab.apiserver.request_faults import Predicate, RequestFaults, any_request
 from cluster_lab.apiserver.requests import RequestInfo, resolve
 from cluster_lab.apiserver.status import ApiError, expired
+from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
 from cluster_lab.loop_thread import run_on, running_loop
 from cluster_lab.ports import LOOPBACK
@@ -70,9 +71,14 @@ class ApiProxy:
         """The address of the proxy."""
         return f"http://{LOOPBACK}:{self._port}"
 
-    def write_kubeconfig(self, path: Path) -> None:
-        """Write a kubeconfig for the proxy, without credentials: who reaches the proxy may do everything."""
-        write_kubeconfig(path, self.url)
+    def write_kubeconfig(self, path: Path, token: str | None = None) -> None:
+        """
+        Write a kubeconfig for the proxy.
+
+        :param token: of the user who the server behind is to take its requests for; None: who brings no token
+            is the one of the proxy's kubeconfig
+        """
+        write_kubeconfig(path, self.url, token=token)
 
     @contextlib.contextmanager
     def hold(self, when: Predicate = any_request, *, reply: bool = False) -> Iterator[Hold]:
@@ -111,6 +117,13 @@ class ApiProxy:
         """
         self._expiries.extend([event] * times)
 
+    def clear(self) -> None:
+        """Pass everything on as it comes from now on: no faults, no watches that are still to expire."""
+        self.faults.clear()
+        self._expiries.clear()
+        self.lag(0)
+        self.replay(0)
+
     def lag(self, seconds: float) -> None:
         """Pass watch events on when they are so old, in their order; 0: at once.
 
@@ -146,10 +159,8 @@ class ApiProxy:
             handler_cancellation=True,
             shutdown_timeout=0.1,
         )
-        await runner.setup()
-        self._closing.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, LOOPBACK, 0, backlog=_BACKLOG).start()
-        self._port = runner.addresses[0][1]
+        server = listening(runner, LOOPBACK, backlog=_BACKLOG)
+        self._port = await self._closing.enter_async_context(server)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -28,7 +28,7 @@ _OF_ONE_CONNECTION = {
     "upgrade",
 }
 """https://www.rfc-editor.org/rfc/rfc9110.html#section-7.6.1"""
-_MADE_ANEW = {"authorization", "content-length", "expect", "host"}
+_MADE_ANEW = {"content-length", "expect", "host"}
 _NOT_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 
 
@@ -62,7 +62,8 @@ class Upstream:
         :raises aiohttp.ClientError: the server is not there, or breaks the connection.
         """
         headers = _passed_on(request.headers, _MADE_ANEW)
-        headers.update(self._config.headers())
+        if hdrs.AUTHORIZATION not in headers:
+            headers.update(self._config.headers())
         headers.update(extra)
         async with self._session.request(
             request.method,

@@ -26,6 +26,7 @@ from cluster_lab.apiserver.scheduler import Scheduler
 from cluster_lab.apiserver.status import ApiError, internal, unauthorized
 from cluster_lab.apiserver.store import Store
 from cluster_lab.apiserver.watch import WatchStream
+from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
 
 _log = logging.getLogger(__name__)
@@ -100,11 +101,7 @@ class ApiServer:
         app.router.add_route("*", "/{path:.*}", self._serve)
         # Without cancellation the handler of an idle watch outlives its client, until the watch's timeout.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, self._host, self._port)
-        await site.start()
-        self._port = runner.addresses[0][1]
+        self._port = await self._stack.enter_async_context(listening(runner, self._host, self._port))
 
     async def stop(self) -> None:
         """Stop the controllers, break open watches and close."""

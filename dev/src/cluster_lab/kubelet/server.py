@@ -10,12 +10,13 @@ An API server speaks nothing else to kubelets, and by default does not ask who s
 
 from __future__ import annotations
 
-import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 
 import trustme
 from aiohttp import web
+
+from cluster_lab.http_server import listening
 
 
 def certified(address: str) -> ssl.SSLContext:
@@ -25,13 +26,7 @@ def certified(address: str) -> ssl.SSLContext:
     return context
 
 
-@contextlib.asynccontextmanager
-async def serving(application: web.Application, address: str) -> AsyncIterator[int]:
+def serving(application: web.Application, address: str) -> AbstractAsyncContextManager[int]:
     """Serve on any free port of an address, and yield that port."""
     runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, address, 0, ssl_context=certified(address)).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    return listening(runner, address, ssl_context=certified(address))

@@ -18,7 +18,7 @@ from typing import Any
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 from ..support.cluster import Pod
-from ..support.manifests import AIRFLOW_UNREACHABLE
+from ..support.manifests import AIRFLOW_UNREACHABLE, evicted
 
 GRACE = timedelta(seconds=30)
 DONE = "airflow_executor_done"
@@ -70,8 +70,12 @@ class WorldPod(Pod):
         """Whether its worker runs on, whatever the API server has of it."""
         self.asked_at: datetime | None = None
         """When its deletion was asked for first."""
+        self.deleted_as: str | None = None
+        """The scheduler's label with which that deletion finds it; the pod stays when it gets another one."""
         self.accepted_at: datetime | None = None
         """When the API server accepted it."""
+        self.was_taken_in_good_order = False
+        """Whether its worker was told to go before its container was ended from outside."""
         self.is_forgotten = False
         """Whether its launch was revoked by one scheduler, and its task instance is queued by another."""
         self.could_start = True
@@ -80,6 +84,12 @@ class WorldPod(Pod):
     @property
     def phase(self) -> str:
         return str(self.manifest["status"]["phase"])
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its worker has, as the API server has it."""
+        worker = self.facts().worker
+        return self.phase != "Pending" or (worker is not None and worker.started)
 
     @property
     def is_alive(self) -> bool:
@@ -152,6 +162,8 @@ class Cluster:
 
     def relabel(self, pod: WorldPod, labels: dict[str, str]) -> None:
         pod.labels.update(labels)
+        if pod.deleted_as not in (None, pod.labels["airflow-worker"]) and not pod.is_deleting:
+            pod.asked_at = pod.deleted_as = None
         self.changed(pod)
 
     def delete(self, pod: WorldPod) -> None:
@@ -180,6 +192,18 @@ class Cluster:
         pod.enter("Pending", waiting={"reason": "ErrImagePull", "message": "registry is down"})
         self.changed(pod)
 
+    def recover(self, pod: WorldPod) -> None:
+        """Let the image of a pod that was stalled be pulled after all."""
+        pod.lost = False
+        pod.enter("Pending", waiting={"reason": "ContainerCreating"})
+        self.changed(pod)
+
+    def evict_before_its_start(self, pod: WorldPod) -> None:
+        """Let a kubelet evict a pod of which it has started nothing: there is no status of a container."""
+        self._lose(pod)
+        pod.manifest["status"] = evicted()["status"]
+        self.changed(pod)
+
     def exit_by_itself(self, pod: WorldPod) -> None:
         """End a worker before it has reported, by its own fault."""
         pod.exited_by_itself = True
@@ -197,6 +221,7 @@ class Cluster:
         self._lose(pod)
         if how == "drain":
             pod.manifest["status"]["conditions"] = [DRAINED]
+        pod.was_taken_in_good_order = how in ("drain", "evicted")
         reason, terminated = TERMINATED[how]
         pod.end("Failed", terminated, self.now, reason=reason)
         self.changed(pod)

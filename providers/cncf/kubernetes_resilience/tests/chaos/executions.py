@@ -91,7 +91,13 @@ class ExecutionWorld(Tries):
             assert ti.hostname == pod.name, (
                 f"I8: the worker of {pod.name}, which was replaced, has ended the run of {ti.hostname}"
             )
-            self.fail(ti) if state == "failed" else self.mark(ti, state)
+            if state != "failed":
+                self.mark(ti, state)
+            elif pod.was_taken_in_good_order:
+                # Nobody can tell such a failure from the task's own.
+                self.report_termination(pod)
+            else:
+                self.fail(ti)
         pod.goes_on = False
         if pod.exists and pod.phase == "Running" and not pod.is_cut_off:
             self.succeed(pod)
@@ -173,9 +179,13 @@ class ExecutionWorld(Tries):
         attempt = self.attempt(pod)
         used = self.least_used(attempt)
         assert used <= self.budget, f"I4: {used} infrastructure retries with a budget of {self.budget}"
+        if pod.is_forgotten:
+            return pod  # as its creation was asked for before its task ran again, it cannot start it any more
         for other in self.pods:
+            # Of a pod that was poisoned perhaps nobody knows, as in the world without a budget.
+            is_known = not (other.is_forgotten or self.may_fail(other.ti_id))
             # Nobody can wait for a worker whose pod is gone: its reports are refused.
-            if self.attempt(other) == attempt and other.ti_id != pod.ti_id and not other.is_forgotten:
+            if self.attempt(other) == attempt and other.ti_id != pod.ti_id and is_known:
                 assert self.may_be_replaced(other), (
                     f"I2: {pod.name} was launched while {other.name} could still run"
                 )

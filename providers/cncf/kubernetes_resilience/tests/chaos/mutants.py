@@ -32,16 +32,23 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership i
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
+    ConfirmPod,
+    DeletePod,
+    PodCommands,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import (
     queued_timeout,
     schedulers,
     task_instances,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy import built_in
@@ -65,7 +72,7 @@ def ignore_who_won_the_start(patch):
 
 
 def forget_to_delete(patch):
-    patch.setattr(PodDeletion, "supersede", lambda *args: None)
+    patch.setattr(PodDeletion, "supersede", lambda *args, **options: None)
 
 
 def wait_for_nothing(patch):
@@ -120,7 +127,7 @@ def lose_vanished_pods(patch):
     patch.setattr(StaleEventFilter, "_confirmed", lambda *args: None)
 
 
-def drop_podless_orphans(patch):
+def drop_orphans_without_pods(patch):
     patch.setattr(hand_back.task_instances, "reschedule", lambda *args, **kwargs: None)
 
 
@@ -169,15 +176,60 @@ def delete_what_others_have_launched(patch):
     patch.setattr(SurplusPods, "_is_used", lambda *args: False)
 
 
+def trust_the_first_list(patch):
+    """Delete what was listed for an adoption that was called off, though another scheduler has it since."""
+    patch.setattr(SurplusPods, "_has_to_be_listed_again", lambda *args: False)
+
+
+def go_on_with_what_was_overtaken(patch):
+    """Take a launch from before another scheduler had the task instance for the one that is to be adopted."""
+    patch.setattr(Orphans, "is_taken", lambda self, orphan: self._registry.get(orphan.key) is not None)
+
+
+def delete_what_was_created_without_an_answer(patch):
+    """Delete the pod of a creation whose launch was let go of, whoever has adopted it."""
+
+    def delete(self, message):
+        self._deletion.created_in_vain(message.launch_id, PodFacts(message.ref, {}, {}))
+
+    patch.setattr(StaleEventFilter, "_created_in_vain", delete)
+
+
+def delete_what_has_started_of_old_calls(patch):
+    """Delete the pod of a create call that was called off in vain, though the task may run in it."""
+    call_off = PodDeletion.call_off
+    patch.setattr(PodDeletion, "call_off", lambda self, key, **_: call_off(self, key))
+
+
+def take_the_place_of_any_launch(patch):
+    """Follow a pod of an old create call that has started, in place of one that is followed already."""
+
+    def take_back(self, launch, ref):
+        replacement = self.get(launch.key)
+        if replacement is None or replacement.ti_id != launch.ti_id:
+            return False
+        self.found(launch, ref)
+        self.hold(launch)
+        return True
+
+    patch.setattr(LaunchRegistry, "take_back", take_back)
+
+
+def delete_what_others_have_labelled(patch):
+    """Delete a pod that was given up on, whatever label it has by then."""
+    conditions = DeletePod.conditions.fget
+    patch.setattr(DeletePod, "conditions", property(lambda command: conditions(command)[:1]))
+
+
 def take_a_label_for_ownership(patch):
     """Leave pods out of adoption that carry the label of a scheduler which seems to be alive."""
     list_pods = pod_search.PodSearch._list
 
     async def by_label(self, orphans):
-        own = int(self._own_labels[identity.SCHEDULER_LABEL])
+        own = int(self._own_labels[SCHEDULER_LABEL])
         with create_session(scoped=False) as session:
             living = sorted(map(str, schedulers.read_living(but=own, session=session)))
-        selector = f"airflow-worker notin ({','.join(living) or '0'}),{identity.NOT_DONE}"
+        selector = f"{SCHEDULER_LABEL} notin ({','.join(living) or '0'}),{identity.NOT_DONE}"
         patch.setattr(pod_search, "NOT_DONE", selector)
         return await list_pods(self, orphans)
 
@@ -266,11 +318,11 @@ def run_again_under_the_same_uuid(patch):
     """Let the worker before report about the next run."""
     make = executions.Executions._make_entry
 
-    def unfenced(self, launch, *args, **options):
+    def with_the_id_of_before(self, launch, *args, **options):
         entry = make(self, launch, *args, **options)
         return replace(entry, next_ti_id=entry.next_ti_id and entry.ti_id)
 
-    patch.setattr(executions.Executions, "_make_entry", unfenced)
+    patch.setattr(executions.Executions, "_make_entry", with_the_id_of_before)
 
 
 def wait_for_no_report(patch):
@@ -309,7 +361,7 @@ def count_losses_of_one_uuid_only(patch):
 
 def pass_heartbeat_timeouts_on(patch):
     """Let Airflow fail what it does not hear of, whatever has become of the pod."""
-    patch.setattr(KubernetesExecutor, "_settles", lambda *args: False)
+    patch.setattr(RunningWorkers, "settles", lambda *args: False)
 
 
 def run_callbacks_at_once(patch):
@@ -321,10 +373,10 @@ def reset_lost_orphans(patch):
     """Have Airflow reset, as it always did, what ran in a pod that is gone when it is adopted."""
 
     def keep_none(self):
-        self._parts.completion.forget_lost(self._parts.completion.lost())
+        self._completion.forget_lost(self._completion.lost())
         return set()
 
-    patch.setattr(KubernetesExecutor, "_keep_lost", keep_none)
+    patch.setattr(RunningWorkers, "keep_lost", keep_none)
 
 
 def forget_what_was_committed(patch):
@@ -371,7 +423,7 @@ def give_back_twice(patch):
 def _try_again_in_any_state(ti_ids, *, session):
     ti = TaskInstance
     values = {"state": None, "max_tries": ti.max_tries + 1}
-    session.execute(update(ti).where(ti.id.in_(task_instances.typed_ids(ti_ids))).values(**values))
+    session.execute(update(ti).where(ti.id.in_(typed_ids(ti_ids))).values(**values))
 
 
 def give_back_without_counting(patch):
@@ -442,7 +494,7 @@ MUTANTS = {
     lose_refused_creations: "I5",
     # Nor is it noticed that another scheduler has adopted a launch.
     lose_vanished_pods: "I[15]",
-    drop_podless_orphans: "I5",
+    drop_orphans_without_pods: "I5",
     adopt_nothing: "I[15]",
     # A launch that was replaced already is replaced once more, which no row of the ledger says.
     adopt_the_oldest: "I[14]",

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes_resilience.executors import assembly, kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
@@ -73,17 +74,22 @@ class Launcher:
         else:
             self._tell(PodNotCreated(launch_id, ConnectionFailedError("reset")))
 
-    async def delete(self, ref: PodRef, resource_version: str | None = None) -> None:
+    async def delete(
+        self, ref: PodRef, resource_version: str | None = None, label: str | None = None
+    ) -> None:
         pod = self._world.pod_of(ref)
+        # A conflict: the pod is read again. What is still Pending goes in its new version.
+        has_changed = pod and resource_version not in (None, pod.resource_version) and not pod.is_deleting
+        has_label = pod is not None and label in (None, pod.labels["airflow-worker"])
+        stays = pod and has_changed and (pod.has_started or not has_label)
+        if not self._world.is_down and not stays:
+            self.note_deletion(ref, label)
         if self._world.is_down or (pod and self._world.refuses_deletions):
-            self._again(self.delete, ref, resource_version)
+            self._again(self.delete, ref, resource_version, label)
             return
-        if pod and resource_version and pod.resource_version != resource_version and not pod.is_deleting:
-            # A conflict: the pod is read again. What is still Pending goes in its new version.
-            facts = pod.facts()
-            if facts.phase != "Pending" or (facts.worker and facts.worker.started):
-                self._tell(PodNotDeleted(facts))
-                return
+        if pod and stays:
+            self._tell(PodNotDeleted(pod.facts()))
+            return
         if pod:
             self._world.deletion_arrived(pod)
             self._world.delete(pod)
@@ -91,6 +97,13 @@ class Launcher:
             self._tell(PodDeletionAccepted(ref, int(GRACE.total_seconds())))
         else:
             self._tell(PodDeleted(ref))
+
+    def note_deletion(self, ref: PodRef, label: str | None = None) -> None:
+        """Note that a deletion is asked for, unless the pod's label will keep it for another scheduler."""
+        pod = self._world.pod_of(ref)
+        has_label = pod is None or label in (None, pod.labels["airflow-worker"])
+        if has_label or not self._world.is_anothers(pod, self._scheduler):
+            self._world.deletion_was_asked_for(ref, self._scheduler, label=label)
 
     async def call_off(self, launch_id: str) -> None:
         if self._scheduler.runtime.remove_creation(launch_id):
@@ -103,7 +116,8 @@ class Launcher:
         if self._world.is_down:
             self._again(self.look_for, namespace, name, launch_id)
         elif pod := self._world.pod_launched_as(launch_id):
-            self._tell(PodCreated(launch_id, pod.facts().ref))
+            facts = pod.facts()
+            self._tell(PodCreated(launch_id, facts.ref, facts))
 
     async def mark_done(self, ref: PodRef) -> None:
         if self._world.is_down:
@@ -168,8 +182,8 @@ class Runtime(PausedRuntime):
 
     def submit(self, function: Any, *args: Any) -> None:
         super().submit(function, *args)
-        if function == self.launcher.delete:
-            self._world.deletion_was_asked_for(args[0], self._scheduler)
+        if function == self.launcher.delete and UNKNOWN_VERSION not in args:  # else what it meets decides
+            self.launcher.note_deletion(args[0], *args[2:])
         elif function == self.launcher.create:
             self._world.creation_was_asked_for(*args)
 
@@ -269,13 +283,14 @@ class Scheduler:
 
     def fail_to_release(self, error: BaseException) -> None:
         """Have it fail, once, after the commit of what it has settled, as it lets a launch go."""
-        release = self.executor._release
+        giving_up = self.executor._parts.giving_up
+        release = giving_up.release
 
         def fail(launch: Any) -> None:
-            self.executor._release = release
+            giving_up.release = release
             raise error
 
-        self.executor._release = fail
+        giving_up.release = fail
 
     @property
     def is_adopting(self) -> bool:

@@ -10,6 +10,7 @@ from .execution_machine import LOSSES
 from .executions import HEARTBEAT_TIMEOUT
 from .poison import Poison
 from .scheduler import Killed
+from .test_histories import stand_still_while_another_launches
 
 BUDGET = 2
 
@@ -148,6 +149,36 @@ def test_a_heartbeat_times_out_while_the_pods_of_orphans_cannot_be_listed(chaos,
     succeeds_in_the_first_try(chaos)
 
 
+def test_a_heartbeat_times_out_of_a_worker_whose_pod_has_gone_before_its_informer_saw_it(chaos, world):
+    pod = chaos.pod_of(world.tis[0])
+    world.crash(world.schedulers[0])
+    heir = world.schedulers[0]
+    heir.runtime.carry_out_all()
+    world.turn(heir)
+    world.take(pod, "removed", goes_on=False)
+    heir.relist()
+    chaos.time_out_silent()
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
+@pytest.mark.parametrize("how", ["removed", "unknown"])
+def test_a_heartbeat_times_out_of_a_worker_that_is_lost_in_an_outage(chaos, world, how):
+    """Until the API server answers again, nobody can say what has become of it."""
+    pod = chaos.pod_of(world.tis[0])
+    world.begin_outage()
+    world.take(pod, how, goes_on=False)
+    for _ in range(2):
+        world.pass_time(HEARTBEAT_TIMEOUT)
+        chaos.flush()
+        chaos.time_out_silent()
+        chaos.flush()
+    assert [ti.state for ti in world.tis] == ["running", "running"]
+    world.end_outage()
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 2
+
+
 # ---------------------------------------------------------------------- schedulers
 
 
@@ -167,6 +198,26 @@ def test_a_relaunch_fails_after_the_commit(chaos, world, error):
     assert [ti.state for ti in world.tis] == ["queued", "running"]
     succeeds_in_the_first_try(chaos)
     assert runs_of_the_first(world) == 2
+
+
+def test_a_creation_is_carried_out_when_its_task_runs_again_in_another_scheduler(by_hand):
+    """Its worker has a UUID by which Airflow knows the task no more: it cannot start."""
+    chaos = by_hand(1, BUDGET)
+    world = chaos.world
+    chaos.launch_all()
+    first = stand_still_while_another_launches(chaos)
+    for pod in chaos.pods("Pending"):
+        world.run(pod)
+        world.report_start(pod)
+    chaos.flush()
+    lose(chaos)
+    chaos.wait_for_replacements()
+    replacement = chaos.pod_of(world.tis[0])
+    world.resume(first)
+    first.runtime.carry_out_all()
+    assert replacement.is_alive
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
 
 
 # ---------------------------------------------------------------------- people
@@ -197,3 +248,25 @@ def test_a_task_is_marked_when_its_worker_is_lost(chaos, world, between):
     assert runs_of_the_first(world) == 1
     chaos.come_to_rest()
     assert [ti.state for ti in world.tis] == ["failed", "success"]
+
+
+def test_a_worker_is_lost_whose_first_pod_could_not_be_adopted(by_hand):
+    """Nobody knows of that pod, as it cannot be read. Its worker may not start the task any more."""
+    chaos = by_hand(1, BUDGET)
+    chaos.begin(starts=False)
+    world = chaos.world
+    world.poison(world.tis[0], "adoption.plan:task_key")
+    world.crash(world.schedulers[0])
+    world.pass_time(40)
+    chaos.flush()
+    world.revoke(world.tis[0])
+    chaos.launch_all()
+    unread, second = world.pods_of(world.life(world.tis[0]))
+    world.run(second)
+    world.report_start(second)
+    chaos.flush()
+    lose(chaos)
+    assert unread.is_alive
+    chaos.wait_for_replacements()
+    assert (runs_of_the_first(world), unread.has_reported, unread.phase) == (2, True, "Failed")
+    succeeds_in_the_first_try(chaos)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from .poison import STEPS
+from .world import REQUEUES
 
 
 @pytest.fixture
@@ -327,36 +328,69 @@ def test_a_pod_ends_under_the_eyes_of_a_scheduler_that_does_not_have_its_task_in
     }
 
 
-def test_a_creation_that_was_under_way_is_called_off_by_its_own_scheduler(chaos, world):
+@pytest.mark.parametrize("started", [True, False])
+def test_a_token_has_expired_in_an_outage_and_another_scheduler_has_adopted_the_pod(chaos, world, started):
+    world.begin_outage()
+    for _ in range(4):
+        chaos.flush()
+        world.pass_time(300)
     first = world.schedulers[0]
+    world.end_outage()
+    heir = world.pause(first)
+    world.pass_time(40)
+    world.adopt_orphans(heir)
+    if started:
+        for pod in chaos.pods("Pending"):
+            world.run(pod)
+            world.report_start(pod)
+    world.resume(first)
+    chaos.decide(first)
+    assert not any(pod.asked_at for pod in world.pods)
+    succeeds_in_the_first_try(chaos)
+
+
+def stand_still_with_creations_under_way(chaos):
+    """Have a scheduler stand still with two create calls under way, and another one adopt; return both."""
+    first = chaos.world.schedulers[0]
     kill_all(chaos)
     chaos.decide(first)
-    second = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(second)
-    world.kill_scheduler(second)
-    world.resume(first)
-    world.pass_time(40)
-    world.adopt_orphans(first)
+    heir = chaos.world.pause(first)
+    chaos.world.pass_time(40)
+    chaos.world.adopt_orphans(heir)
+    return first, heir
+
+
+def take_them_back(chaos, first, heir):
+    """Have the scheduler die that works, and one that has stood still adopt its task instances."""
+    chaos.world.kill_scheduler(heir)
+    chaos.world.resume(first)
+    chaos.world.pass_time(40)
+    chaos.world.adopt_orphans(first)
+
+
+def test_a_creation_that_was_under_way_is_called_off_by_its_own_scheduler(chaos, world):
+    take_them_back(chaos, *stand_still_with_creations_under_way(chaos))
     chaos.flush()
     succeeds_in_the_first_try(chaos)
 
 
-def stand_still_while_another_launches(chaos, world):
-    """Have a scheduler stand still with two create calls under way; another one adopts, and launches."""
-    first = world.schedulers[0]
-    kill_all(chaos)
-    chaos.decide(first)
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+def stand_still_while_another_launches(chaos):
+    """Have another scheduler also launch meanwhile; return the one that stands still."""
+    first, _ = stand_still_with_creations_under_way(chaos)
     for _ in range(3):
         chaos.launch_all()
     return first
 
 
+def have_it_back(chaos, first):
+    """Have the only scheduler that works die, and all come that the one which takes over then asks for."""
+    (heir,) = chaos.world.schedulers
+    take_them_back(chaos, first, heir)
+    chaos.flush()
+
+
 def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, world):
-    first = stand_still_while_another_launches(chaos, world)
+    first = stand_still_while_another_launches(chaos)
     world.resume(first)
     first.runtime.carry_out_all()
     chaos.flush()
@@ -364,12 +398,49 @@ def test_a_creation_is_carried_out_after_another_scheduler_has_adopted(chaos, wo
 
 
 def test_a_creation_is_carried_out_after_another_scheduler_has_launched_the_next_phase(chaos, world):
-    first = stand_still_while_another_launches(chaos, world)
+    first = stand_still_while_another_launches(chaos)
     come_to_the_next_phase(chaos)
     chaos.launch_all()
     world.resume(first)
     first.runtime.carry_out_all()
     chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
+@pytest.mark.parametrize("pods_are", ["waiting", "running", "leaving"])
+def test_a_creation_is_carried_out_when_its_own_scheduler_has_adopted_what_another_launched(
+    by_hand, pods_are
+):
+    chaos = by_hand(2)
+    world = chaos.world
+    chaos.launch_all()
+    first = stand_still_while_another_launches(chaos)
+    theirs = chaos.living()
+    if pods_are == "running":
+        start(chaos)
+    elif pods_are == "leaving":
+        for pod in theirs:
+            world.stall(pod)
+        chaos.flush()
+    have_it_back(chaos, first)
+    ours = [pod for pod in chaos.living() if pod not in theirs]
+    assert len(ours) == 2
+    chaos.flush()
+    assert all(pod.asked_at for pod in ours)
+    assert all(bool(pod.asked_at) is (pods_are == "leaving") for pod in theirs)
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_creation_is_carried_out_when_its_own_scheduler_has_its_task_again(chaos, world):
+    first = stand_still_while_another_launches(chaos)
+    theirs = chaos.living()
+    for ti in world.tis:
+        world.revoke(ti)
+    world.resume(first)
+    for ti in world.tis:
+        world.enqueue(first, ti)
+    chaos.flush()
+    assert len([pod for pod in chaos.living() if pod not in theirs]) == 2
     succeeds_in_the_first_try(chaos)
 
 
@@ -387,6 +458,24 @@ def test_a_pod_starts_between_the_decision_to_delete_it_and_its_deletion(chaos, 
     chaos.flush()
     if reported:
         assert pod.is_alive
+    succeeds_in_the_first_try(chaos)
+
+
+def test_a_pod_starts_that_was_taken_back_while_its_adoption_was_under_way(chaos, world):
+    world.crash(world.schedulers[0])
+    for ti in chaos.tis("queued"):
+        world.revoke(ti)
+    world.refuses_deletions = True
+    chaos.launch_all()
+    for pod in chaos.pods("Pending"):
+        world.run(pod)
+    world.refuses_deletions = False
+    chaos.flush()
+    chaos.flush()
+    assert len(chaos.leaving()) == 2
+    for pod in chaos.leaving():
+        world.finish_deletion(pod)
+    chaos.flush()
     succeeds_in_the_first_try(chaos)
 
 
@@ -559,3 +648,25 @@ def test_a_worker_cannot_reach_airflow(chaos, world):
     chaos.come_to_rest()
     assert [(ti.state, ti.try_number) for ti in world.tis] == [("failed", 1), ("success", 1)]
     assert len(world.pods) == 2
+
+
+def test_a_launch_cannot_be_settled_in_any_of_some_outages(chaos, world):
+    """There are too few turns for it to be given up on: Airflow's own limits do that, not the outages."""
+    ti = world.tis[0]
+    world.poison(ti, "failures.settlement:ledger.record")
+    for _ in range(REQUEUES + 1):
+        kill_all(chaos)
+        chaos.decide(world.schedulers[0])
+        world.begin_outage()
+        for _ in range(3):
+            chaos.flush()
+            world.pass_time(300)
+            chaos.flush()
+            world.handle_stuck_in_queued()
+        world.end_outage()
+        chaos.flush()
+        chaos.launch_all()
+        chaos.flush()
+    world.cure()
+    chaos.come_to_rest()
+    assert world.tis[1].state == "success"

@@ -14,6 +14,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from . import mutants
 from . import test_execution_histories as execution_histories
 from . import test_histories as histories
+from . import test_late_creation_histories as late_creation_histories
+from . import test_standstill_histories as standstill_histories
 from . import test_start_histories as start_histories
 from . import test_termination_histories as termination_histories
 from .mutants import MUTANTS
@@ -97,6 +99,58 @@ def test_a_broken_promise_is_found_by_design(machine, monkeypatch, mutant):
         chaos.launch_all()
         with pytest.raises(AssertionError):
             DIRECTED[mutant](chaos=chaos, world=chaos.world)
+    finally:
+        chaos.world.cure()
+        chaos.travel.stop()
+
+
+# About schedulers that have stood still; these histories begin before anything is launched.
+DIRECTED_STANDSTILLS = {
+    mutants.trust_the_first_list: (
+        standstill_histories.test_another_has_adopted_what_was_listed_for_an_adoption_that_was_called_off,
+        "I1",
+    ),
+    mutants.delete_what_was_created_without_an_answer: (
+        partial(
+            standstill_histories.test_another_has_adopted_what_was_created_without_an_answer,
+            sees=False,
+            runs=False,
+        ),
+        "I1",
+    ),
+    mutants.delete_what_has_started_of_old_calls: (
+        partial(
+            standstill_histories.test_its_own_creation_is_carried_out_as_it_has_its_task_instances_back,
+            starts="before it is deleted",
+        ),
+        "I1",
+    ),
+    mutants.take_the_place_of_any_launch: (
+        partial(
+            late_creation_histories.test_a_pod_of_an_old_call_starts_beside_that_which_is_followed,
+            runs="in theirs",
+        ),
+        "I2",
+    ),
+    mutants.delete_what_others_have_labelled: (
+        standstill_histories.test_an_image_can_be_pulled_after_another_has_adopted_the_pod,
+        "I1",
+    ),
+    mutants.go_on_with_what_was_overtaken: (
+        standstill_histories.test_it_adopts_what_another_has_launched_while_its_own_creation_was_under_way,
+        "I2",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", DIRECTED_STANDSTILLS, ids=lambda mutant: mutant.__name__)
+def test_a_broken_promise_about_standstills_is_found_by_design(machine, monkeypatch, mutant):
+    mutant(monkeypatch)
+    chaos = machine(1)()
+    try:
+        history, promise = DIRECTED_STANDSTILLS[mutant]
+        with pytest.raises(AssertionError, match=f"^{promise}:"):
+            history(chaos=chaos, world=chaos.world)
     finally:
         chaos.world.cure()
         chaos.travel.stop()

@@ -81,6 +81,15 @@ def test_a_worker_that_was_told_to_go_finishes(chaos, world):
     assert runs_of_the_first(world) == 1
 
 
+def test_a_worker_that_was_told_to_go_reports_a_failure(chaos, world):
+    """It may be the task's own. Nobody can tell."""
+    pod = drain(chaos)
+    world.report(pod, "failed")
+    world.remove(pod)
+    chaos.come_to_rest()
+    assert outcome(world) == ("success", 2, 3)
+
+
 def test_a_worker_without_retries_reports_its_own_termination(chaos, world):
     """A failure that was reported for good stays one: callbacks have run."""
     report_its_termination(chaos, drain(chaos, retries=0))
@@ -101,6 +110,20 @@ def test_a_worker_is_told_to_go_when_its_task_has_failed_by_itself(chaos, world)
     assert world.tis[0].state == "up_for_retry"
     chaos.come_to_rest()
     assert outcome(world) == ("success", 2, 2)
+
+
+@pytest.mark.parametrize(("how", "tries"), [("drain", 3), ("evicted", 3), ("unknown", 2), ("removed", 2)])
+def test_a_failure_is_reported_as_the_pod_is_taken(chaos, world, how, tries):
+    """Whoever was told to go may have failed for that; whoever was not has failed by itself."""
+    world.give_retries(world.tis[0], 1)
+    pod = chaos.pod_of(world.tis[0])
+    world.take(pod, how, goes_on=True)
+    chaos.flush()
+    world.pass_time(1)
+    world.report_in_time(pod, "failed")
+    chaos.flush()
+    chaos.come_to_rest()
+    assert outcome(world) == ("success", 2, tries)
 
 
 def test_the_next_try_is_queued_when_the_pod_ends(chaos, world):

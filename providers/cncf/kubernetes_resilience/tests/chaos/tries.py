@@ -56,6 +56,7 @@ class Tries(World):
     def ask_to_end(self, pod: WorldPod) -> None:
         """Have a pod be evicted by the API: its worker is told to go, and is given time for that."""
         pod.manifest["status"]["conditions"] = [DRAINED]
+        pod.was_taken_in_good_order = True
         self.delete(pod)
 
     def told_to_go(self) -> list[WorldPod]:

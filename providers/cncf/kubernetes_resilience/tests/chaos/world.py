@@ -66,6 +66,9 @@ class World(Cluster):
         self._left_over: set[tuple[Life, str]] = set()
         """Lives that another scheduler has queued since, with the scheduler that may still have a creation of
         theirs under way, whose pod it will delete."""
+        self._overtaken: dict[str, set[str]] = {}
+        """The same for a scheduler that has its task instance back by now: launch ids of create calls that it
+        had under way, and calls off, each with the UIDs of the pods that were launched meanwhile."""
         self._revoked: set[str] = set()
         """Launch ids of which Airflow does not want a pod any more, though their task instance lives on."""
         self._called_off: set[str] = set()
@@ -181,7 +184,7 @@ class World(Cluster):
                 ti.queued_by_job_id
             ):  # what it had asked for is still done when it wakes up
                 self._left_over.add((self.life(ti), str(owner.job_id)))
-            self._left_over.discard((self.life(ti), str(heir.job_id)))
+            self._have_it_back(heir, ti)
         reset = self._offer(heir, orphans)
         self._called_off |= heir.runtime.called_off()
         for ti in orphans:
@@ -192,6 +195,14 @@ class World(Cluster):
                 self.check_reset(ti)
             self.next_try(ti)
         self.session.commit()
+
+    def _have_it_back(self, scheduler: Scheduler, ti: Any) -> None:
+        """Note that a task instance is again that of a scheduler that may have a creation of it under way."""
+        life, label = self.life(ti), str(scheduler.job_id)
+        if (life, label) in self._left_over:
+            self._left_over.remove((life, label))
+            pods = {pod.uid for pod in self.pods_of(life)}
+            self._overtaken |= dict.fromkeys(scheduler.runtime.creations_of(str(ti.id)), pods)
 
     def check_reset(self, ti: Any) -> None:
         """Look at a task instance that the executor has not adopted."""
@@ -223,6 +234,7 @@ class World(Cluster):
         self._beat(scheduler)
         with self._unstopped():
             scheduler.executor.heartbeat()
+        self._check_called_off(scheduler)
         self.read_again()
         for key, (state, info) in scheduler.executor.get_event_buffer().items():
             ti = next(ti for ti in self.tis if ti.key.primary == key.primary)
@@ -230,6 +242,25 @@ class World(Cluster):
                 self._receive(scheduler, ti, info)
         self.session.commit()
         self.check()
+
+    def _check_called_off(self, scheduler: Scheduler) -> None:
+        """Look whether a scheduler goes on with a creation from before another one had its task instance."""
+        for launch_id in self._overtaken:
+            is_known = scheduler.executor._registry.by_launch_id(launch_id)
+            pod = next((pod for pod in self.pods if pod.launch_id == launch_id), None)
+            # Its pod was made all the same, and has started: the task may run in it. So it is followed again,
+            # unless the launch that has taken its place has a pod that lives.
+            has_started = pod is not None and pod.phase != "Pending" and not self._is_rivalled(pod)
+            assert not is_known or has_started or self.may_fail(is_known.ti_id), (
+                f"I2: launch {launch_id}, which was overtaken, is still the current one of {is_known.key}"
+            )
+
+    def _is_rivalled(self, pod: WorldPod) -> bool:
+        """Whether another pod of the same life lives that its scheduler has to follow."""
+        others = (other for other in self.pods_of(pod.life) if other is not pod)
+        return any(
+            other.is_healthy and not (other.is_forgotten or self.may_fail(other.ti_id)) for other in others
+        )
 
     def read_again(self) -> None:
         """Read the task instances' rows. The executor may have given them other UUIDs."""
@@ -286,7 +317,7 @@ class World(Cluster):
     def enqueue(self, scheduler: Scheduler, ti: Any) -> None:
         """Queue a scheduled task instance."""
         life = self.life(ti)
-        self._left_over.discard((life, str(scheduler.job_id)))
+        self._have_it_back(scheduler, ti)
         revoker = self._revoked_by.pop(life, scheduler)
         if revoker is not scheduler:
             # Airflow queues a task instance again without waiting for what was revoked, and this scheduler
@@ -318,7 +349,11 @@ class World(Cluster):
         for ti in self.tis:
             if ti.state == "queued" and ti.queued_by_job_id in working and ti.queued_dttm < longest:
                 life = self.life(ti)
-                assert self._stuck[life] < REQUEUES, "I5: an outage has failed a task as stuck in queued"
+                # One whose launch cannot be settled is left to Airflow's own limits, outage or not.
+                is_free = self.may_fail(str(ti.id))
+                assert is_free or self._stuck[life] < REQUEUES, (
+                    "I5: an outage has failed a task as stuck in queued"
+                )
                 self._stuck[life] += 1
                 self.revoke(ti)
 
@@ -459,7 +494,11 @@ class World(Cluster):
             self._vanished[pod.life] += 1
             return pod
         *earlier, _ = self.pods_of(pod.life)
+        overtook = self._overtaken.get(pod.launch_id, set())
+        self._vanished[pod.life] += bool(overtook)
         for other in earlier:
+            if other.uid in overtook:
+                continue
             # A poisoned pod may be one that cannot be read, and is not adopted then: Airflow's own limits
             # take its task instance back, and whoever launches that next knows nothing of the pod.
             if other.is_forgotten or self.may_fail(pod.ti_id):
@@ -494,12 +533,12 @@ class World(Cluster):
         Whether a pod was replaced since an outage, or several, had kept it from starting for too long.
 
         Its token had expired by then, which is nobody's failure. As far as anybody knew, that is: a pod that
-        was killed a moment before the outage is replaced for its token if that is looked at first.
+        was killed or deleted a moment before the outage is replaced for its token if that is looked at first.
         """
         validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
-        return (pod.was_held or pod.ended_unseen or pod.created_late) and (
-            pod.asked_at or self.now
-        ) - pod.token_made_at >= validity
+        replaced_at = self.now if pod.ended_unseen else pod.asked_at or self.now
+        was_kept = pod.was_held or pod.ended_unseen or pod.created_late
+        return was_kept and replaced_at - pod.token_made_at >= validity
 
     def _is_known_to_have_ended(self, pod: WorldPod) -> bool:
         schedulers = [*self.schedulers, *self.paused]
@@ -522,15 +561,18 @@ class World(Cluster):
             _, began, _ = self._forbidden.get(launch_id, (life, self.now, self.now))
             self._forbidden[launch_id] = (life, began, self.now)
 
-    def deletion_was_asked_for(self, ref: PodRef, scheduler: Scheduler) -> None:
+    def deletion_was_asked_for(self, ref: PodRef, scheduler: Scheduler, *, label: str | None = None) -> None:
         pod = self.pod_of(ref)
+        if pod and label is None:
+            pod.deleted_as = None
         if pod is None or pod.asked_at:
             return
         pod.asked_at = self.now
+        pod.deleted_as = label
         pod.could_start = scheduler.phases.get(pod.uid) in (None, "Pending")
         if pod.is_alive and self._runs(pod):
             self.complain(f"I1: the pod {pod.name} of a task that runs was deleted")
-        elif pod.is_alive and not pod.lost and self._is_anothers(pod, scheduler):
+        elif pod.is_alive and not pod.lost and self.is_anothers(pod, scheduler):
             self.complain(f"I1: the healthy pod {pod.name} of another scheduler was deleted")
 
     def deletion_arrived(self, pod: WorldPod) -> None:
@@ -539,7 +581,7 @@ class World(Cluster):
         if pod.is_alive and not pod.is_deleting and pod.could_start and not is_free and self._runs(pod):
             self.complain(f"I1: {pod.name} was deleted as it was decided before, and runs its task by now")
 
-    def _is_anothers(self, pod: WorldPod, scheduler: Scheduler) -> bool:
+    def is_anothers(self, pod: WorldPod, scheduler: Scheduler) -> bool:
         """Whether a task instance waits for a pod that another scheduler has, by its row and by its label."""
         for ti in self.tis:
             if str(ti.id) == pod.ti_id and ti.state == "queued" and ti.queued_by_job_id != scheduler.job_id:

@@ -8,9 +8,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
+
+pytestmark = pytest.mark.airflow_alone
 
 Answers = dict[str, dict[str, list[object]]]
 
@@ -50,7 +54,10 @@ def test_nobody_anonymous_sees_anything(answers: Answers) -> None:
 def test_whoever_may_not_read_a_dag_sees_none_of_it(answers: Answers) -> None:
     joan = answers["joan"]
     assert joan["/api/v1/failures"] == joan["/api/v1/failures/summary"] == [200, ["mine"]]
-    assert joan[SECRET] == joan["/api/v1/failures?dag_id=secret"] == [403, []]
+    assert joan[SECRET] == [403, []]
+    # Before 3.1.7, Airflow looks for a Dag in the path only. What joan may read of this one is nothing.
+    by_query = 403 if Version(metadata.version("apache-airflow-core")) >= Version("3.1.7") else 200
+    assert joan["/api/v1/failures?dag_id=secret"] == [by_query, []]
     assert joan[MINE][0] == 404
 
 

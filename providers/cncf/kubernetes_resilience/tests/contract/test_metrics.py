@@ -15,6 +15,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.airflow_alone
+
 SCHEDULER = """
 from airflow.executors.base_executor import BaseExecutor
 from airflow_resilience.metrics import BUDGET_EXHAUSTED

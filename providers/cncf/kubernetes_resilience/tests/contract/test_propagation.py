@@ -34,6 +34,8 @@ from airflow_resilience.propagation.observer import FailureObserver
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.termination.own_state import Answer, Terminator
 
+pytestmark = pytest.mark.airflow_alone
+
 MANAGERS = pytest.mark.parametrize(
     "manager", [get_listener_manager, task_runner.get_listener_manager], ids=["core", "worker"]
 )

@@ -14,30 +14,38 @@ import json
 import logging
 import multiprocessing
 import socket
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.cli.simple_table import AirflowConsole
 from airflow.configuration import conf
 from airflow.executors import executor_loader, workloads
 from airflow.executors.executor_utils import ExecutorName
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+from airflow.models.dag import DagModel
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
 from airflow.providers.cncf.kubernetes.executors import kubernetes_executor_utils
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import (
+    POD_EXECUTOR_DONE_KEY,
+    KubernetesJob,
+)
 from airflow.providers.cncf.kubernetes.get_provider_info import get_provider_info
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.providers_manager import ProvidersManager
+from airflow.sdk import DAG, BaseOperator
 from airflow.utils.state import TaskInstanceState
 from airflow.version import version as airflow_version
 from kubernetes.client import models as k8s
@@ -50,19 +58,26 @@ from sqlalchemy.pool import StaticPool
 
 import airflow
 from airflow import settings
+from airflow.providers.cncf.kubernetes_resilience.cli import configuration, dag_yaml_command
+from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
+from airflow.providers.cncf.kubernetes_resilience.cli.preview import preview
 from airflow.providers.cncf.kubernetes_resilience.executors import assembly, upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import pod_builder
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
+from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import UPSTREAM_SECTION
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
-    UPSTREAM_SECTION,
     WITHOUT_MEANING,
     find_without_meaning,
     read_settings,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, read_pod
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    DONE_LABEL,
+    TASK_INSTANCE_ID_ANNOTATION,
+    read_pod,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import RuntimeSettings
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -72,6 +87,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.past_tries import PAST_TRY_ID, PastTry
 from airflow_resilience.retry_policy.infrastructure import OFF
 
 TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
@@ -201,6 +217,17 @@ def test_executor_takes_the_place_of_the_official_one(
     assert loader.lookup_executor_name_by_str("KubernetesExecutor").module_path == path
 
 
+def test_name_alone_is_ours_where_the_provider_has_ours_in_its_place_and_only_there(
+    monkeypatch: pytest.MonkeyPatch, fresh_loader: None
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "KubernetesExecutor")
+    executor = executor_loader.ExecutorLoader.import_default_executor_cls()[0]
+    # Asked of what is installed, and not of where upstream.py has found the official module.
+    is_in_place = "+resilience." in version("apache-airflow-providers-cncf-kubernetes")
+    assert (executor is KubernetesExecutor) == is_in_place
+    assert executor is KubernetesExecutor or executor in KubernetesExecutor.__mro__
+
+
 def test_executor_that_was_never_started_holds_nothing_and_can_be_ended() -> None:
     executor = KubernetesExecutor()
     assert (executor.task_queue, executor.kube_scheduler, executor.kube_client) == (None, None, None)
@@ -251,9 +278,9 @@ def test_executor_starts_with_the_defaults_of_every_version(monkeypatch: pytest.
 def test_workload_can_be_revoked_before_the_executor_is_started() -> None:
     executor = KubernetesExecutor()
     executor.queue_workload(workload(), session=None)
-    assert list(executor.queued_tasks) == [KEY]
+    assert list(upstream.queued_tasks(executor)) == [KEY]
     executor.revoke_task(ti=SimpleNamespace(key=KEY))
-    assert list(executor.queued_tasks) == []
+    assert list(upstream.queued_tasks(executor)) == []
 
 
 def test_workload_becomes_a_job() -> None:
@@ -264,14 +291,21 @@ def test_workload_becomes_a_job() -> None:
     job = executor.task_queue.get_nowait()
     assert isinstance(job, KubernetesJob)
     assert (job.key, str(job.command[0].ti.id)) == (KEY, TI_ID)
-    assert (list(executor.queued_tasks), executor.running) == ([], {KEY})
+    assert (list(upstream.queued_tasks(executor)), executor.running) == ([], {KEY})
     assert not executor.pod_launch_attempts, "upstream's own record would grow with every task"
+
+
+def test_label_of_pods_that_are_done_with_is_the_official_one() -> None:
+    assert DONE_LABEL == POD_EXECUTOR_DONE_KEY
 
 
 def test_event_that_is_left_over_keeps_the_scheduler_awake() -> None:
     executor = KubernetesExecutor()
-    executor.running.add(KEY)
-    executor._stay_awake()
+    executor.task_queue = Queue()
+    executor.queue_workload(queued := workload(), session=None)
+    executor._process_workloads([queued])
+    assert executor.get_event_buffer().keys() == {KEY}
+    executor._slots.stay_awake()
     # Nothing is asked of the database for it: there is none.
     handled = SchedulerJobRunner.process_executor_events(
         executor=executor, job_id=7, scheduler_dag_bag=None, session=None
@@ -327,7 +361,7 @@ def factory(template: Path, monkeypatch: pytest.MonkeyPatch) -> PodBuilder:
         executor.kube_config,
         "7",
         "KubernetesExecutor",
-        executor.jwt_generator,
+        lambda ti_id: upstream.make_token(ti_id, executor.jwt_generator),
         worker_log_as_termination_message=True,
         infrastructure=OFF,
     )
@@ -420,6 +454,28 @@ def test_pod_is_the_official_executors_pod(
     assert len(hooked) == 2, "the hook has seen both pods"
 
 
+def test_pod_of_a_task_is_shown_before_it_has_a_run(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(template.read_text().replace('"sales"', '"own"'))
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
+    override = k8s.V1Pod(spec=k8s.V1PodSpec(containers=[], priority_class_name="high"))
+    with DAG("sales", schedule=None) as dag:
+        config = {"pod_template_file": str(own), "pod_override": override}
+        BaseOperator.partial(task_id="load", executor_config=config).expand(doc=["a", "b"])
+    task = upstream.schedulers_dag(dag).get_task("load")
+    model = DagModel(dag_id="sales", bundle_name="dags", relative_fileloc="sales.py")
+    run = dag_yaml_command.make_run("sales", datetime(2026, 1, 1, tzinfo=UTC))
+    body = preview(KubernetesExecutor(), dag_yaml_command.make_workload(task, model, run))
+    labels = body["metadata"]["labels"]
+    assert (labels["team"], labels["task_id"], labels["try_number"]) == ("own", "load", "1")
+    assert body["spec"]["priorityClassName"] == "high"
+    shown = workload_of(body)
+    assert (shown["token"], shown["ti"]["id"]) == ("set-at-launch", str(uuid.UUID(int=0)))
+    assert (shown["dag_rel_path"], shown["bundle_info"]["name"]) == ("sales.py", "dags")
+
+
 def test_hook_that_fails_is_told_from_other_errors(
     factory: PodBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,7 +520,7 @@ def test_pod_of_the_official_executor_says_whose_it_is(factory: PodBuilder) -> N
 def test_label_is_made_of_the_executors_name(alias: str | None, team: str | None, label: str) -> None:
     executor = KubernetesExecutor()
     executor.name, executor.team_name = ExecutorName("path.to.Executor", alias), team
-    assert executor._executor_label() == label
+    assert executor.label == label
 
 
 # --------------------------------------------------------------------------------------------------- database
@@ -481,24 +537,34 @@ def session() -> Iterator[Session]:
 
 
 def test_columns_of_task_instances_are_there() -> None:
-    columns = set(inspect(TaskInstance).columns.keys())
+    attributes = set(inspect(TaskInstance).all_orm_descriptors.keys())
     assert {
         *("id", "dag_id", "task_id", "run_id", "try_number", "map_index", "state", "hostname"),
         *("queued_by_job_id", "queued_dttm", "scheduled_dttm"),
-    } <= columns
+    } <= attributes
     states = {"queued", "running", "restarting", "scheduled", "failed"}
     assert states <= {state.value for state in TaskInstanceState}
 
 
 def test_columns_of_past_tries_are_there() -> None:
-    columns = set(inspect(TaskInstanceHistory).columns.keys())
-    assert {"dag_id", "task_id", "run_id", "try_number", "map_index", "task_instance_id"} <= columns
+    names = ("dag_id", "task_id", "run_id", "try_number", "map_index", "end_date", "hostname")
+    assert all(hasattr(PastTry, name) for name in names)
+    assert PAST_TRY_ID.type.compile() == TaskInstance.id.type.compile()
 
 
-@pytest.mark.parametrize("column", [TaskInstance.id, TaskInstanceHistory.task_instance_id], ids=str)
+@pytest.mark.skipif(
+    airflow_version.startswith(("3.1.", "3.2.", "3.3.")), reason="from Airflow 3.4 on it is noted"
+)
+def test_new_id_of_a_task_instance_is_noted_where_the_scheduler_looks_for_it() -> None:
+    executor, new_id = KubernetesExecutor(), str(uuid.uuid4())
+    upstream.follow_new_id(executor, KEY, TI_ID, new_id)
+    assert {str(ti_id.id): key for ti_id, key in executor._task_coordinates.items()} == {new_id: KEY}
+
+
+@pytest.mark.parametrize("column", [TaskInstance.id, PAST_TRY_ID], ids=str)
 @pytest.mark.parametrize("dialect", [postgresql, mysql, sqlite])
 def test_id_of_a_task_instance_is_bound_as_its_column_wants_it(dialect: Any, column: Any) -> None:
-    query = select(column).where(column.in_(task_instances.typed_ids([TI_ID], column)))
+    query = select(column).where(column.in_(typed_ids([TI_ID], column)))
     text = str(query.compile(dialect=dialect.dialect(), compile_kwargs={"literal_binds": True}))
     assert TI_ID.replace("-", "") in text.replace("-", "")
 
@@ -529,3 +595,32 @@ def test_options_without_a_meaning_have_the_defaults_that_are_known_here() -> No
     known = {key: (section[key]["default"] or "").strip() for key in WITHOUT_MEANING if key in section}
     assert known == {key: WITHOUT_MEANING[key] for key in known}
     assert {"worker_pods_creation_batch_size", "enable_tcp_keepalive"} <= known.keys()
+
+
+def test_commands_without_airflow_assume_the_default_of_the_official_provider() -> None:
+    option = get_provider_info()["config"][UPSTREAM_SECTION]["options"][configuration.GIVEN_UP_REASONS]
+    assert option["default"] == configuration.GIVEN_UP_REASONS_OF_UPSTREAM
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "plain"])
+def test_results_are_printed_as_airflow_prints_its_own(
+    output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"name": f"[{number}]", "value": ":warning: " + "long " * number} for number in (1, 2, 70)]
+    capsys.readouterr()
+    AirflowConsole().print_as(rows, output)
+    expected = capsys.readouterr().out
+    print_rows(rows, rows, output)
+    assert capsys.readouterr().out == expected
+
+
+@pytest.mark.airflow_alone
+def test_commands_without_airflow_look_for_providers_where_airflow_does() -> None:
+    program = (
+        "import airflow_kubernetes_resilience_launcher as launcher; launcher._enter_airflow();"
+        " import sys; print(*sys.modules['airflow'].__path__, sep='\\n')"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ours = "import airflow; print(*airflow.__path__, sep='\\n')"
+    expected = subprocess.run([sys.executable, "-c", ours], capture_output=True, text=True, check=True)
+    assert found.stdout == expected.stdout

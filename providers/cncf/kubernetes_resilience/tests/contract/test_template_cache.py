@@ -148,7 +148,7 @@ def test_pod_is_the_official_one(pods: TemplateCache, template: str, override: s
         assert serialized(pods.make(pattern, task)) == official(pattern, task)
 
 
-def test_each_pattern_has_a_mould_of_its_own(
+def test_each_pattern_has_a_template_of_its_own(
     pods: TemplateCache, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     constructed: list[str] = []
@@ -227,7 +227,7 @@ def test_provider_that_brings_more_of_a_task_to_its_pod_has_its_way(
     assert len([record for record in caplog.records if record.name == template_cache.__name__]) == 1
 
 
-def test_no_more_moulds_are_kept_than_needed(
+def test_no_more_templates_are_kept_than_needed(
     pods: TemplateCache, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(template_cache, "LIMIT", 2)

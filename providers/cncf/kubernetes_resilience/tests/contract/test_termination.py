@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
 from airflow.listeners.listener import get_listener_manager
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.supervisor import ActivitySubprocess
 
 from airflow_resilience.termination import listener
+
+pytestmark = pytest.mark.airflow_alone
 
 
 def test_airflow_finds_the_listener():

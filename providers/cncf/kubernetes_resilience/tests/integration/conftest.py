@@ -10,7 +10,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-import httpx
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
@@ -22,6 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.testing import running_server
+from cluster_lab.conformance import connect
 
 T = TypeVar("T")
 TOKEN = "lab-token"  # of a server that lives as long as a test
@@ -48,7 +48,7 @@ class Kubelet:
     """Everybody else who works on pods: the kubelet, kubectl, a clean-up job."""
 
     def __init__(self, server: ApiServer) -> None:
-        self._client = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"})
+        self._client = connect(server.url, TOKEN)
 
     def create(self, pod: dict[str, Any]) -> PodRef:
         created = self._send("POST", "", pod)["metadata"]

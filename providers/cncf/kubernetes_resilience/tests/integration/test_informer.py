@@ -165,8 +165,9 @@ def test_bookmarks_keep_a_quiet_watch_alive(
     heard: list[str] = []
     monkeypatch.setattr(Informer, "_take", lambda self, event: heard.append(event.type))
     make_runtime(inactivity_timeout=2.0).start()
-    # Twelve of this server's bookmarks take longer than the limit.
-    eventually(lambda: heard == ["BOOKMARK"] * 12)
+    # Twelve of this server's bookmarks take longer than the limit. More may come before we look.
+    eventually(lambda: len(heard) >= 12)
+    assert set(heard) == {"BOOKMARK"}
     assert "attempt" not in caplog.text
 
 

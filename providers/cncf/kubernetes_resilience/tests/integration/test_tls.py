@@ -25,6 +25,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import (
     RENEWAL_INTERVAL,
     JsonTransport,
 )
+from cluster_lab.http_server import listening
+from cluster_lab.ports import LOOPBACK, free_port
 
 
 class Cluster:
@@ -32,33 +34,36 @@ class Cluster:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
-        self._runner: web.ServerRunner | None = None
+        self._serving = AsyncExitStack()
         self.authority = trustme.CA()
-        self.port = 0
+        # Nobody else is given it while no server of ours listens there.
+        self.port = free_port()
         self.say = asyncio.Event()
 
-    async def serve(self, authority: trustme.CA, port: int = 0) -> None:
+    async def serve(self, authority: trustme.CA) -> None:
         """Begin to serve with a certificate of an authority; an earlier server is gone then."""
         await self.stop()
         self.authority = authority
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        authority.issue_cert("127.0.0.1").configure_cert(context)
-        self._runner = web.ServerRunner(web.Server(self._answer), access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=context, reuse_address=True)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        authority.issue_cert(LOOPBACK).configure_cert(context)
+        runner = web.ServerRunner(web.Server(self._answer), access_log=None, shutdown_timeout=0.1)
+        server = listening(runner, LOOPBACK, self.port, ssl_context=context)
+        await self._serving.enter_async_context(server)
+
+    async def move(self) -> None:
+        """Serve at another port, with the certificate of another authority."""
+        await self.stop()
+        self.port = free_port()
+        await self.serve(trustme.CA())
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._serving.aclose()
 
     def write_kubeconfig(self) -> None:
         """Say where it is now, and whom to trust."""
         authority = self._kubeconfig.with_name(f"{id(self.authority)}.pem")
         self.authority.cert_pem.write_to_path(str(authority))
-        cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": str(authority)}
+        cluster = {"server": f"https://{LOOPBACK}:{self.port}", "certificate-authority": str(authority)}
         content = {
             "current-context": "it",
             "clusters": [{"name": "it", "cluster": cluster}],
@@ -134,7 +139,7 @@ async def answered_by(client: PodClient) -> int:
 
 async def test_another_authority_is_trusted_at_once(cluster: Cluster, client: PodClient, side: Side) -> None:
     assert await answered_by(client) == cluster.port
-    await cluster.serve(trustme.CA(), cluster.port)
+    await cluster.serve(trustme.CA())
     cluster.write_kubeconfig()
     assert await answered_by(client) == cluster.port
     assert side.loads == 2
@@ -145,7 +150,7 @@ async def test_another_address_is_found_after_some_failures(
 ) -> None:
     before = cluster.port
     assert await answered_by(client) == before
-    await cluster.serve(trustme.CA())
+    await cluster.move()
     cluster.write_kubeconfig()
     for _ in range(RENEW_AFTER - 1):
         with pytest.raises(ConnectionFailedError, match="Cannot connect"):
@@ -163,14 +168,14 @@ async def test_an_outage_is_no_reason_to_load_the_configuration_all_the_time(
         with pytest.raises(ConnectionFailedError, match="Cannot connect"):
             await answered_by(client)
     assert 3 <= side.loads <= 6  # in five intervals
-    await cluster.serve(cluster.authority, cluster.port)
+    await cluster.serve(cluster.authority)
     await answered_by(client)
 
 
 async def test_an_authority_that_nobody_knows_of_yet_is_asked_for_at_most_every_interval(
     cluster: Cluster, client: PodClient, side: Side
 ) -> None:
-    await cluster.serve(trustme.CA(), cluster.port)
+    await cluster.serve(trustme.CA())
     for _ in range(5):
         with pytest.raises(ConnectionFailedError, match="CERTIFICATE_VERIFY_FAILED"):
             await answered_by(client)
@@ -184,14 +189,14 @@ async def test_a_configuration_that_cannot_be_loaded_changes_nothing(
     cluster: Cluster, client: PodClient, side: Side, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trusted = cluster.authority
-    await cluster.serve(trustme.CA(), cluster.port)
+    await cluster.serve(trustme.CA())
     (tmp_path / "kubeconfig").write_text("half a fi")
     for _ in range(2):
         with pytest.raises(ConnectionFailedError, match="CERTIFICATE_VERIFY_FAILED"):
             await answered_by(client)
         side.now += RENEWAL_INTERVAL
     assert [record.levelname for record in caplog.records if "could be made" in record.message] == ["WARNING"]
-    await cluster.serve(trusted, cluster.port)
+    await cluster.serve(trusted)
     assert await answered_by(client) == cluster.port
 
 

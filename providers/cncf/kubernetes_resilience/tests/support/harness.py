@@ -101,6 +101,11 @@ class Harness:
 
     # ------------------------------------------------------------------ the scheduler
 
+    @property
+    def label(self) -> str:
+        """The label by which the executor selects its pods."""
+        return str(self.executor.job_id)
+
     def queue(self, ti) -> None:
         """Hand a task instance to the executor, as the scheduler does."""
         workload = ExecuteTask.make(ti, generator=self.executor.jwt_generator)

@@ -7,6 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from airflow.cli.cli_parser import get_parser
+from airflow.executors.executor_loader import ExecutorLoader
+from airflow.executors.executor_utils import ExecutorName
+
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+
+OURS = f"{KubernetesExecutor.__module__}.{KubernetesExecutor.__name__}"
+LOCAL = "airflow.executors.local_executor.LocalExecutor"
 
 
 class Outcome(NamedTuple):
@@ -78,3 +85,15 @@ def configured(policy_file, monkeypatch):
     """The policy file, configured."""
     monkeypatch.setenv("AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE", str(policy_file))
     return policy_file
+
+
+@pytest.fixture
+def configure(monkeypatch):
+    """Give a function that configures executors, by alias, class, and team if there is one."""
+
+    def make(*names):
+        found = [ExecutorName(path, alias, *team) for alias, path, *team in names]
+        monkeypatch.setattr(ExecutorLoader, "get_executor_names", lambda: found)
+
+    make((None, OURS))
+    return make

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.cli import circumstances, pods
+from airflow.providers.cncf.kubernetes_resilience.cli import pods, recorded
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -284,7 +284,7 @@ def test_each_of_many_pods_is_explained(explain, manifests, code):
 
 def test_pipe(run, monkeypatch):
     for words in (["-"], ["-f", "-"]):
-        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(m.evicted())))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(m.evicted()).encode())))
         assert run("explain", *words).code == 0
 
 
@@ -376,7 +376,7 @@ def test_database_that_does_not_answer(run, lost_pod, monkeypatch):
     def fail(*args, **kwargs):
         raise OperationalError("SELECT", {}, Exception("no such table"))
 
-    monkeypatch.setattr(circumstances, "read_profiles", fail)
+    monkeypatch.setattr(recorded, "read_profiles", fail)
     (told,) = run("explain", "lost", "-o", "json").data
     assert "The metadata database does not answer (OperationalError)" in told["circumstances"]
 

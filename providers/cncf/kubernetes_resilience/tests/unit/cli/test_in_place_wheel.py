@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import time
 from email import message_from_string
@@ -253,9 +254,30 @@ def test_wheel_that_is_not_what_its_record_says(refused, newest, tmp_path):
     assert "kubernetes_executor.py didn't match RECORD" in refused(changed)
 
 
-@pytest.mark.parametrize("name", ["/kubernetes_executor.py", "/licenses/NOTICE", "/METADATA", "/RECORD"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("/kubernetes_executor.py", "/operators/pod.py"),
+        *("/licenses/NOTICE", "/entry_points.txt", "/METADATA", "/RECORD"),
+    ],
+)
 def test_wheel_that_lacks_what_has_to_be_there(refused, newest, tmp_path, name):
     assert name[1:] in refused(modified(newest, tmp_path, name, None))
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (b"", r"\S+ is not mentioned in RECORD, and \d+ problems more"),
+        (b"\xff", r"'utf-8' codec can't decode byte 0xff in position 0: .*"),
+        (b"one,two\n", r"Row Index 0: expected 3 elements, got 2"),
+    ],
+)
+def test_record_that_is_worth_nothing_is_told_in_a_line_that_can_be_read(
+    refused, newest, tmp_path, record, reason
+):
+    told = refused(modified(newest, tmp_path, "/RECORD", record))
+    assert re.fullmatch(f"is not a wheel as it should be: {reason}", told)
 
 
 def test_wheel_that_is_there_already_is_left_alone(newest, build, run):

@@ -6,14 +6,11 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from airflow.executors.executor_loader import ExecutorLoader
-from airflow.executors.executor_utils import ExecutorName
 from kubernetes.client import ApiException
 from sqlalchemy.exc import OperationalError
 from urllib3.exceptions import MaxRetryError
 
 from airflow.providers.cncf.kubernetes_resilience.cli import launches_command, pods
-from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow_resilience import ledger
 from airflow_resilience.context import (
     ContextSource,
@@ -25,9 +22,8 @@ from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LedgerEntry
 
 from ...support import manifests as m
+from .conftest import LOCAL, OURS
 
-OURS = f"{KubernetesExecutor.__module__}.{KubernetesExecutor.__name__}"
-LOCAL = "airflow.executors.local_executor.LocalExecutor"
 NOT_INSTALLED = "airflow.providers.nowhere.executors.absent_executor.AbsentExecutor"
 
 
@@ -64,18 +60,6 @@ def client(monkeypatch):
     client = Client()
     monkeypatch.setattr(pods, "make_client", lambda team_name: client)
     return client
-
-
-@pytest.fixture
-def configure(monkeypatch):
-    """Give a function that configures executors, by alias and class."""
-
-    def make(*names):
-        found = [ExecutorName(alias=alias, module_path=path) for alias, path in names]
-        monkeypatch.setattr(ExecutorLoader, "get_executor_names", lambda: found)
-
-    make((None, OURS))
-    return make
 
 
 @pytest.fixture

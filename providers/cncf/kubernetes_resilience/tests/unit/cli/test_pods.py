@@ -12,8 +12,8 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import MaxRetryError
 
-from airflow.providers.cncf.kubernetes_resilience.cli import pods
-from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli import manifests, pods
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 
 from ...support import manifests as m
 
@@ -46,12 +46,20 @@ def without_kind(name):
 def test_pods_of_a_file(tmp_path, text, names):
     file = tmp_path / "pods"
     file.write_text(text)
-    assert [facts.ref.name for facts in pods.from_file(str(file))] == names
+    assert [facts.ref.name for facts in manifests.from_file(str(file))] == names
 
 
 def test_pods_of_a_pipe(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(named("a"))))
-    assert [facts.ref.name for facts in pods.from_file("-")] == ["a"]
+    # In UTF-8, whatever the locale.
+    content = json.dumps(named("ä"), ensure_ascii=False).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+    assert [facts.ref.name for facts in manifests.from_file("-")] == ["ä"]
+
+
+def test_closed_standard_input_is_named(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(CommandError, match=r"^standard input: "):
+        manifests.from_file("-")
 
 
 def test_time_without_quotes_is_a_time(tmp_path):
@@ -59,7 +67,7 @@ def test_time_without_quotes_is_a_time(tmp_path):
     text = yaml.safe_dump(m.pod(deleted=True))
     assert f"'{m.DELETION_ENDS}'" in text
     file.write_text(text.replace("'", ""))
-    (facts,) = pods.from_file(str(file))
+    (facts,) = manifests.from_file(str(file))
     assert facts.deletion_timestamp is not None
 
 
@@ -77,19 +85,26 @@ def test_time_without_quotes_is_a_time(tmp_path):
         (b"kind: Pod\nmetadata: [", "line 2"),
         (b"!!python/object:os.system {}", "could not determine a constructor"),
         (b"\xff\xfe", "codec can't decode"),
+        (b"0x_", "invalid literal"),
+        (b"!!float abc", "could not convert"),
+        (b"!!bool no idea", "no idea"),
+        (b"!!int ''", "out of range"),
+        (b"!!timestamp soon", "NoneType"),
+        (b"[" * 200_000, "recursion"),
+        (b"1" * 5_000, "4300 digits"),
     ],
 )
 def test_file_that_cannot_be_used(tmp_path, content, said):
     file = tmp_path / "pod.yaml"
     file.write_bytes(content)
     with pytest.raises(CommandError, match=said) as refused:
-        pods.from_file(str(file))
+        manifests.from_file(str(file))
     assert str(refused.value).startswith(f"{file}: ")
 
 
 def test_file_that_is_not_there(tmp_path):
     with pytest.raises(CommandError, match="No such file"):
-        pods.from_file(str(tmp_path / "none.yaml"))
+        manifests.from_file(str(tmp_path / "none.yaml"))
 
 
 class Response:

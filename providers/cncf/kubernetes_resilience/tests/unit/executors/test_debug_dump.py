@@ -7,7 +7,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
+    KubernetesExecutor as UpstreamKubernetesExecutor,
+)
+from sqlalchemy.exc import OperationalError
 
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
@@ -85,3 +91,44 @@ def test_it_says_what_is_adopted(harness, successor, queued_ti, dump, cluster):
     cluster.outage = TimeoutError()
     heir.offer(ti)
     assert dump(heir)[0] == [f"adopting from scheduler job {dead}"]
+
+
+def test_it_says_what_was_handed_over_and_not_taken_yet(harness, queued_ti, dump):
+    ti = queued_ti(mapped=1)[0]
+    harness.queue(ti)
+    harness.executor.trigger_tasks(open_slots=1)
+    assert dump(harness)[0] == ["handed over; its launch begins in the next turn"]
+
+
+def test_it_says_what_was_refused_and_not_reported_yet(harness, queued_ti, dump, monkeypatch):
+    monkeypatch.setattr(UpstreamKubernetesExecutor, "execute_async", lambda self, **workload: 1 / 0)
+    ti = queued_ti(mapped=1)[0]
+    harness.queue(ti)
+    harness.executor.trigger_tasks(open_slots=1)
+    why = "Workload could not be accepted: ZeroDivisionError: division by zero"
+    assert dump(harness)[0] == [f"reported as failed in the next turn; {why}"]
+
+
+def test_it_says_what_has_lost_its_pod_and_cannot_be_settled(
+    harness, successor, queued_ti, dump, monkeypatch
+):
+    ti = queued_ti(mapped=1)[0]
+    harness.begin(ti, harness.launch(ti))
+    heir = successor()
+    heir.cluster.pods.clear()
+
+    def no_answer(*args):
+        raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+
+    monkeypatch.setattr(Executions, "with_budget", no_answer)
+    monkeypatch.setattr(isolation, "database_answers", lambda: False)
+    with pytest.raises(OperationalError):
+        heir.offer(ti)
+    assert dump(heir)[0] == ["adopted without a pod; settled when the database answers"]
+
+
+def test_an_executor_that_was_not_started_holds_nothing(caplog, monkeypatch):
+    monkeypatch.setattr(KubernetesExecutor, "log", noted_log(__name__))
+    with caplog.at_level("INFO"):
+        KubernetesExecutor().debug_dump()
+    assert f"{HEADING} (0)\n\t" in caplog.messages

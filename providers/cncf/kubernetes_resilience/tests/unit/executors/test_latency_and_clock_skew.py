@@ -11,6 +11,7 @@ from airflow.models.log import Log
 from sqlalchemy import select
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
@@ -33,7 +34,7 @@ def test_a_pod_created_long_after_its_launch_was_revoked_is_deleted(harness, que
     harness.created()
     late = harness.cluster.add(Pod(body))
     harness.send(PodCreated(launch_id, late.ref))
-    assert (late.ref,) in harness.runtime.take("delete")
+    assert (late.ref, UNKNOWN_VERSION, harness.label) in harness.runtime.take("delete")
 
 
 def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(harness, queued_ti):

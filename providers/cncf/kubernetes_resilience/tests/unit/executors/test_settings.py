@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
+from airflow.version import version as airflow_version
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
@@ -18,6 +19,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     read_settings,
 )
 from airflow_resilience.context import StateChangeReason
+
+AIRFLOW = tuple(map(int, airflow_version.split(".")[:2]))
 
 RETRIES = ("kubernetes_executor", "pod_launch_failure_retries")
 EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reasons")
@@ -28,6 +31,7 @@ UNSCHEDULABLE = ("kubernetes_resilience", "unschedulable_timeout")
 BUDGET = ("kubernetes_resilience", "infrastructure_retry_budget")
 DELAY = ("kubernetes_resilience", "infrastructure_retry_delay")
 REASONS = ("kubernetes_resilience", "infrastructure_retry_reasons")
+REQUESTS = ("kubernetes_executor", "kube_client_request_args")
 WORKER_LOG = ("kubernetes_resilience", "worker_log_as_termination_message")
 INACTIVITY = ("kubernetes_resilience", "watch_inactivity_timeout")
 
@@ -58,6 +62,7 @@ def test_defaults_are_the_documented_ones() -> None:
             }
         ),
         worker_log_as_termination_message=True,
+        request_timeout=None,
     )
 
 
@@ -70,6 +75,11 @@ def test_defaults_are_the_documented_ones() -> None:
         (PUBLISH, "publish_retries", "-1", -1),
         (PUBLISH, "publish_retries", "5", 5),
         (CONCURRENCY, "api_concurrency", "1", 1),
+        (REQUESTS, "request_timeout", "", None),
+        (REQUESTS, "request_timeout", "{}", None),
+        (REQUESTS, "request_timeout", '{"_request_timeout": null}', None),
+        (REQUESTS, "request_timeout", '{"_request_timeout": 5}', 5.0),
+        (REQUESTS, "request_timeout", '{"_request_timeout": [3, 60.5]}', (3.0, 60.5)),
         (INACTIVITY, "watch_inactivity_timeout", "90", 90.0),
         (INACTIVITY, "watch_inactivity_timeout", "120.5", 120.5),
         (UNSCHEDULABLE, "unschedulable_timeout", "300", 300.0),
@@ -155,7 +165,8 @@ def test_excluded_reasons_that_are_not_set_at_all_exclude_nothing() -> None:
         """As a configuration answers for an option with an empty default."""
 
         def get(self, section: str, key: str, **options: str) -> str | None:
-            return {EXCLUDED[1]: None, REASONS[1]: None, WORKER_LOG[1]: "True"}.get(key, "100")
+            answers = {EXCLUDED[1]: None, REQUESTS[1]: None, REASONS[1]: None, WORKER_LOG[1]: "True"}
+            return answers.get(key, "100")
 
     assert read_settings(Unset()).excluded_container_reasons == frozenset()
 
@@ -171,6 +182,16 @@ REFUSED_AT_START = [
     ("kubernetes_resilience", "infrastructure_retry_budget", LIMIT, ["-2", "1.5", "often", ""]),
     ("kubernetes_resilience", "infrastructure_retry_reasons", "WORKER_LOST", ["lost", "OOMKilled"]),
     ("kubernetes_resilience", "watch_inactivity_timeout", SECONDS, ["89", "0", "nan", "inf", "soon"]),
+    (
+        "kubernetes_executor",
+        "kube_client_request_args",
+        "a number of seconds, or a list of two",
+        [
+            *("{", "[]", '"x"', '{"_request_timeout": "x"}', '{"_request_timeout": 0}'),
+            *('{"_request_timeout": []}', '{"_request_timeout": [1, 2, 3]}', '{"_request_timeout": {}}'),
+            *('{"_request_timeout": [1, NaN]}', '{"_request_timeout": [1, null]}'),
+        ],
+    ),
 ]
 
 
@@ -189,6 +210,31 @@ def test_a_scheduler_that_is_started_names_section_key_value_and_what_is_allowed
         start(**{f"{section.upper()}__{key.upper()}": value})
     for part in (f"[{section}]", key, repr(value), allowed):
         assert part in str(refused.value)
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 2), reason="Airflow 3.1 has no teams")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *((RETRIES, "many"), (CONCURRENCY, "many"), (REQUESTS, "{"), (POLICIES, "/no/such/file")),
+        (("kubernetes_executor", "delete_worker_pods"), "perhaps"),
+        (("kubernetes_executor", "pod_creation_max_concurrency"), "many"),
+    ],
+)
+def test_a_team_s_executor_reads_the_team_s_options_and_names_it(start, monkeypatch, option, value):
+    section, key = option
+    monkeypatch.setenv(f"AIRFLOW__{section.upper()}__{key.upper()}", "never read")
+    KubernetesExecutor(team_name="blue")
+    monkeypatch.setenv(f"AIRFLOW__BLUE___{section.upper()}__{key.upper()}", value)
+
+    def start_executor() -> None:
+        executor = KubernetesExecutor(team_name="blue")
+        executor.job_id = 1
+        executor.start()
+
+    with pytest.raises(AirflowConfigException, match=r"^Team blue: [^:]") as refused:
+        start_executor()
+    assert all(part in str(refused.value) for part in (section, key, value))
 
 
 def test_nothing_was_started_if_a_value_cannot_be_used(start, monkeypatch):

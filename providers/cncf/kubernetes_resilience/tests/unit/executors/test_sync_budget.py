@@ -111,11 +111,11 @@ def test_the_scheduler_does_not_sleep_while_messages_wait(ended, monkeypatch):
 def test_reports_are_not_lost_to_keep_the_scheduler_awake(ended):
     reports = dict(ended.executor.event_buffer)
     assert len(reports) == TASKS
-    ended.executor._stay_awake()
+    ended.executor._slots.stay_awake()
     assert ended.executor.event_buffer == reports
     dropped, _ = reports.popitem()
     del ended.executor.event_buffer[dropped]
-    ended.executor._stay_awake()
+    ended.executor._slots.stay_awake()
     assert ended.executor.event_buffer == {**reports, dropped: ("scheduled", None)}
 
 
@@ -126,7 +126,7 @@ def test_another_try_of_a_task_that_is_reported_does_not_keep_the_scheduler_awak
     reports = dict(harness.executor.event_buffer)
     assert list(reports) == [ti.key]
     harness.executor.running.add(ti.key.with_try_number(7))
-    harness.executor._stay_awake()
+    harness.executor._slots.stay_awake()
     assert harness.executor.event_buffer == reports
 
 

@@ -112,6 +112,16 @@ def test_one_of_them_cannot_be_read(client, reader, relaunched):
     assert second.name in " ".join(messages)
 
 
+def test_a_refusal_is_told_in_the_words_of_the_api_server(client, reader, relaunched):
+    ti, first, _ = relaunched
+    error = ApiException(status=403, reason="Forbidden")
+    error.body = '{"kind": "Status", "reason": "Forbidden", "message": "you cannot get pods/log"}'
+    error.headers = {"Date": "today"}
+    client.logs[first.name] = error
+    messages, _ = read(reader, ti)
+    assert f"Reading the log of pod {first.ref} failed: 403 Forbidden: you cannot get pods/log" in messages
+
+
 def test_the_current_one_cannot_be_read(client, reader, relaunched):
     ti, first, second = relaunched
     client.logs[second.name] = ApiException(status=400, reason="ContainerCreating")

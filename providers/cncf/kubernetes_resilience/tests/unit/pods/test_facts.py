@@ -359,6 +359,13 @@ def test_list_that_is_missing_or_wrong_loses_nothing_else(field: str, value: Any
     assert (facts.phase, facts.node) == ("Failed", m.NODE)
 
 
+def test_identity_is_that_of_an_earlier_reading_if_it_is_the_same() -> None:
+    first = read_pod(m.pod())
+    assert read_pod(m.pod("Running"), {first.ref.uid: first}).ref is first.ref
+    renamed = changed(m.pod(), "metadata.name", "another")
+    assert read_pod(renamed, {first.ref.uid: first}).ref.name == "another"
+
+
 def test_names_that_are_no_text_do_not_make_a_native_sidecar() -> None:
     manifest = m.pod(init=[m.status_of("git-sync", m.running())], native_sidecars=("git-sync",))
     for item in (manifest["spec"]["initContainers"][0], manifest["status"]["initContainerStatuses"][0]):

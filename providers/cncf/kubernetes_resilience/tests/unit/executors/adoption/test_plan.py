@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import Orphan, plan_adoption
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    launch_number,
     newest_first,
     task_key,
 )
@@ -196,7 +195,7 @@ def test_key_with_a_number_that_is_none_is_none(name: str, value: str) -> None:
     ("text", "number"), [("1", 1), ("12", 12), (None, 1), ("", 1), ("-3", 1), ("two", 1), ("1.5", 1)]
 )
 def test_launch_number_is_one_unless_the_pod_says_otherwise(text: str | None, number: int) -> None:
-    assert launch_number(pod("a", number=text)) == number
+    assert pod("a", number=text).launch_number == number
 
 
 # ------------------------------------------------------------------------------------------------- properties
@@ -228,8 +227,8 @@ def test_each_pod_has_one_fate_and_the_order_of_the_list_none(
     ]
     assert sorted(item.ref.name for item in chosen) == sorted(item.ref.name for item in ours)
     again = plan_adoption({KEY: orphan()}, data.draw(st.permutations(pods)))
-    ages = [(item.created, launch_number(item)) for item in found.current.values()]
-    assert ages == [(item.created, launch_number(item)) for item in again.current.values()]
+    ages = [(item.created, item.launch_number) for item in found.current.values()]
+    assert ages == [(item.created, item.launch_number) for item in again.current.values()]
 
 
 def test_odd_pod_is_left_out_and_the_plan_says_whose_it_is() -> None:

@@ -219,6 +219,12 @@ def give_up(harness, ti, error) -> tuple[str, dict]:
     return call
 
 
+def find(harness, launch_id, pod) -> None:
+    """Answer a look for the pod of a creation that was given up."""
+    assert harness.runtime.take("look_for")
+    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+
+
 @pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
 def test_a_pod_that_may_exist_is_looked_for_when_its_creation_is_given_up(harness, queued_ti, error):
     launch_id, body = give_up(harness, queued_ti(), error)
@@ -242,9 +248,11 @@ def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_wait
 
 
 def test_a_pod_that_comes_after_its_creation_was_given_up_is_deleted(harness, queued_ti):
-    _, body = give_up(harness, queued_ti(), LOST)
+    launch_id, body = give_up(harness, queued_ti(), LOST)
     pod = Pod(body)
+    assert harness.runtime.take("look_for")
     harness.observe(pod, m.starting())
+    find(harness, launch_id, pod)
     assert harness.runtime.take("delete") == [(pod.ref,)]
 
 
@@ -360,6 +368,9 @@ def test_the_next_launch_waits_for_a_revoked_creation_that_may_still_be_carried_
     assert harness.runtime.take("create") == []
     pod = Pod(body)
     harness.observe(pod, m.starting())
+    harness.wait(2)
+    assert harness.runtime.take("create") == []
+    find(harness, launch_id, pod)
     assert harness.runtime.take("delete") == [(pod.ref,)]
     harness.deleted(pod.ref)
     assert harness.created().launch_number == 1

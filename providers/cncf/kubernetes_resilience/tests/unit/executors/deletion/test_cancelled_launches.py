@@ -151,3 +151,14 @@ def test_waiting_relaunches_are_looked_at_over_several_turns(many, start, queued
     for _ in range(6):
         harness.executor.sync()
     assert not any(registry.get(ti.key) or harness.occupied(ti) for ti in tis)
+
+
+def test_a_pod_that_has_started_and_nobody_has_said_so_is_left(harness, pending):
+    """This scheduler has stood still, and the worker has reported. It may still call callbacks."""
+    ti, pod = pending
+    pod.manifest["metadata"]["resourceVersion"] = "7"
+    harness.observe(pod, m.starting())
+    harness.begin(ti, pod)
+    harness.set_state(ti, "success")
+    harness.wait(CHECK_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref, "7")]

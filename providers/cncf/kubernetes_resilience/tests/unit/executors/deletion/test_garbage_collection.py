@@ -142,3 +142,14 @@ def test_a_pod_of_a_try_that_was_cleared_or_tried_again(leftover, harness, ti, s
     leftover.become(like)
     collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
     assert list(harness.cluster.pods.values()) == []
+
+
+def test_a_pod_that_has_started_since_it_was_listed_ends_by_itself(leftover, harness, ti, successor):
+    """The one who looks may have stood still since."""
+    leftover.become(m.starting()).manifest["metadata"]["resourceVersion"] = "7"
+    harness.set_state(ti, "success")
+    heir = successor()
+    heir.executor.sync()
+    heir.runtime.carry_out("OrphanCollector")
+    heir.executor.sync()
+    assert heir.runtime.take("delete") == [(leftover.ref, "7")]

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    DELETION_TIMEOUT,
+    UNKNOWN_VERSION,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
+    PodDeleted,
     PodNotDeleted,
     PodObservation,
 )
@@ -57,7 +61,7 @@ learns = pytest.mark.parametrize("learns", [seen, not_deleted])
 
 def test_it_is_deleted_at_the_version_at_which_that_was_decided(given_up):
     harness, _, pod = given_up
-    assert harness.runtime.take("delete") == [(pod.ref, "7")]
+    assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
     assert harness.runtime.take("create") == []
 
 
@@ -65,7 +69,65 @@ def test_it_is_when_the_thread_has_crashed_too(given_up):
     harness, _, pod = given_up
     harness.runtime.crash()
     harness.executor.sync()
-    assert harness.runtime.take("delete") == [(pod.ref, "7")]
+    assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
+
+
+@pytest.fixture
+def labelled_by_another(given_up):
+    """Give a pod that was given up on, and that has another scheduler's label when it is to be deleted."""
+    harness, ti, pod = given_up
+    harness.runtime.take("delete")
+    pod.labels["airflow-worker"] = "999"
+    return harness, ti, pod
+
+
+def test_it_is_left_if_another_scheduler_has_adopted_it(labelled_by_another):
+    harness, ti, pod = labelled_by_another
+    harness.set_state(ti, "queued", queued_by_job_id=999)
+    not_deleted(harness, pod, m.starting())
+    harness.wait(10)
+    assert harness.runtime.take("delete") == []
+    assert harness.executor._registry.departures(ti.key) == []
+
+
+def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_another):
+    """An adoption labels the pods, and may fail then. The row says whose the task instance is."""
+    harness, _, pod = labelled_by_another
+    not_deleted(harness, pod, m.starting())
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, "999")]
+    assert harness.runtime.take("create") == []
+    harness.send(PodDeleted(pod.ref))
+    harness.wait(10)
+    assert len(harness.runtime.take("create")) == 1
+
+
+def test_it_is_deleted_if_it_is_labelled_in_vain_when_nobody_waits_for_it_any_more(labelled_by_another):
+    harness, ti, pod = labelled_by_another
+    harness.wait(DELETION_TIMEOUT + 1)
+    assert harness.executor._registry.departures(ti.key) == []
+    harness.runtime.take("delete")
+    not_deleted(harness, pod, m.starting())
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, "999")]
+
+
+def test_it_is_deleted_if_its_label_is_ours_again(labelled_by_another):
+    """The deletion has the label of an adoption that has failed as its condition."""
+    harness, _, pod = labelled_by_another
+    not_deleted(harness, pod, m.starting())
+    harness.runtime.take("delete")
+    pod.labels["airflow-worker"] = harness.label
+    not_deleted(harness, pod, m.starting())
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+    assert harness.runtime.take("create") == []
+
+
+def test_it_is_followed_again_if_it_has_another_label_in_vain_and_has_started(labelled_by_another):
+    harness, ti, pod = labelled_by_another
+    not_deleted(harness, pod, STARTED)
+    assert harness.executor._registry.departures(ti.key) == []
+    assert harness.executor._registry.get(ti.key).ref == pod.ref
+    assert [ref for ref, _ in harness.runtime.take("adopt")] == [pod.ref]
+    assert harness.runtime.take("delete") == harness.runtime.take("create") == []
 
 
 def test_only_a_pending_pod_has_a_version(given_up):
@@ -214,7 +276,7 @@ class TestAdopted:
         at_version(pod, "9", m.starting())
         heir.adopt(ti)
         heir.executor.sync()
-        assert heir.runtime.take("delete") == [(pod.ref, "9")]
+        assert heir.runtime.take("delete") == [(pod.ref, "9", heir.label)]
 
     @learns
     def test_it_is_followed_again_while_its_task_waits_to_be_handed_back(self, heir, learns):

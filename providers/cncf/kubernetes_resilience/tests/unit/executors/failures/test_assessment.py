@@ -142,7 +142,8 @@ def test_task_instance_that_another_scheduler_has_queued_is_left_to_it(
     assessment = assessed(failure, row("queued", job_id=job_id))
     # That one counts the failure of its pod. One that may still start could start beside another.
     counts = failure is not None and not failure.alive
-    assert assessment == Release(f"scheduler job {job_id} has queued it", leaves_pod=counts)
+    why = f"scheduler job {job_id} has queued it"
+    assert assessment == Release(why, leaves_pod=counts, is_anothers=True)
 
 
 @any_end

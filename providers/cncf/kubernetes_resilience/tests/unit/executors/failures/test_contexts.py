@@ -164,11 +164,12 @@ def test_callbacks_and_the_next_run_are_told_the_end_of_what_a_program_has_said(
     assert StoredContext.from_json(found.to_json()) == found
 
 
-def test_a_callback_carries_why_the_task_has_failed(start, running):
+@pytest.mark.parametrize("budget", ["0", "1"])
+def test_a_callback_carries_why_the_task_has_failed(start, running, budget):
     """By the time that it is called, the next run may have begun, and the XCom be gone."""
-    harness = start()
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=budget)
     ti, pod = running(harness)
-    harness.observe(pod, m.out_of_memory())
+    lose(harness, pod, m.out_of_memory())
     assert [state for state, _ in harness.events().values()] == ["failed"]
     row, sent = present(harness, ti.key), []
     row.context_carrier = {"traceparent": "as it was"}
@@ -490,5 +491,6 @@ def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
     harness, ti = start(), queued_ti()
     harness.queue(ti)
     harness.executor.heartbeat()
-    harness.executor._give_up(harness.executor._registry.get(ti.key), RuntimeError("a bug"))
+    launch = harness.executor._registry.get(ti.key)
+    harness.executor._parts.giving_up.cannot_settle(launch, RuntimeError("a bug"))
     assert in_words(told_without_a_pod(harness, ti)) == ("INFRASTRUCTURE", "UNKNOWN", "EXECUTOR")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 from airflow.callbacks.callback_requests import TaskCallbackRequest
@@ -16,10 +17,14 @@ from airflow.models.taskreschedule import TaskReschedule
 from kubernetes.client import models as k8s
 from sqlalchemy import func, select, update
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import (
+    REPORT_GRACE,
+    Executions,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
 from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
@@ -646,7 +651,8 @@ def test_a_compensation_whose_commit_had_no_answer_is_not_repeated(harness, runn
     key = ti.key
     retries(harness, ti)
     with monkeypatch.context() as patch:
-        patch.setattr(harness.executor, "_release", fail_once := Failing(harness.executor._release))
+        giving_up = harness.executor._parts.giving_up
+        patch.setattr(giving_up, "release", fail_once := Failing(giving_up.release))
         harness.observe(pod, TERMINATED)
     assert fail_once.has_failed
     harness.wait(60)
@@ -724,6 +730,48 @@ def test_a_worker_that_hangs_on_a_healthy_node(harness, running):
     assert "HeartbeatTimeout" in info
     assert harness.runtime.take("delete") == []
     assert losses(harness)[0]["context"]["category"] == "TIMEOUT"
+
+
+@pytest.mark.parametrize("database_is_away", [False, True])
+def test_while_nobody_can_say_what_has_become_of_its_pod_a_silent_worker_is_not_judged(
+    harness, running, monkeypatch, database_is_away
+):
+    ti, pod = running(harness)
+    harness.runtime.is_away = True
+    with monkeypatch.context() as patch:
+        if database_is_away:
+            patch.setattr(Executions, "with_budget", Mock(side_effect=DatabaseAwayError("no answer")))
+        assert heartbeat_timeout(harness, ti) == []
+    harness.wait(REPORT_GRACE)
+    assert (losses(harness), harness.events()) == ([], {})
+    harness.runtime.is_away = False
+    harness.observe(pod, m.evicted())
+    assert heartbeat_timeout(harness, ti) == []
+    harness.wait(REPORT_GRACE)
+    assert [(loss["reason"], loss["action"]) for loss in losses(harness)] == [("Evicted", "relaunch")]
+
+
+def test_without_a_budget_a_silent_worker_fails_in_an_outage_too(start, running):
+    harness = start()
+    ti, _ = running(harness)
+    harness.runtime.is_away = True
+    heartbeat_timeout(harness, ti)
+    harness.wait(REPORT_GRACE)
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_silent_worker_whose_pod_the_informer_has_not_seen_is_asked_for_first(harness, running, successor):
+    ti, pod = running(harness)
+    key = ti.key
+    heir = successor(**BUDGET)
+    assert heir.adopt(ti) == []
+    heir.wait(1)
+    assert heartbeat_timeout(heir, ti) == []
+    heir.wait(REPORT_GRACE)
+    assert (losses(heir), heir.runtime.take("confirm")) == ([], [(pod.ref,)])
+    heir.send(PodConfirmed(pod.ref, None))
+    heir.wait(REPORT_GRACE)
+    assert present(heir, key).state == "scheduled"
 
 
 def test_a_guess_about_what_is_not_followed_here_is_passed_on(harness, queued_ti):

@@ -76,7 +76,7 @@ def test_a_silent_worker_is_settled_although_its_replacement_is_pending(harness,
     key = ti.key
     _, second = begins(harness, ti)
     harness.observe(second, m.unschedulable())
-    for _ in range(2):
+    for _ in range(3):  # finds the pod, asks whether it is still there, and settles
         heartbeat_timeout(harness, present(harness, key))
         find_pods(harness)
         harness.wait(REPORT_GRACE)

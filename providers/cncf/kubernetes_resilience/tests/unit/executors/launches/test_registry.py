@@ -50,17 +50,17 @@ def registry() -> LaunchRegistry:
     return LaunchRegistry()
 
 
-def test_recipe_is_the_job_without_its_token() -> None:
+def make_workload(dag_version_id: uuid.UUID) -> ExecuteTask:
     ti = {
         **KEY._asdict(),
         "id": str(uuid.uuid4()),
-        "dag_version_id": str(uuid.uuid4()),
+        "dag_version_id": str(dag_version_id),
         "pool_slots": 2,
         "queue": "large",
         "priority_weight": 7,
         "context_carrier": {"traceparent": "00-1-2-00"},
     }
-    workload = ExecuteTask.model_validate(
+    return ExecuteTask.model_validate(
         {
             "token": "made when the task was queued",
             "ti": ti,
@@ -69,12 +69,22 @@ def test_recipe_is_the_job_without_its_token() -> None:
             "log_path": "sales/load.log",
         }
     )
-    override = V1Pod()
-    job = KubernetesJob(KEY, [workload], override, "template.yaml", "airflow:7")
-    restored = StoredWorkload.of(job).job(KEY, str(job.command[0].ti.id))
+
+
+def test_recipe_is_the_job_without_its_token() -> None:
+    workload = make_workload(uuid.uuid4())
+    before, ti_id = workload.model_copy(deep=True), str(workload.ti.id)
+    job = KubernetesJob(KEY, [workload], V1Pod(), "template.yaml", "airflow:7")
+    restored = StoredWorkload.of(job).job(KEY, ti_id)
     assert restored.command[0].model_copy(update={"token": workload.token}) == workload
     assert restored._replace(command=None) == job._replace(command=None)
-    assert workload.token == "made when the task was queued", "the job is left as it was"
+    assert workload == before, "the job is left as it was"
+
+
+def test_recipe_does_not_keep_the_uuid_that_the_launch_has() -> None:
+    jobs = (KubernetesJob(KEY, [make_workload(uuid.UUID(int=7))], None, None, None) for _ in range(2))
+    first, second = map(StoredWorkload.of, jobs)
+    assert first == second
 
 
 def test_launch_is_pending_until_its_pod_is_seen_to_start(registry: LaunchRegistry) -> None:
@@ -120,6 +130,18 @@ def test_copy_of_a_pod_is_not_the_launch(registry: LaunchRegistry) -> None:
     registry.bind(created, PodRef("airflow", "load", "uid-1"))
     assert registry.find(pod("uid-2", created)) is None
     assert created.ref == PodRef("airflow", "load", "uid-1")
+
+
+def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> None:
+    created = launch()
+    registry.hold(created)
+    registry.bind(created, PodRef("airflow", "load", "uid-1"))
+    registry.see(created, seen := pod("uid-1"))
+    assert created.ref is seen.ref, "the informer has it too, and one is enough"
+    assert registry.by_uid("uid-1") is created
+    registry.see(created, another := pod("uid-2"))
+    assert (registry.by_uid("uid-1"), registry.by_uid("uid-2")) == (None, created)
+    assert created.ref is another.ref
 
 
 def test_pod_of_the_same_name_is_not_the_launch(registry: LaunchRegistry) -> None:
@@ -323,7 +345,7 @@ def test_what_is_superseded_is_taken_back_while_its_replacement_waits(
     registry.leave(KEY, "uid-1", 40.0, launch=item, unless_started=True)
     replacement = Launch(KEY, "ti", waiting=waiting)
     registry.hold(replacement)
-    assert registry.take_back(item) is taken
+    assert registry.take_back(item, REF) is taken
     assert registry.get(KEY) is (item if taken else replacement)
     assert item.state is (LaunchState.PENDING if taken else LaunchState.DEPARTING)
 
@@ -331,7 +353,7 @@ def test_what_is_superseded_is_taken_back_while_its_replacement_waits(
 def test_another_life_of_the_task_instance_does_not_give_way(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
     registry.hold(Launch(KEY, "another", waiting=Waiting(job=None)))
-    assert not registry.take_back(item)
+    assert not registry.take_back(item, REF)
 
 
 def test_a_transition_that_is_not_allowed_is_an_error(registry: LaunchRegistry) -> None:

@@ -316,7 +316,7 @@ def test_a_pod_that_has_outlived_its_token_is_replaced_unless_it_has_started(exp
     harness, ti, pod = expired
     harness.runtime.is_away = False
     harness.wait(11)
-    assert harness.runtime.take("delete") == [(pod.ref, "7")]
+    assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
     harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
     harness.begin(ti, pod)
     harness.wait(1000)
@@ -337,6 +337,25 @@ def test_it_is_not_replaced_while_the_api_server_is_away_or_without_an_outage(ex
     assert [ref for ref, *_ in harness.runtime.take("delete")] == [pod.ref, other.ref]
 
 
+@pytest.mark.parametrize("since", ["adopted by another scheduler", "started", "cleared"])
+def test_it_is_not_replaced_if_its_task_does_not_wait_for_it_here_any_more(expired, session, since, caplog):
+    """A scheduler that has stood still does not know yet what another one, or a worker, has done."""
+    harness, ti, pod = expired
+    if since == "adopted by another scheduler":
+        ti.queued_by_job_id = harness.executor.job_id + 1
+        session.commit()
+    elif since == "started":
+        harness.begin(ti, pod)
+    else:
+        ti.prepare_db_for_next_try(session)
+        session.commit()
+    harness.runtime.is_away = False
+    harness.wait(11)
+    # What was cleared is deleted for that.
+    assert harness.runtime.take("delete") == ([(pod.ref, "7")] if since == "cleared" else [])
+    assert ("has expired in an outage" in caplog.text, harness.runtime.take("create")) == (False, [])
+
+
 def test_without_an_outage_a_launch_has_the_time_that_airflow_gives_it(start, queued_ti):
     harness = start(**CONFIG)
     pod = harness.launch(queued_ti()).created("2026-01-01T00:00:00Z")
@@ -354,7 +373,7 @@ def test_an_adopted_pod_that_has_outlived_its_token_is_handed_back(expired, succ
     heir.wait(1)
     heir.runtime.is_away = False
     heir.wait(11)
-    assert heir.runtime.take("delete") == [(pod.ref, "7")]
+    assert heir.runtime.take("delete") == [(pod.ref, "7", heir.label)]
     heir.deleted(pod.ref)
     heir.executor.sync()
     assert (heir.row(ti).state, heir.ledger(ti)) == ("scheduled", [])
@@ -471,3 +490,19 @@ def test_nor_does_it_excuse_a_worker_without_an_outage(start, queued_ti):
     pod = harness.launch(ti).created("2026-01-01T00:00:00Z")
     harness.observe(pod, m.worker_error())
     assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
+
+
+def test_it_is_not_replaced_by_a_scheduler_whose_adoption_of_it_was_rolled_back(expired, successor):
+    """Its own scheduler was taken for dead, and goes on."""
+    _, ti, _ = expired
+    heir = successor(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
+    heir.executor.try_adopt_task_instances([ti])
+    heir.session.rollback()
+    heir.runtime.carry_out("PodSearch")
+    heir.runtime.is_away = True
+    heir.executor.sync()
+    heir.wait(1)
+    heir.runtime.is_away = False
+    heir.wait(11)
+    heir.wait(11)
+    assert heir.runtime.take("delete") == []

@@ -65,6 +65,15 @@ async def test_emits_what_matters_and_nothing_else(watched: Watched, cluster: An
     assert await watched.play() == [("a", "Pending", False), ("a", "Failed", False), ("a", "Failed", True)]
 
 
+async def test_all_readings_of_a_pod_share_its_identity(watched: Watched, cluster: Any, pod: Pod) -> None:
+    cluster.lists = [("1", [pod(uid="a"), pod(uid="b")])]
+    cluster.watches = [[("MODIFIED", pod(uid="a", phase="Running"))], [("DELETED", pod(uid="a"))]]
+    await watched.play()
+    first, other, *later = (item.facts.ref for item in watched.seen)
+    assert [ref is first for ref in later] == [True, True]
+    assert other.uid == "b"
+
+
 async def test_clean_end_goes_on_without_a_list(watched: Watched, cluster: Any, time: Any, pod: Pod) -> None:
     cluster.lists = [("1", [])]
     five_quiet_minutes = partial(setattr, time, "now", time.now + 300)
@@ -128,6 +137,21 @@ async def test_another_reason_within_an_outage_is_said(
     assert "pods is forbidden" in caplog.records[1].message
 
 
+async def test_another_permission_that_is_missing_within_an_outage_is_said(
+    watched: Watched, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That lists are permitted again does not hide that watches are not."""
+    list_, watch = (
+        error_from_status(403, {"reason": "Forbidden", "message": f'cannot {verb} resource "pods"'})
+        for verb in ("list", "watch")
+    )
+    cluster.lists = [list_, list_, ("1", []), ("2", []), ("3", [])]
+    cluster.watches = [[watch], [watch]]
+    with caplog.at_level(logging.INFO):
+        await watched.play()
+    assert [record.message.split("cannot ")[1][:5] for record in caplog.records] == ["list ", "watch"]
+
+
 async def test_expired_version_is_not_a_warning(
     watched: Watched, cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,6 +160,19 @@ async def test_expired_version_is_not_a_warning(
     with caplog.at_level(logging.WARNING):
         await watched.play()
     assert caplog.records == []
+
+
+async def test_versions_that_expire_one_after_the_other_are_said_once(
+    watched: Watched, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.lists = [(version, []) for version in ("1", "2", "3")]
+    cluster.watches = [
+        [error_from_status(410, {"reason": "Expired", "message": f"too old resource version: {version}"})]
+        for version in ("1", "2")
+    ]
+    with caplog.at_level(logging.INFO):
+        await watched.play()
+    assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
 async def test_retry_after_is_honoured(watched: Watched, cluster: Any, time: Any, refused: Any) -> None:

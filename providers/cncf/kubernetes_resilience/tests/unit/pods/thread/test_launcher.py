@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -20,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     PodConflictError,
     error_from_status,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
@@ -34,6 +35,8 @@ from airflow_resilience.metrics import stats
 
 DROPPED = ConnectionFailedError("TimeoutError")
 REF = PodRef("airflow", "worker", "uid-1")
+FOUND = PodCreated("launch-1", REF, ANY)
+"""The answer about a pod that was looked for."""
 
 
 def body(launch_id: str = "launch-1", name: str = "worker") -> dict[str, Any]:
@@ -76,7 +79,7 @@ class TestCreate:
     async def test_repeating_finds_the_same_pod(self, bench: Bench, cluster: Any) -> None:
         await bench.launcher.create("launch-1", body())
         await bench.launcher.create("launch-1", body())
-        assert bench.emitted == [PodCreated("launch-1", REF)] * 2
+        assert bench.emitted == [PodCreated("launch-1", REF), FOUND]
         assert len(cluster.pods) == 1
 
     async def test_name_taken_by_another(self, bench: Bench) -> None:
@@ -96,13 +99,13 @@ class TestCreate:
     ) -> None:
         cluster.lose_answer["create"] = [DROPPED if status is None else refused(status)]
         await bench.launcher.create("launch-1", body())
-        assert bench.outcome() == PodCreated("launch-1", REF)
+        assert bench.outcome() == FOUND
 
     async def test_lookup_outlives_a_short_outage(self, bench: Bench, cluster: Any, time: Any) -> None:
         cluster.lose_answer["create"] = [DROPPED]
         cluster.fail["get"] = [DROPPED, DROPPED]
         await bench.launcher.create("launch-1", body())
-        assert bench.outcome() == PodCreated("launch-1", REF)
+        assert bench.outcome() == FOUND
         assert time.sleeps == [RETRY.delay(1, float), RETRY.delay(2, float)]
 
     async def test_not_carried_out(self, bench: Bench, cluster: Any) -> None:
@@ -375,6 +378,16 @@ class TestDeleteUnlessStarted:
         assert isinstance(message, PodNotDeleted)
         assert (message.facts.ref, message.facts.phase) == (REF, status["phase"])
 
+    @pytest.mark.parametrize(("label", "is_left"), [("2", True), ("1", False)])
+    async def test_one_that_another_scheduler_has_adopted_is_left_alone(
+        self, created: Bench, cluster: Any, label: str, is_left: bool
+    ) -> None:
+        """Its label says so, which it had not when its deletion was decided on."""
+        await created.launcher.adopt(REF, {SCHEDULER_LABEL: label})
+        cluster.change("worker")
+        await created.launcher.delete(REF, "1", "1")
+        assert isinstance(created.outcome(), PodNotDeleted) is is_left
+
     async def test_one_that_is_being_deleted_already(self, created: Bench, cluster: Any) -> None:
         def deleted_by_somebody() -> None:
             cluster.change("worker", **STARTED)
@@ -457,7 +470,8 @@ class TestLookFor:
     async def test_says_which_pod_it_is(self, created: Bench, cluster: Any) -> None:
         cluster.fail["get"] = [DROPPED, DROPPED, DROPPED, DROPPED]
         await created.launcher.look_for("airflow", "worker", "launch-1")
-        assert created.outcome() == PodCreated("launch-1", REF)
+        assert created.outcome() == FOUND
+        assert created.outcome().facts.phase == "Pending"
 
     async def test_leaves_the_pod_of_another_launch(self, created: Bench, cluster: Any) -> None:
         await created.launcher.look_for("airflow", "worker", "launch-0")

@@ -1,33 +1,18 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What a decision about a pod depends on besides the pod: its task, and the earlier decisions."""
+"""What a decision about a pod depends on besides the pod: its task, and the earlier decisions. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any, NamedTuple
 
-from airflow.models.taskinstance import TaskInstance
-from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
-from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
-
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
-from airflow_resilience import ledger
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Decision
-from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
 _ASSUMED = "only the ids of its task are known, and earlier launches are taken to have failed like this one"
-_KNOWN = "The task, and what was decided about earlier failures of the try, are from the metadata database."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,64 +47,3 @@ def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
         losses=None,
         source=f"{why}: {_ASSUMED}.",
     )
-
-
-def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
-    """
-    Read the task instance of a pod and its ledger. Without them, read what the pod says.
-
-    :param phase: how far the task had come; None if that is to be found out
-    """
-    key, ti_id = task_key(facts.annotations), facts.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
-    if key is None or ti_id is None:
-        return from_pod(facts, "The pod does not say which task instance it is of")
-    try:
-        with create_session() as session:
-            present = _read_present(key, session)
-            now = str(present.id) if present and present.try_number == key.try_number else ti_id
-            losses = ledger.read_infrastructure_histories({key: now}, session=session)[key]
-            launches = ledger.read_histories({key: ti_id}, session=session)[key]
-            # A task instance that runs again after a loss has another UUID than its earlier pods.
-            earlier_ids = {entry.ti_id for entry in losses.entries}
-            profile = read_profiles([now], session=session).get(now) if ti_id in {now, *earlier_ids} else None
-    except SQLAlchemyError as error:
-        return from_pod(facts, f"The metadata database does not answer ({type(error).__name__})")
-    if profile is None:
-        return from_pod(facts, "The pod's task instance is not in the metadata database any more")
-    if phase is None:
-        runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
-        loss = losses.of_worker(facts.ref.uid)
-        phase = loss.phase if loss else Phase.EXECUTION if runs else None
-    return Circumstances(
-        profile=profile,
-        earlier=_decisions_before(facts, launches, Phase.LAUNCH),
-        losses=_decisions_before(facts, losses, Phase.EXECUTION),
-        source=_KNOWN,
-        phase=phase,
-    )
-
-
-def _decisions_before(facts: PodFacts, history: LaunchHistory, phase: Phase) -> list[Decision]:
-    before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
-    return [entry.decision for entry in before if entry.counts_in(phase)]
-
-
-class _Present(NamedTuple):
-    """What a task instance is now."""
-
-    id: Any
-    try_number: int
-    state: str | None
-
-
-def _read_present(key: TaskInstanceKey, session: Session) -> _Present | None:
-    ti = TaskInstance
-    row = session.execute(
-        select(ti.id, ti.try_number, ti.state).where(
-            ti.dag_id == key.dag_id,
-            ti.task_id == key.task_id,
-            ti.run_id == key.run_id,
-            ti.map_index == key.map_index,
-        )
-    ).one_or_none()
-    return _Present(*row) if row else None

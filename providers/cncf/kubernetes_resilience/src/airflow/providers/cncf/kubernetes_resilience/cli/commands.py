@@ -4,23 +4,16 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 
 from airflow.cli.cli_config import lazy_load_command
 from airflow.exceptions import AirflowConfigException
 from airflow.utils.cli import suppress_logs_and_warning
 from sqlalchemy.exc import SQLAlchemyError
 
-from airflow_resilience.retry_policy.document import PolicyFileError
-
-NO_ANSWER = 2
-"""Exit code of a command that cannot answer. It is argparse's for wrong options."""
-
-
-class CommandError(Exception):
-    """An input of the user cannot be used. The text says what, and why."""
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import refuse, run_command
 
 
 def _command(path: str) -> Callable[[Namespace], None]:
@@ -32,30 +25,29 @@ def _command(path: str) -> Callable[[Namespace], None]:
     """
     function = lazy_load_command(f"airflow.providers.cncf.kubernetes_resilience.cli.{path}")
 
-    def run(args: Namespace) -> None:
+    def answer(args: Namespace) -> int:
         try:
-            code = function(args)
-        except (CommandError, PolicyFileError, AirflowConfigException) as error:
-            code = _refuse(str(error))
+            code: int = function(args)
+        except AirflowConfigException as error:
+            code = refuse(str(error))
         except SQLAlchemyError as error:
             # Without the SQL statement: it does not help somebody who forgot to migrate.
             cause = getattr(error, "orig", None) or error
-            code = _refuse(f"the metadata database does not answer as it should: {cause}")
-        if code:
+            code = refuse(f"the metadata database does not answer as it should: {cause}")
+        return code
+
+    def run(args: Namespace) -> None:
+        if code := run_command(partial(answer, args)):
             raise SystemExit(code)
 
     return suppress_logs_and_warning(run)
 
 
-lint = _command("policy_commands.lint")
+lint = _command("answers.lint")
 show = _command("policy_commands.show")
 explain = _command("explain_command.explain")
 history = _command("history_command.history")
 launches = _command("launches_command.launches")
 report = _command("report_command.report")
+generate_dag_yaml = _command("dag_yaml_command.generate_dag_yaml")
 build_provider_wheel = _command("in_place_command.build_provider_wheel")
-
-
-def _refuse(text: str) -> int:
-    sys.stderr.write(f"{text}\n")
-    return NO_ANSWER

@@ -3,8 +3,8 @@
 """
 The commands of ``airflow kubernetes-resilience`` and their options.
 
-Every call of ``airflow`` imports this module. So it imports only Airflow's own definitions of commands. Each
-command imports what it needs when it is run.
+Every call of ``airflow`` imports this module. So it imports only definitions: Airflow's own, and those
+in ``arguments.py``. Each command imports what it needs when it is run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.cli.cli_config import (
+    ARG_BUNDLE_NAME,
     ARG_DAG_ID,
+    ARG_LOGICAL_DATE,
     ARG_OUTPUT,
+    ARG_OUTPUT_PATH,
     ARG_TASK_ID,
     ARG_VERBOSE,
     ActionCommand,
@@ -22,16 +25,9 @@ from airflow.cli.cli_config import (
     lazy_load_command,
 )
 
-_COMMANDS = "airflow.providers.cncf.kubernetes_resilience.cli.commands"
+from airflow.providers.cncf.kubernetes_resilience.cli.arguments import EXPLAIN, LINT, SHOW, Command
 
-_EXIT_CODES_OF_EXPLAIN = """\
-exit codes:
-  0  every pod is launched again ("relaunch")
-  1  the failure of a pod counts against the task ("count"), or fails it for good ("fail")
-  2  no answer: an option, a file or a manifest cannot be used, or something does not answer
-  3  a pod has not failed
-of several that apply: 2 before 1, 1 before 3
-"""
+_COMMANDS = "airflow.providers.cncf.kubernetes_resilience.cli.commands"
 
 _EXIT_CODES_OF_LAUNCHES = """\
 exit codes:
@@ -39,71 +35,48 @@ exit codes:
   2  no answer: the database or the API server does not answer, or no executor of this kind is configured
 """
 
-_PHASES = """\
-how far the task had come: its instance was still queued (launch) or running (execution).
-Default: what the metadata database says about a pod of the cluster, else launch; but then a pod
-that has succeeded has not failed, while with --phase launch it ended without its worker having
-reported"""
-
 
 def _argument(*flags: str, **options: Any) -> Arg:
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
 
 
+def _shared(name: str, command: Command, *more: Arg) -> ActionCommand:
+    """Describe a command that does not need Airflow to those who have it. ``more`` is what needs it."""
+    return ActionCommand(
+        name=name,
+        help=command.help,
+        description=command.description,
+        epilog=command.epilog,
+        func=lazy_load_command(f"{_COMMANDS}.{name}"),
+        args=(*more, *(_argument(*flags, **options) for flags, options in command.args), ARG_VERBOSE),
+    )
+
+
 _POLICY_COMMANDS = (
-    ActionCommand(
-        name="lint",
-        help="Check a policy file",
-        description=(
-            "Check a policy file: a line for each mistake, with its place and what is allowed there, and\n"
-            "one with the word warning for what can never match or never be reached. For a retry policy\n"
-            "in the form of Armada it says what each field is called here."
-        ),
-        epilog=(
-            "exit codes:\n  0  the file can be used; warnings are on stderr\n"
-            "  2  it cannot; the mistakes are on stderr\n"
-        ),
-        func=lazy_load_command(f"{_COMMANDS}.lint"),
-        args=(_argument("file", help="the policy file"), ARG_VERBOSE),
-    ),
-    ActionCommand(
-        name="show",
-        help="Show the policies in force, or those of one task, and where they come from",
-        func=lazy_load_command(f"{_COMMANDS}.show"),
-        args=(
-            _argument("--dag", metavar="DAG_ID", help="with --task: what is in force for one task"),
-            _argument("--task", metavar="TASK_ID", help="with --dag: what is in force for one task"),
-            ARG_OUTPUT,
-            ARG_VERBOSE,
-        ),
+    _shared("lint", LINT),
+    _shared(
+        "show",
+        SHOW,
+        _argument("--dag", metavar="DAG_ID", help="with --task: what is in force for one task"),
+        _argument("--task", metavar="TASK_ID", help="with --dag: what is in force for one task"),
+        ARG_OUTPUT,
     ),
 )
 
 _COMMANDS_OF_GROUP = (
     GroupCommand(name="policy", help="Check and show retry policies", subcommands=_POLICY_COMMANDS),
-    ActionCommand(
-        name="explain",
-        help="Explain what becomes of the task of a pod that failed, and why",
-        description=(
-            "Explain a pod: what is read from it, why it failed, which rule of which policy says what to\n"
-            "do, and why the rules before it do not. Nothing is changed by that."
+    _shared(
+        "explain",
+        EXPLAIN,
+        _argument("name", nargs="?", help="name of a pod in the cluster; or -, like --file -"),
+        _argument("-n", "--namespace", help="namespace of the pod. Default: that of the executor's pods"),
+        _argument(
+            "-f",
+            "--file",
+            help="a manifest, or a list of them, as JSON or YAML; - for standard input:\n"
+            "kubectl get pod NAME -o json | airflow kubernetes-resilience explain -",
         ),
-        epilog=_EXIT_CODES_OF_EXPLAIN,
-        func=lazy_load_command(f"{_COMMANDS}.explain"),
-        args=(
-            _argument("name", nargs="?", help="name of a pod in the cluster; or -, like --file -"),
-            _argument("-n", "--namespace", help="namespace of the pod. Default: that of the executor's pods"),
-            _argument(
-                "-f",
-                "--file",
-                help="a manifest, or a list of them, as JSON or YAML; - for standard input:\n"
-                "kubectl get pod NAME -o json | airflow kubernetes-resilience explain -",
-            ),
-            _argument("--phase", choices=("launch", "execution"), help=_PHASES),
-            _argument("--policy", metavar="FILE", help="a policy file, instead of the configured one"),
-            ARG_OUTPUT,
-            ARG_VERBOSE,
-        ),
+        ARG_OUTPUT,
     ),
     ActionCommand(
         name="history",
@@ -161,6 +134,29 @@ _COMMANDS_OF_GROUP = (
             _argument("--days", type=int, default=7, help="how far to go back, 92 at most. Default: 7"),
             _argument("--dag", metavar="DAG_ID", help="only failures of this Dag"),
             ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    ),
+    ActionCommand(
+        name="generate-dag-yaml",
+        help="Write the pod of each task of a Dag to a file, as this executor would launch it",
+        description=(
+            "Write a file for each task of a Dag: its pod as this executor would launch it first, also with\n"
+            "the template, override and wishes in the task's executor_config. It has the words of `airflow\n"
+            "kubernetes generate-dag-yaml`, which shows pods of the official executor, and writes to the\n"
+            "same folder. What is not known before the launch, and the token, is set-at-launch, or zeros."
+        ),
+        epilog=(
+            "exit codes:\n  0  the files are written; tasks of other executors are left out, and named\n"
+            "  2  there is no file; the reason is on stderr\n"
+        ),
+        func=lazy_load_command(f"{_COMMANDS}.generate_dag_yaml"),
+        args=(
+            ARG_DAG_ID,
+            ARG_LOGICAL_DATE,
+            ARG_BUNDLE_NAME,
+            ARG_OUTPUT_PATH,
+            _argument("--team", help="the team whose executors and configuration launch them"),
             ARG_VERBOSE,
         ),
     ),

@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import Standing, State, examine
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -95,7 +94,7 @@ def explain(
 
 
 def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: Circumstances) -> Answer:
-    number = launch_number(failure.facts)
+    number = failure.facts.launch_number
     classified = classify(failure, launch_number=number, phase=phase)
     evidence = make_evidence(failure, classified, phase)
     selection = select(policies, circumstances.profile)
@@ -129,7 +128,7 @@ def _facts(facts: PodFacts) -> dict[str, Any]:
         "namespace": facts.ref.namespace,
         "name": facts.ref.name,
         "uid": facts.ref.uid,
-        "launch": launch_number(facts),
+        "launch": facts.launch_number,
         "phase": facts.phase,
         "reason": facts.reason,
         "message": facts.message,

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow.cli.simple_table import AirflowConsole
+from rich.console import Console
 
 from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Answer, Explanation
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import State
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import summarise
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, AvoidNode
@@ -32,7 +31,7 @@ _NODES = {
 }
 
 
-def show_explanation(console: AirflowConsole, explanation: Explanation) -> None:
+def show_explanation(console: Console, explanation: Explanation) -> None:
     """Print everything that led to the decision, in its order."""
     facts = explanation.facts
     print_heading(console, f"Pod {facts.ref}")
@@ -46,7 +45,7 @@ def show_explanation(console: AirflowConsole, explanation: Explanation) -> None:
 
 def _facts(explanation: Explanation) -> Named:
     facts = explanation.facts
-    yield "launch", launch_number(facts)
+    yield "launch", facts.launch_number
     yield "phase", facts.phase
     yield "reason", facts.reason
     yield "message", facts.message
@@ -57,7 +56,7 @@ def _facts(explanation: Explanation) -> Named:
         yield "condition", ", ".join(filter(None, words))
 
 
-def _show_containers(console: AirflowConsole, facts: PodFacts) -> None:
+def _show_containers(console: Console, facts: PodFacts) -> None:
     rows = [
         {
             "container": item.name,
@@ -73,7 +72,7 @@ def _show_containers(console: AirflowConsole, facts: PodFacts) -> None:
     print_table(console, rows)
 
 
-def _show_answer(console: AirflowConsole, explanation: Explanation, answer: Answer) -> None:
+def _show_answer(console: Console, explanation: Explanation, answer: Answer) -> None:
     print_heading(console, "Why it failed" if _has_failed(explanation) else "Why it would fail")
     print_names(console, _cause(answer))
     print_heading(console, f"Rules ({explanation.policies.origin})")
@@ -90,7 +89,7 @@ def _has_failed(explanation: Explanation) -> bool:
 
 def _cause(answer: Answer) -> Named:
     cause, context = answer.classified.cause, answer.classified.context
-    yield "row", cause.name
+    yield "cause", cause.name
     yield "category", context.category
     yield "reason", context.reason
     yield "because", cause.why

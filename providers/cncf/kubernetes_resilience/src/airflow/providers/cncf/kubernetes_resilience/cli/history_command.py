@@ -16,7 +16,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
 from airflow.providers.cncf.kubernetes_resilience.reporting.words import end_in_words
 from airflow_resilience.ledger import LedgerEntry

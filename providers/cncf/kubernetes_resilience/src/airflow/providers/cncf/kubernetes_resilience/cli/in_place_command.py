@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.in_place_wheel import WheelError, build_in_place_wheel
 
 

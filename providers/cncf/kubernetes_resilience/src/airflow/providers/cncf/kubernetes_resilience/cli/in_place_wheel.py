@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from installer.records import Hash, RecordEntry
+from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
 from installer.sources import WheelFile
 from installer.utils import Scheme, construct_record_file, copyfileobj_with_hashing, parse_metadata_file
 from packaging.requirements import Requirement
@@ -134,9 +134,16 @@ def _read(path: Path) -> _Wheel:
         raise WheelError(f"{path} cannot be read: {error.strerror}") from error
     except (BadZipFile, EOFError, zlib.error) as error:
         raise WheelError(f"{path} is not a wheel: {error}") from error
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, InvalidRecordEntry) as error:
         # Of the wheel's name, of its dist-info folder, or of what is and is not in there.
-        raise WheelError(f"{path} is not a wheel as it should be: {error}") from error
+        raise WheelError(f"{path} is not a wheel as it should be: {_tell(path, error)}") from error
+
+
+def _tell(path: Path, error: Exception) -> str:
+    """Say what is wrong: of the library's list of problems, which may have one for each file, the first."""
+    first, *more = getattr(error, "issues", None) or [str(error)]
+    told = str(first).removeprefix(f"In {path}, ")
+    return f"{told}, and {len(more)} problems more" if more else told
 
 
 def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:
@@ -158,13 +165,28 @@ def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:
         raise WheelError(
             f"{path} is signed ({', '.join(signatures)}), and no signature holds for another wheel"
         )
-    source.validate_record()
+    _check_record(source, archive)
     for name in (_EXECUTOR, f"{source.dist_info_dir}/{_NOTICE}"):
         archive.getinfo(name)
     members = {
         info.filename: _Member(info, archive.read(info)) for info in archive.infolist() if not info.is_dir()
     }
     return _Wheel(version, path.name.split("-", 2)[2], source.dist_info_dir, members)
+
+
+def _check_record(source: WheelFile, archive: ZipFile) -> None:
+    """
+    Compare the files with ``RECORD``.
+
+    :raises ValueError: if one of them is not as it says, or not there, or not named
+    :raises InvalidRecordEntry: if it cannot be read
+    """
+    lines = source.read_dist_info("RECORD").splitlines()
+    named = {name for name, _, _ in parse_record_file(lines)}
+    # The library asks only whether what is there is named.
+    if lost := sorted(named.difference(archive.namelist())):
+        raise ValueError(f"{lost[0]} is named in RECORD, and is not there")
+    source.validate_record()
 
 
 def _supported() -> SpecifierSet:

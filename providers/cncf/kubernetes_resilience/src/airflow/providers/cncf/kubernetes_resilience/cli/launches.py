@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Where tasks are, as far as the metadata database and the API server can tell. Pure.
+Where tasks are, as far as the metadata database and the API server can tell. Nothing is read here.
 
 The scheduler knows more: whether it has asked for a pod that is not there yet, for example. Rows and pods are
 read one after the other, so that they may be a moment apart.
@@ -22,7 +22,6 @@ from airflow.providers.cncf.kubernetes_resilience.cli.standing import State, exa
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan, plan_adoption
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     is_host,
-    launch_number,
     task_key,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
@@ -233,7 +232,7 @@ def _launch(
     return LocatedLaunch(
         row=task.row,
         state=state,
-        number=launch_number(pod),
+        number=pod.launch_number,
         namespace=pod.ref.namespace,
         pod=pod.ref.name,
         node=pod.node,

@@ -7,24 +7,19 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from airflow.executors.executor_loader import ExecutorLoader
 from airflow.executors.executor_utils import ExecutorName
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from airflow.providers.cncf.kubernetes_resilience.cli import pods
-from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli import executors, pods
 from airflow.providers.cncf.kubernetes_resilience.cli.launches import HeldTask, locate_launches
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
-from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
 
@@ -36,30 +31,15 @@ _HELD = (TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.
 
 def launches(args: Namespace) -> int:
     """List the launches of each task that an executor of this kind holds."""
-    names = ExecutorLoader.get_executor_names()
-    ours = [name for name in names if _is_ours(name)]
-    if not ours:
-        raise CommandError("[core] executor names no executor of this provider")
+    names, ours = executors.read_names()
     with create_session() as session:
         tasks = _read_tasks(args, _may_be_held(names, ours), session=session)
-    found = [pod for name in ours for pod in pods.list_from_cluster(_load(name))] if tasks else []
+    found = [pod for name in ours for pod in pods.list_from_cluster(executors.load(name))] if tasks else []
     # Two executors may have one namespace.
     unique = {pod.ref.uid: pod for pod in found}
     located = locate_launches(tasks, list(unique.values()), now=datetime.now(UTC))
     print_rows([launch.to_dict() for launch in located], [launch.to_row() for launch in located], args.output)
     return 0
-
-
-def _is_ours(name: ExecutorName) -> bool:
-    try:
-        class_, _ = ExecutorLoader.import_executor_cls(name)
-    except ImportError:
-        return False  # that of another provider, which is not installed here
-    return issubclass(class_, KubernetesExecutor)
-
-
-def _load(name: ExecutorName) -> KubernetesExecutor:
-    return cast("KubernetesExecutor", ExecutorLoader.load_executor(name))
 
 
 def _may_be_held(names: Sequence[ExecutorName], ours: Sequence[ExecutorName]) -> ColumnElement[bool]:
@@ -69,7 +49,9 @@ def _may_be_held(names: Sequence[ExecutorName], ours: Sequence[ExecutorName]) ->
     A task instance has the name that its task has: an alias, a class with its module, or without. One that
     has none is for the first executor of its team, or of all.
     """
-    others = {text for name in names for text in _texts(name)}.difference(*map(_texts, ours))
+    others = {text for name in names for text in executors.texts_of(name)}.difference(
+        *map(executors.texts_of, ours)
+    )
     executor = TaskInstance.executor
     may_be_named = executor.not_in(others)
     defaults = {name.team_name: name for name in reversed(names)}
@@ -78,31 +60,16 @@ def _may_be_held(names: Sequence[ExecutorName], ours: Sequence[ExecutorName]) ->
     return may_be_named
 
 
-def _texts(name: ExecutorName) -> set[str]:
-    texts = {name.module_path, name.module_path.rpartition(".")[2]}
-    return texts | {name.alias} if name.alias else texts
-
-
 def _read_tasks(args: Namespace, may_be_held: ColumnElement[bool], *, session: Session) -> list[HeldTask]:
     ti = TaskInstance
-    query = select(
-        ti.id,
-        ti.dag_id,
-        ti.task_id,
-        ti.run_id,
-        ti.try_number,
-        ti.map_index,
-        ti.state,
-        ti.queued_by_job_id,
-        ti.hostname,
-        ti.queued_dttm,
-        ti.start_date,
-    ).where(ti.state.in_(_HELD), may_be_held)
+    query = select(*task_instances.ROW_COLUMNS, ti.queued_dttm, ti.start_date).where(
+        ti.state.in_(_HELD), may_be_held
+    )
     for column, wanted in ((ti.dag_id, args.dag), (ti.run_id, args.run), (ti.task_id, args.task)):
         if wanted is not None:
             query = query.where(column == wanted)
     found = session.execute(query).all()
-    rows = [TaskInstanceRow(str(row[0]), TaskInstanceKey(*row[1:6]), *row[6:9]) for row in found]
+    rows = [task_instances.make_row(row) for row in found]
     restarting = {row.key for row in rows if row.state == TaskInstanceState.RESTARTING}
     former_ids = task_instances.read_former_ids(restarting, session=session)
     queued = {row.key: row.ti_id for row in rows if row.state == TaskInstanceState.QUEUED}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from airflow.cli.simple_table import AirflowConsole
+from rich.console import Console
 
 from airflow.providers.cncf.kubernetes_resilience.cli.description import (
     describe_limit,
@@ -32,7 +32,7 @@ from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_LIMIT_KEY, 
 _OF_THE_POLICY = ("retryLimit", RETRIES_KEY, "backoff", "avoidNode", "defaultAction")
 
 
-def show_policies(console: AirflowConsole, effective: EffectivePolicies) -> None:
+def show_policies(console: Console, effective: EffectivePolicies) -> None:
     """Print the policies in the order in which they are asked."""
     policies, task = effective.policies, effective.task
     if task:
@@ -82,7 +82,7 @@ def _selector(described: dict[str, object]) -> dict[str, object]:
     return {"policy": described["policy"], "selected for": "; ".join(fields)}
 
 
-def _show_policy(console: AirflowConsole, item: PolicyInForce) -> None:
+def _show_policy(console: Console, item: PolicyInForce) -> None:
     described = _in_words(describe_policy(item.policy))
     print_heading(console, f"{item.policy.name}: {item.why} ({item.origin})")
     print_names(console, ((name, described[name]) for name in _OF_THE_POLICY))

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.session import create_session
 
-from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import (
+    make_console,
     print_data,
     print_heading,
     print_names,
@@ -62,7 +62,7 @@ def report(args: Namespace) -> int:
 
 
 def _show(view: SummaryView) -> None:
-    console = AirflowConsole()
+    console = make_console()
     print_heading(console, f"Pods lost from {_minute(view.since)} to {_minute(view.until)} UTC")
     print_names(console, _totals(view))
     for title, rows in (

@@ -9,8 +9,8 @@ from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from airflow.providers.cncf.kubernetes_resilience.cli.commands import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.effective import DefinedTask
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 

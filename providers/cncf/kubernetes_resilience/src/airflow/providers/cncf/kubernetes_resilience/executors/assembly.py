@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow.configuration import conf
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
@@ -29,20 +28,22 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.giving_up import GivingUp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE_BY,
-    SCHEDULER_LABEL,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import QueuedTimeout
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL, SCHEDULER_LABEL
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
     KubernetesRuntime,
@@ -70,181 +71,220 @@ class Identity:
         return {SCHEDULER_LABEL: self.scheduler_label, EXECUTOR_LABEL: self.executor_label}
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    """What the executor consists of."""
-
-    runtime: KubernetesRuntime
-    commands: PodCommands
-    policies: RetryPolicies
-    launch_queue: LaunchQueue
-    create_retries: CreateRetries
-    deletion: PodDeletion
-    cancelled: CancelledLaunches
-    garbage: OrphanCollector
-    event_filter: StaleEventFilter
-    ownership: Ownership
-    expired_tokens: ExpiredTokens
-    settlement: Settlement
-    executions: Executions
-    adopter: Adopter
-    completion: Completion
-    hand_back: HandBack
-    queued_timeout: QueuedTimeout
-
-
-def assemble(
-    who: Identity,
-    settings: Settings,
-    kube_config: KubeConfig,
-    *,
-    registry: LaunchRegistry,
-    slots: Slots,
-    isolation: Isolation,
-    patience: Patience,
-    jwt_generator: Any,
-    emit: Callable[[Message], None],
-    clock: Callable[[], float],
-) -> Parts:
     """
-    Make the parts of an executor.
+    What the executor consists of, made from the lowest layer up.
 
     :param kube_config: the official executor's configuration
-    :param jwt_generator: signs the workloads' tokens
+    :param patience: one for all executors of a scheduler
+    :param make_token: makes the token of a workload from its task instance's UUID
     :param emit: takes what the Kubernetes thread has to tell, in that thread
     :param clock: monotonic time, seconds
     :raises AirflowConfigException: if the configured policy file cannot be used
     """
-    runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
-    commands = PodCommands(runtime, who.labels)
-    token_validity = conf.getfloat("scheduler", "task_queued_timeout")
-    policies = RetryPolicies(settings, clock)
-    builder = PodBuilder(
-        kube_config,
-        str(who.job_id),
-        who.executor_label,
-        jwt_generator,
-        worker_log_as_termination_message=settings.worker_log_as_termination_message,
-        infrastructure=policies.current.infrastructure,
-    )
-    deletion = PodDeletion(commands=commands, registry=registry, kube_config=kube_config, clock=clock)
-    create_retries = CreateRetries(
-        registry=registry,
-        commands=commands,
-        builder=builder,
-        isolation=isolation,
-        token_validity=token_validity,
-        job_id=who.job_id,
-        retries=settings.publish_retries,
-        clock=clock,
-    )
-    executions = Executions(policies=policies, job_id=who.job_id, clock=clock)
-    expired_tokens = ExpiredTokens(registry=registry, commands=commands, validity=token_validity, clock=clock)
-    orphans = Orphans(registry=registry, slots=slots, isolation=isolation, job_id=who.job_id)
-    surplus = SurplusPods(registry=registry, deletion=deletion, job_id=who.job_id, clock=clock)
-    completion = Completion(
-        orphans=orphans,
-        surplus=surplus,
-        commands=commands,
-        registry=registry,
-        slots=slots,
-        isolation=isolation,
-    )
-    ownership = Ownership(
-        registry=registry,
-        commands=commands,
-        slots=slots,
-        job_id=who.job_id,
-        isolation=isolation,
-        clock=clock,
-    )
-    return Parts(
-        runtime=runtime,
-        commands=commands,
-        policies=policies,
-        deletion=deletion,
-        create_retries=create_retries,
-        expired_tokens=expired_tokens,
-        ownership=ownership,
-        launch_queue=LaunchQueue(
+
+    def __init__(
+        self,
+        who: Identity,
+        settings: Settings,
+        kube_config: KubeConfig,
+        *,
+        registry: LaunchRegistry,
+        slots: Slots,
+        isolation: Isolation,
+        patience: Patience,
+        make_token: Callable[[str], str],
+        emit: Callable[[Message], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._who = who
+        self._settings = settings
+        self._kube_config = kube_config
+        self._registry = registry
+        self._slots = slots
+        self._isolation = isolation
+        self._clock = clock
+        self._token_validity = conf.getfloat("scheduler", "task_queued_timeout")
+        self.runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
+        self.commands = PodCommands(self.runtime, who.labels)
+        self.policies = RetryPolicies(settings, clock)
+        self._add_tasks()
+        self._add_deletion()
+        self._add_creation(make_token)
+        self._add_failures()
+        self._add_adoption(patience)
+        self._add_running_workers()
+
+    def _add_tasks(self) -> None:
+        self.queued_timeout = QueuedTimeout(
+            self._token_validity,
+            registry=self._registry,
+            commands=self.commands,
+            isolation=self._isolation,
+            job_id=self._who.job_id,
+            clock=self._clock,
+        )
+
+    def _add_deletion(self) -> None:
+        self.deletion = PodDeletion(
+            commands=self.commands,
+            registry=self._registry,
+            kube_config=self._kube_config,
+            own_label=self._who.scheduler_label,
+            clock=self._clock,
+        )
+        self.cancelled = CancelledLaunches(
+            registry=self._registry,
+            deletion=self.deletion,
+            slots=self._slots,
+            job_id=self._who.job_id,
+            isolation=self._isolation,
+            clock=self._clock,
+        )
+        self.garbage = OrphanCollector(
+            runtime=self.runtime,
+            commands=self.commands,
+            deletion=self.deletion,
+            namespaces=self._who.namespaces,
+            own_label=self._who.scheduler_label,
+            isolation=self._isolation,
+            job_id=self._who.job_id,
+            clock=self._clock,
+        )
+
+    def _add_creation(self, make_token: Callable[[str], str]) -> None:
+        builder = PodBuilder(
+            self._kube_config,
+            str(self._who.job_id),
+            self._who.executor_label,
+            make_token,
+            worker_log_as_termination_message=self._settings.worker_log_as_termination_message,
+            infrastructure=self.policies.current.infrastructure,
+        )
+        self.create_retries = CreateRetries(
+            registry=self._registry,
+            commands=self.commands,
             builder=builder,
-            registry=registry,
-            create_retries=create_retries,
-            isolation=isolation,
-            job_id=who.job_id,
-            clock=clock,
-        ),
-        cancelled=CancelledLaunches(
-            registry=registry,
-            deletion=deletion,
-            slots=slots,
-            job_id=who.job_id,
-            isolation=isolation,
-            clock=clock,
-        ),
-        garbage=OrphanCollector(
-            runtime=runtime,
-            commands=commands,
-            deletion=deletion,
-            namespaces=who.namespaces,
-            own_label=who.scheduler_label,
-            isolation=isolation,
-            job_id=who.job_id,
-            clock=clock,
-        ),
-        event_filter=StaleEventFilter(
-            registry=registry,
-            commands=commands,
-            deletion=deletion,
-            own_label=who.scheduler_label,
-            given_up_reasons=kube_config.worker_pod_pending_fatal_container_state_reasons,
-            unschedulable_timeout=settings.unschedulable_timeout,
-            ownership=ownership,
-            create_retries=create_retries,
-            clock=clock,
-        ),
-        executions=executions,
-        settlement=Settlement(
-            policies=policies,
-            slots=slots,
-            executions=executions,
-            expired_tokens=expired_tokens,
-            job_id=who.job_id,
-        ),
-        adopter=Adopter(
+            isolation=self._isolation,
+            token_validity=self._token_validity,
+            job_id=self._who.job_id,
+            retries=self._settings.publish_retries,
+            clock=self._clock,
+        )
+        self.launch_queue = LaunchQueue(
+            builder=builder,
+            registry=self._registry,
+            create_retries=self.create_retries,
+            isolation=self._isolation,
+            job_id=self._who.job_id,
+            clock=self._clock,
+        )
+
+    def _add_failures(self) -> None:
+        self.traces = LaunchTraces()
+        self.ownership = Ownership(
+            registry=self._registry,
+            commands=self.commands,
+            slots=self._slots,
+            job_id=self._who.job_id,
+            isolation=self._isolation,
+            clock=self._clock,
+        )
+        self.event_filter = StaleEventFilter(
+            registry=self._registry,
+            commands=self.commands,
+            deletion=self.deletion,
+            own_label=self._who.scheduler_label,
+            given_up_reasons=self._kube_config.worker_pod_pending_fatal_container_state_reasons,
+            unschedulable_timeout=self._settings.unschedulable_timeout,
+            ownership=self.ownership,
+            create_retries=self.create_retries,
+            clock=self._clock,
+        )
+        self.expired_tokens = ExpiredTokens(
+            registry=self._registry,
+            commands=self.commands,
+            isolation=self._isolation,
+            validity=self._token_validity,
+            job_id=self._who.job_id,
+            clock=self._clock,
+        )
+        self.executions = Executions(policies=self.policies, job_id=self._who.job_id, clock=self._clock)
+        self.settlement = Settlement(
+            policies=self.policies,
+            slots=self._slots,
+            executions=self.executions,
+            expired_tokens=self.expired_tokens,
+            job_id=self._who.job_id,
+        )
+        self.giving_up = GivingUp(
+            registry=self._registry,
+            slots=self._slots,
+            deletion=self.deletion,
+            event_filter=self.event_filter,
+            settlement=self.settlement,
+            traces=self.traces,
+            isolation=self._isolation,
+        )
+
+    def _add_adoption(self, patience: Patience) -> None:
+        orphans = Orphans(
+            registry=self._registry,
+            slots=self._slots,
+            isolation=self._isolation,
+            job_id=self._who.job_id,
+        )
+        surplus = SurplusPods(
+            registry=self._registry, deletion=self.deletion, job_id=self._who.job_id, clock=self._clock
+        )
+        self.completion = Completion(
             orphans=orphans,
-            search=PodSearch(
-                runtime=runtime,
-                commands=commands,
-                namespaces=who.namespaces,
-                own_labels=who.labels,
-                patience=patience,
-                clock=clock,
-            ),
-            completion=completion,
             surplus=surplus,
-            registry=registry,
-            deletion=deletion,
-            slots=slots,
-            isolation=isolation,
-        ),
-        completion=completion,
-        hand_back=HandBack(
-            registry=registry,
-            slots=slots,
-            isolation=isolation,
-            job_id=who.job_id,
-            clock=clock,
-        ),
-        queued_timeout=QueuedTimeout(
-            token_validity,
-            registry=registry,
-            commands=commands,
-            isolation=isolation,
-            job_id=who.job_id,
-            clock=clock,
-        ),
-    )
+            commands=self.commands,
+            registry=self._registry,
+            slots=self._slots,
+            isolation=self._isolation,
+        )
+        self.adopter = Adopter(
+            orphans=orphans,
+            search=self._make_search(patience),
+            completion=self.completion,
+            surplus=surplus,
+            registry=self._registry,
+            deletion=self.deletion,
+            slots=self._slots,
+            isolation=self._isolation,
+        )
+        self.hand_back = HandBack(
+            registry=self._registry,
+            slots=self._slots,
+            isolation=self._isolation,
+            job_id=self._who.job_id,
+            clock=self._clock,
+        )
+
+    def _make_search(self, patience: Patience) -> PodSearch:
+        return PodSearch(
+            runtime=self.runtime,
+            commands=self.commands,
+            namespaces=self._who.namespaces,
+            own_labels=self._who.labels,
+            patience=patience,
+            clock=self._clock,
+        )
+
+    def _add_running_workers(self) -> None:
+        self.running_workers = RunningWorkers(
+            registry=self._registry,
+            commands=self.commands,
+            adopter=self.adopter,
+            completion=self.completion,
+            event_filter=self.event_filter,
+            executions=self.executions,
+            deletion=self.deletion,
+            slots=self._slots,
+            isolation=self._isolation,
+        )
 
 
 def _runtime_settings(who: Identity, settings: Settings, kube_config: KubeConfig) -> RuntimeSettings:
@@ -253,7 +293,7 @@ def _runtime_settings(who: Identity, settings: Settings, kube_config: KubeConfig
         label_selector=",".join([*(f"{name}={value}" for name, value in who.labels.items()), NOT_DONE_BY]),
         concurrency=settings.api_concurrency,
         delete_options=kube_config.delete_option_kwargs,
-        request_timeout=kube_config.kube_client_request_args.get("_request_timeout"),
+        request_timeout=settings.request_timeout,
         inactivity_timeout=settings.watch_inactivity_timeout,
         team_name=who.team_name,
     )

@@ -6,19 +6,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowConfigException
 
-from airflow_resilience.context import StateChangeReason
-from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, DELAY_OPTION, REASONS_OPTION
+from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import (
+    OWN_SECTION,
+    UPSTREAM_SECTION,
+    OptionError,
+    PolicySettings,
+    read_limit,
+    read_number,
+    read_policy_settings,
+)
 
-UPSTREAM_SECTION = "kubernetes_executor"
-OWN_SECTION = "kubernetes_resilience"
-EXCLUDED_REASONS = "pod_launch_failure_excluded_container_reasons"
+if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import RequestTimeout
 
 SHORTEST_WATCH_INACTIVITY = 90.0
 """Seconds. The API server ends a watch at 0.4 of the limit or later; less would be reconnects."""
@@ -44,36 +50,21 @@ REQUEST_TIMEOUT = "_request_timeout"
 _SWITCH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 """The words that Airflow's own options have for yes and no."""
 
-Number = TypeVar("Number", int, float)
 
-
-@dataclass(frozen=True, slots=True)
-class Settings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(PolicySettings):
     """What can be configured, checked."""
 
-    launch_failure_retries: int
-    """``[kubernetes_executor] pod_launch_failure_retries``: relaunches for one try; -1 for no limit."""
-    excluded_container_reasons: frozenset[str]
-    """``[kubernetes_executor] pod_launch_failure_excluded_container_reasons``: no relaunch with these;
-    of ``Error`` only the worker container's own."""
     publish_retries: int
     """``[kubernetes_executor] task_publish_max_retries``: repetitions of a create call; -1 for no limit."""
     api_concurrency: int
     """``[kubernetes_resilience] api_concurrency``: changing requests under way at one time."""
     watch_inactivity_timeout: float
     """``[kubernetes_resilience] watch_inactivity_timeout``, seconds."""
+    request_timeout: RequestTimeout | None
+    """``_request_timeout`` of ``[kubernetes_executor] kube_client_request_args``; None if there is none."""
     unschedulable_timeout: float
     """``[kubernetes_resilience] unschedulable_timeout``, seconds; 0 for never."""
-    retry_policy_file: Path | None
-    """``[kubernetes_resilience] retry_policy_file``; None for the policy that is built in."""
-    infrastructure_retry_budget: int
-    """``[kubernetes_resilience] infrastructure_retry_budget``: how often a running task may be launched again
-    in one try; 0 for never, -1 for no limit."""
-    infrastructure_retry_delay: float
-    """``[kubernetes_resilience] infrastructure_retry_delay``, seconds."""
-    infrastructure_retry_reasons: frozenset[StateChangeReason]
-    """``[kubernetes_resilience] infrastructure_retry_reasons``: what of category INFRASTRUCTURE that is
-    for, without a rule that says so."""
     worker_log_as_termination_message: bool
     """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a worker that
     fails are its container's termination message, unless its pod states a policy of its own."""
@@ -93,43 +84,25 @@ def read_settings(conf: Any) -> Settings:
             f"[{UPSTREAM_SECTION}] client_factory is set and async_client_factory is not; this executor talks"
             " to Kubernetes through the latter only, and must not end up in another cluster"
         )
-    excluded = conf.get(UPSTREAM_SECTION, EXCLUDED_REASONS, fallback="Error")
-    return Settings(
-        launch_failure_retries=_limit(conf, UPSTREAM_SECTION, "pod_launch_failure_retries", fallback="1"),
-        excluded_container_reasons=_words(excluded),
-        publish_retries=_limit(conf, UPSTREAM_SECTION, "task_publish_max_retries", fallback="0"),
-        api_concurrency=_number(
-            int, conf, OWN_SECTION, "api_concurrency", 1, allowed="a whole number, 1 or more"
-        ),
-        watch_inactivity_timeout=_number(
-            float,
-            conf,
-            OWN_SECTION,
-            "watch_inactivity_timeout",
-            SHORTEST_WATCH_INACTIVITY,
-            allowed=f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
-        ),
-        unschedulable_timeout=_number(
-            float,
-            conf,
-            OWN_SECTION,
-            "unschedulable_timeout",
-            0.0,
-            allowed="a number of seconds, or 0 for no limit",
-        ),
-        retry_policy_file=_path(conf, "retry_policy_file"),
-        infrastructure_retry_budget=_limit(conf, OWN_SECTION, BUDGET_OPTION),
-        infrastructure_retry_delay=_number(
-            float,
-            conf,
-            OWN_SECTION,
-            DELAY_OPTION,
-            0.0,
-            allowed="a number of seconds, 0 or more",
-        ),
-        infrastructure_retry_reasons=_reasons(conf, REASONS_OPTION),
-        worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
-    )
+    try:
+        return _read(conf)
+    except OptionError as error:
+        raise AirflowConfigException(str(error)) from error
+
+
+@contextmanager
+def naming_the_team(name: str | None) -> Iterator[None]:
+    """
+    Have the message about a configured value name the team that it is configured for.
+
+    :param name: None if the executor is not a team's
+    """
+    try:
+        yield
+    except AirflowConfigException as error:
+        if name:
+            raise AirflowConfigException(f"Team {name}: {error}") from error
+        raise
 
 
 def find_without_meaning(conf: Any) -> list[str]:
@@ -152,29 +125,53 @@ def _text(conf: Any, key: str) -> str:
     return (conf.get(UPSTREAM_SECTION, key, fallback=None) or "").strip()
 
 
-def _limit(conf: Any, section: str, key: str, **options: str) -> int:
-    allowed = "a whole number: 0 for none, -1 for no limit, or how many"
-    return _number(int, conf, section, key, -1, allowed=allowed, **options)
+def _read(conf: Any) -> Settings:
+    return Settings(
+        **asdict(read_policy_settings(conf)),
+        publish_retries=read_limit(conf, UPSTREAM_SECTION, "task_publish_max_retries", fallback="0"),
+        api_concurrency=read_number(
+            int, conf, OWN_SECTION, "api_concurrency", 1, allowed="a whole number, 1 or more"
+        ),
+        watch_inactivity_timeout=read_number(
+            float,
+            conf,
+            OWN_SECTION,
+            "watch_inactivity_timeout",
+            SHORTEST_WATCH_INACTIVITY,
+            allowed=f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
+        ),
+        unschedulable_timeout=read_number(
+            float,
+            conf,
+            OWN_SECTION,
+            "unschedulable_timeout",
+            0.0,
+            allowed="a number of seconds, or 0 for no limit",
+        ),
+        worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
+        request_timeout=_request_timeout(conf),
+    )
 
 
-def _words(text: str | None) -> frozenset[str]:
-    return frozenset(filter(None, map(str.strip, (text or "").split(","))))
-
-
-def _reasons(conf: Any, key: str) -> frozenset[StateChangeReason]:
-    text = conf.get(OWN_SECTION, key)
-    words = _words(text)
-    if unknown := sorted(words - StateChangeReason.__members__.keys()):
-        raise AirflowConfigException(
-            f"[{OWN_SECTION}] {key} = {text!r} cannot be used: {', '.join(unknown)} is not among what is"
-            f" allowed, which is a list, with commas, of {', '.join(StateChangeReason)}"
-        )
-    return frozenset(map(StateChangeReason, words))
-
-
-def _path(conf: Any, key: str) -> Path | None:
-    text = conf.get(OWN_SECTION, key, fallback="").strip()
-    return Path(text).expanduser() if text else None
+def _request_timeout(conf: Any) -> RequestTimeout | None:
+    text = _text(conf, REQUEST_ARGUMENTS)
+    try:
+        value = json.loads(text or "{}").get(REQUEST_TIMEOUT)
+        if value is None:
+            return None
+        seconds = tuple(map(float, value)) if isinstance(value, list) else (float(value),)
+    except (AttributeError, TypeError, ValueError):
+        seconds = ()
+    if all(0 < each < math.inf for each in seconds):
+        match seconds:
+            case (total,):
+                return total
+            case (to_connect, to_read):
+                return to_connect, to_read
+    raise OptionError(
+        f"[{UPSTREAM_SECTION}] {REQUEST_ARGUMENTS} = {text!r} cannot be used; allowed is a JSON object, in"
+        f' which "{REQUEST_TIMEOUT}" is a number of seconds, or a list of two: to connect, and between reads'
+    )
 
 
 def _switch(conf: Any, key: str) -> bool:
@@ -182,27 +179,5 @@ def _switch(conf: Any, key: str) -> bool:
     text = conf.get(OWN_SECTION, key)
     value = _SWITCH.get(text.strip().lower())
     if value is None:
-        raise AirflowConfigException(
-            f"[{OWN_SECTION}] {key} = {text!r} cannot be used; allowed is True or False"
-        )
-    return value
-
-
-def _number(
-    kind: Callable[[str], Number],
-    conf: Any,
-    section: str,
-    key: str,
-    minimum: Number,
-    *,
-    allowed: str,
-    **options: str,
-) -> Number:
-    text = conf.get(section, key, **options)
-    try:
-        value = kind(text)
-    except (TypeError, ValueError):
-        value = None
-    if value is None or not minimum <= value < math.inf:  # which is also false of "nan"
-        raise AirflowConfigException(f"[{section}] {key} = {text!r} cannot be used; allowed is {allowed}")
+        raise OptionError(f"[{OWN_SECTION}] {key} = {text!r} cannot be used; allowed is True or False")
     return value

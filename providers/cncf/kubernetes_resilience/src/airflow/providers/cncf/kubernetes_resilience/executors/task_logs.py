@@ -9,6 +9,7 @@ client of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,9 @@ from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.utils.log.logging_mixin import remove_escape_codes
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    launch_number,
     newest_first,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import WORKER_CONTAINER, PodRef, read_pod
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def read_pod_logs(
     try:
         launches = _list_launches(ti, try_number, namespace, client)
     except Exception as error:  # noqa: BLE001 - the page that shows the log shows why there is none
-        return [*messages, f"Reading from k8s pod logs failed: {error}"], []
+        return [*messages, f"Reading from k8s pod logs failed: {_said(error)}"], []
     if not launches:
         return [*messages, f"Reading from k8s pod logs failed: no pod of {ti} exists"], []
     log: list[str] = []
@@ -52,7 +53,7 @@ def read_pod_logs(
         try:
             text = _read(ref, lines, client)
         except Exception as error:  # noqa: BLE001 - the other pods' logs are worth showing all the same
-            messages.append(f"Reading the log of pod {ref} failed: {error}")
+            messages.append(f"Reading the log of pod {ref} failed: {_said(error)}")
             continue
         messages.append(f"Found logs of pod {ref} (launch {number}) through kube API")
         log += text if index == 0 else _as_earlier(ref, number, text)
@@ -72,7 +73,7 @@ def _list_launches(
     )
     found = client.list_namespaced_pod(namespace=namespace, label_selector=selector).items
     pods = [read_pod(client.api_client.sanitize_for_serialization(pod)) for pod in found]
-    return [(pod.ref, launch_number(pod)) for pod in newest_first(pods, ti.hostname)]
+    return [(pod.ref, pod.launch_number) for pod in newest_first(pods, ti.hostname)]
 
 
 def _read(ref: PodRef, lines: int, client: CoreV1Api) -> list[str]:
@@ -85,6 +86,19 @@ def _read(ref: PodRef, lines: int, client: CoreV1Api) -> list[str]:
         _preload_content=False,
     )
     return [remove_escape_codes(line.decode(errors="replace")) for line in response]
+
+
+def _said(error: Exception) -> str:
+    """Return what the API server has said: the client's own text has all headers of the answer before it."""
+    from kubernetes.client import ApiException  # noqa: PLC0415 - no scheduler needs it
+
+    if not isinstance(error, ApiException):
+        return str(error)
+    try:
+        body = json.loads(error.body or "")
+    except ValueError:
+        body = None
+    return str(error_from_status(error.status, body, text=error.reason or ""))
 
 
 def _as_earlier(ref: PodRef, number: int, text: list[str]) -> Iterator[str]:

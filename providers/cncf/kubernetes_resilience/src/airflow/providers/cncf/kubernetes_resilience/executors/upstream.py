@@ -10,12 +10,13 @@ these fails with its name, and not with a lost task.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from airflow.configuration import conf
 from airflow.executors.workloads import ExecuteTask
@@ -26,6 +27,9 @@ from opentelemetry.trace import Tracer
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.tokens import JWTGenerator
+    from airflow.models.taskinstancekey import TaskInstanceKey
+    from airflow.sdk import DAG
+    from airflow.serialization.definitions.dag import SerializedDAG
     from kubernetes.client import CoreV1Api
 
 _AIRFLOW_VERSION = tuple(map(int, airflow_version.split(".")[:2]))
@@ -39,6 +43,7 @@ EXECUTOR_MODULE = MOVED_EXECUTOR_MODULE if find_spec(MOVED_EXECUTOR_MODULE) else
 """The module that has the official executor. In such a wheel, the other name leads back here."""
 
 _EXECUTOR = f"{EXECUTOR_MODULE}:KubernetesExecutor"
+_SERIALIZATION = "airflow.serialization.serialized_objects"
 _KUBE_CONFIG = f"{_PROVIDER}.kube_config:KubeConfig"
 
 
@@ -144,7 +149,23 @@ SEAMS = (
         "process_executor_events",
         "counts the events that it leaves over",
     ),
+    Seam(
+        "airflow.executors.base_executor:BaseExecutor", "queue_workload", "extended", ("workload", "session")
+    ),
     Seam("airflow.executors.base_executor:BaseExecutor", "jwt_generator", "signs workload tokens"),
+    Seam(
+        "airflow.executors.base_executor:BaseExecutor",
+        "supports_task_instance_uuid",
+        "has task instances known by their keys",
+        since=(3, 4),
+    ),
+    Seam(
+        "airflow.executors.workloads.types:TaskInstanceUuid",
+        "__init__",
+        "the key of what is handed over, for which _task_coordinates has another one",
+        since=(3, 4),
+    ),
+    Seam("airflow.executors.workloads:WorkloadType", "EXECUTE_TASK", "the queue of the tasks", since=(3, 4)),
     Seam(
         "airflow.executors.workloads:ExecuteTask",
         "generate_token",
@@ -158,11 +179,15 @@ SEAMS = (
     Seam(
         "airflow.executors.executor_loader:ExecutorLoader",
         "get_executor_names",
-        "tells which task instances another executor has",
+        "tells which other executors there are",
     ),
     Seam("airflow.cli.cli_config", "lazy_load_command", "keeps the airflow command quick", ("import_path",)),
-    Seam("airflow.cli.simple_table:AirflowConsole", "print_as_json", "prints as Airflow does", ("data",)),
     Seam("airflow.utils.cli", "suppress_logs_and_warning", "keeps logs out of the output", ("f",)),
+    Seam("airflow.utils.cli", "get_bagged_dag", "parses the file of a Dag", ("bundle_names", "dag_id")),
+    Seam(f"{_SERIALIZATION}:DagSerialization", "from_dict", "makes the scheduler's Dag", since=(3, 2)),
+    Seam(f"{_SERIALIZATION}:DagSerialization", "to_dict", "of one that was parsed", ("var",), since=(3, 2)),
+    Seam(f"{_SERIALIZATION}:SerializedDAG", "from_dict", "makes the scheduler's Dag", before=(3, 2)),
+    Seam(f"{_SERIALIZATION}:SerializedDAG", "to_dict", "of one that was parsed", ("var",), before=(3, 2)),
     Seam("airflow.utils.session", "create_session", "session apart from the scheduler's", ("scoped",)),
     Seam(
         "airflow.traces.tracer:Trace",
@@ -227,6 +252,33 @@ def with_span_id(span_id: int) -> AbstractContextManager[None]:
         return nullcontext()
     override = import_module("airflow._shared.observability.traces").override_ids
     return cast("AbstractContextManager[None]", override(None, span_id))
+
+
+def schedulers_dag(dag: DAG) -> SerializedDAG:
+    """Return a Dag that was parsed as the scheduler knows it."""
+    name = "SerializedDAG" if _AIRFLOW_VERSION < (3, 2) else "DagSerialization"
+    serialization = getattr(import_module(_SERIALIZATION), name)
+    return cast("SerializedDAG", serialization.from_dict(serialization.to_dict(dag)))
+
+
+def queued_tasks(executor: Any) -> MutableMapping[Any, ExecuteTask]:
+    """Return the tasks that were handed to an executor and have no slot yet, by their keys."""
+    if _AIRFLOW_VERSION < (3, 4):
+        return cast("MutableMapping[Any, ExecuteTask]", executor.queued_tasks)
+    queues = import_module("airflow.executors.workloads").WorkloadType
+    return cast("MutableMapping[Any, ExecuteTask]", executor.executor_queues[queues.EXECUTE_TASK])
+
+
+def follow_new_id(executor: Any, key: TaskInstanceKey, old: str, new: str | None) -> None:
+    """
+    Have the reports about a task instance be about its new UUID, if it has one.
+
+    Airflow 3.4 notes the UUID of what it hands over, and leaves out reports about a key that it has two for.
+    """
+    if new and hasattr(executor, "_task_coordinates"):
+        kind = import_module("airflow.executors.workloads.types").TaskInstanceUuid
+        executor._task_coordinates.pop(kind(UUID(old)), None)
+        executor._task_coordinates[kind(UUID(new))] = key
 
 
 def make_client(team_name: str | None) -> CoreV1Api:

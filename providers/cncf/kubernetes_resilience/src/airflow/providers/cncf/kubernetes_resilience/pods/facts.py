@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -39,7 +40,13 @@ TASK_INSTANCE_ID_ANNOTATION = "airflow-resilience/task-instance-id"
 EXECUTOR_LABEL = "airflow-resilience/executor"
 """Which of a scheduler's executors the pod belongs to."""
 
-LABELS = ("airflow-worker", "airflow_executor_done", EXECUTOR_LABEL)
+SCHEDULER_LABEL = "airflow-worker"
+"""Names the job of the scheduler that watches a worker pod."""
+
+DONE_LABEL = "airflow_executor_done"
+"""``True`` on a pod that is kept and that no executor sees again."""
+
+LABELS = (SCHEDULER_LABEL, DONE_LABEL, EXECUTOR_LABEL)
 """The labels by which a pod belongs to a scheduler and its executor. Others are not kept."""
 
 ANNOTATIONS = (
@@ -56,6 +63,9 @@ DEFAULT_GRACE_SECONDS = 30
 
 _SIGNAL_BASE, _LAST_SIGNAL = 128, 64
 # Above 128 + 64 there is no signal: 255 is a program's -1.
+
+_HUGE = 10
+# Digits of a number that no launch has. Python refuses to read one of thousands.
 
 _EPOCH_YEAR = 1970
 
@@ -216,6 +226,12 @@ class PodFacts:
     may still start is deleted on the condition that it has not changed."""
 
     @property
+    def launch_number(self) -> int:
+        """The number of the launch that the pod is; 1 for a pod that another executor has created."""
+        text = self.annotations.get(LAUNCH_NUMBER_ANNOTATION, "")
+        return int(text) if text.isdecimal() and len(text) < _HUGE else 1
+
+    @property
     def is_terminal(self) -> bool:
         """Whether no container of the pod can run any more."""
         return self.phase in ("Succeeded", "Failed")
@@ -248,6 +264,11 @@ class PodFacts:
         return self.phase == "Running" if worker is None else worker.started
 
     @property
+    def is_past_starting(self) -> bool:
+        """Whether it has started or ended, and not because it was deleted."""
+        return (self.has_started or self.is_terminal) and not self.deletion_timestamp
+
+    @property
     def unscheduled(self) -> ConditionFacts | None:
         """The scheduler's condition that it has no node for the pod; None if there is none."""
         return self.condition("PodScheduled", status="False") if self.phase == "Pending" else None
@@ -277,11 +298,22 @@ class PodFacts:
         return None
 
 
-def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
+@lru_cache(maxsize=4096)
+def shared(text: str) -> str:
+    """Return the one copy of a text that very many pods share."""
+    # Not interned: Python 3.12 would keep it for ever.
+    return text
+
+
+_NOTHING: Mapping[str, PodFacts] = MappingProxyType({})
+
+
+def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHING) -> PodFacts:
     """
     Read a pod manifest as decoded from the API's JSON.
 
     :param manifest: a ``v1.Pod`` object; anything in it may be missing, null or of an unexpected type
+    :param known: earlier readings, by UID. A pod's identity never changes, and all of its readings share one.
     :raises MalformedPodError: if it has no name, namespace or UID
     """
     metadata = _mapping(_mapping(manifest).get("metadata"))
@@ -290,13 +322,15 @@ def read_pod(manifest: Mapping[str, Any]) -> PodFacts:
     name, namespace, uid = (_text(metadata.get(key)) for key in ("name", "namespace", "uid"))
     if not (name and namespace and uid):
         raise MalformedPodError(f"pod without identity: name={name!r} namespace={namespace!r} uid={uid!r}")
+    ref = PodRef(namespace=shared(namespace), name=name, uid=uid)
+    before = known.get(uid)
     grace = _integer(spec.get("terminationGracePeriodSeconds"))
     grace = DEFAULT_GRACE_SECONDS if grace is None else grace
     deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
     phase = _word(status.get("phase"))
     containers = _same(tuple(_containers(spec, status)))
     return PodFacts(
-        ref=PodRef(namespace=_shared(namespace), name=name, uid=uid),
+        ref=before.ref if before and before.ref == ref else ref,
         labels=_labels(_texts(metadata.get("labels"), LABELS)),
         annotations=Texts(_annotations(metadata, spec)),
         created=_time(metadata.get("creationTimestamp")),
@@ -455,7 +489,7 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
 def _texts(value: Any, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     found = _mapping(value)
     return tuple(
-        (name, text if name in _UNIQUE else _shared(text))
+        (name, text if name in _UNIQUE else shared(text))
         for name in names
         if isinstance(text := found.get(name), str)
     )
@@ -465,12 +499,6 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-@lru_cache(maxsize=4096)
-def _shared(text: str) -> str:
-    """Return the one copy of a text that very many pods share."""
-    return text
-
-
 @lru_cache(maxsize=1024)
 def _same(items: tuple[T, ...]) -> tuple[T, ...]:
     """Return the one copy of a tuple: most running pods have equal conditions and containers."""
@@ -478,7 +506,7 @@ def _same(items: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _word(value: Any) -> str | None:
-    return _shared(value) if isinstance(value, str) and value else None
+    return shared(value) if isinstance(value, str) and value else None
 
 
 def _integer(value: Any) -> int | None:

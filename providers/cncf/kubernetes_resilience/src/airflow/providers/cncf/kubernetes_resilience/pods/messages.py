@@ -26,6 +26,8 @@ class PodCreated:
 
     launch_id: str
     ref: PodRef
+    facts: PodFacts | None = None
+    """As it is now, if it was looked for; None for one that has been created just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,11 @@ class PodDeletionAccepted:
 
 @dataclass(frozen=True, slots=True)
 class PodNotDeleted:
-    """A pod that was to be deleted unless it had started was not deleted: it has started, or has ended."""
+    """
+    A pod was not deleted that was to be unless it had started: it has started, or has ended.
+
+    Or it was to be unless another scheduler had adopted it, and has another one's label.
+    """
 
     facts: PodFacts
     """As it is now."""

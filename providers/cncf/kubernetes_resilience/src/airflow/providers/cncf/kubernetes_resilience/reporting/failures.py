@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The failures of a time: what became of each, how many of each kind, and which these are. Pure."""
+"""The failures of a time: what became of each, how many of each kind, and which these are."""
 
 from __future__ import annotations
 

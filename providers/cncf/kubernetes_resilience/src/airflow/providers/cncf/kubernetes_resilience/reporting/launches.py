@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The launches of a task instance, try by try, from what Airflow and the ledger have written down. Pure.
+The launches of a task instance, try by try, from what Airflow and the ledger have written down.
 
 A launch that failed is in the ledger. Of another one it is only known what its worker has reported: that it
 started, from Airflow 3.2 on, and how it ended.

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is told, as JSON: the values of the API, and of the command line's ``--output json``. Pure.
+What is told, as JSON: the values of the API, and of the command line's ``--output json``.
 
 Times have a time zone. Texts are as the platform or a program wrote them: nobody may take them for HTML.
 """

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Words for people. Pure."""
+"""Words for people."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ class Adopter:
         self._slots.forget_queued(key)
         launch = self._registry.get(key)
         if launch and launch.ref is None:
-            self._deletion.call_off(key)
+            # A create call that is carried out all the same makes a pod in which the task may run.
+            self._deletion.call_off(key, unless_started=True)
 
     def continue_(self) -> None:
         """

@@ -8,9 +8,11 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
@@ -18,7 +20,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import launch_number
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -30,6 +31,19 @@ from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
 log = logging.getLogger(__name__)
+
+
+class _Became(Enum):
+    """What became of a task instance whose adoption is complete."""
+
+    HELD = auto()
+    """It has its pod."""
+    HANDED_BACK = auto()
+    """It is queued without a pod, and the scheduler queues it again."""
+    LOST = auto()
+    """It was running, and its pod is not there."""
+    UNCERTAIN = auto()
+    """It may have one of the pods that do not say enough about themselves."""
 
 
 class Completion:
@@ -71,7 +85,7 @@ class Completion:
         self._isolation.run("adopt", self._choose_again, found, completed)
         decided = self._decided(completed)
         lost: set[TaskInstanceKey] = set()
-        counts: Counter[str] = Counter()
+        counts: Counter[_Became] = Counter()
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided, lost)] += 1
@@ -88,10 +102,10 @@ class Completion:
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
             "again, %d were running and have lost theirs",
-            counts["held"],
+            counts[_Became.HELD],
             len(found.orphans),
             sum(adopting.get(key) is orphan for key, orphan in found.orphans.items()),
-            counts["podless"],
+            counts[_Became.HANDED_BACK],
             len(lost),
         )
         return lost
@@ -115,7 +129,7 @@ class Completion:
         found: FoundPods,
         decided: Mapping[str, LedgerEntry],
         lost: set[TaskInstanceKey],
-    ) -> str:
+    ) -> _Became:
         """Adopt a task instance; return what became of it."""
         key = orphan.key
         if pod := found.plan.current.get(key):
@@ -128,18 +142,18 @@ class Completion:
             if not found.is_labelled(key, pod):
                 # It has gone since it was listed, or keeps its old label.
                 self._commands.send(ConfirmPod(pod.ref))
-            return "held"
+            return _Became.HELD
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if orphan.pod_id in found.plan.odd:
-            return "odd"  # Airflow limits how long it may be queued, or silent
-        if orphan.state == "queued":
+            return _Became.UNCERTAIN  # Airflow limits how long it may be queued, or silent
+        if orphan.state == TaskInstanceState.QUEUED:
             waiting = Waiting(job=None)
             self._registry.hold(Launch(key, orphan.ti_id, waiting=waiting, adopted_from=orphan.job_id))
-            return "podless"
+            return _Became.HANDED_BACK
         if None not in found.plan.odd:  # else it may run in a pod that does not say whose it is
             lost.add(key)
             self._lost.append(orphan)
-        return "lost"
+        return _Became.LOST
 
     def _choose_again(self, found: FoundPods, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
         """Choose by what the rows say now: a task may have started in one of several pods since."""
@@ -156,7 +170,9 @@ class Completion:
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
-        queued = [(key, orphan.ti_id) for key, orphan in orphans.items() if orphan.state == "queued"]
+        queued = [
+            (key, orphan.ti_id) for key, orphan in orphans.items() if orphan.state == TaskInstanceState.QUEUED
+        ]
         histories = self._isolation.batch("adopt", queued, self._read_histories)
         return {entry.worker_uid: entry for history in histories for entry in history.entries}
 
@@ -175,7 +191,7 @@ def _launch(orphan: Orphan, pod: PodFacts, decided: LedgerEntry | None) -> Launc
         ti_id=orphan.pod_id,
         namespace=pod.ref.namespace,
         name=pod.ref.name,
-        number=launch_number(pod),
+        number=pod.launch_number,
         ref=pod.ref,
         facts=pod,
         adopted_from=orphan.job_id,

@@ -17,7 +17,6 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    SCHEDULER_LABEL,
     is_host,
     newest_first,
     place_of,
@@ -25,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    SCHEDULER_LABEL,
     TASK_INSTANCE_ID_ANNOTATION,
     PodFacts,
 )

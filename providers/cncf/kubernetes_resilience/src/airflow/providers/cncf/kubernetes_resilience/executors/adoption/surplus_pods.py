@@ -4,24 +4,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
-from airflow.utils.state import State
+from airflow.utils.state import State, TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     DELETION_TIMEOUT,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import SCHEDULER_LABEL, is_host
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import is_host
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 
 
 class SurplusPods:
@@ -46,6 +47,8 @@ class SurplusPods:
         self._clock = clock
         self.abandoned: dict[TaskInstanceKey, Orphan] = {}
         """Not adopted any more, but their pods have to be found and deleted."""
+        self._listed_before: dict[TaskInstanceKey, AdoptionPlan] = {}
+        """What was found of those before it was known that another scheduler has them."""
 
     def abandon(self, orphan: Orphan) -> None:
         """
@@ -55,7 +58,7 @@ class SurplusPods:
         is not permitted, it waits for no longer than for a deletion that is not.
         """
         self.abandoned[orphan.key] = orphan
-        if orphan.state == "queued":  # else its worker has started and reported since
+        if orphan.state == TaskInstanceState.QUEUED:  # else its worker has started and reported since
             self._registry.leave(orphan.key, orphan.ti_id, inf)
 
     def wait_no_longer(self) -> None:
@@ -70,32 +73,60 @@ class SurplusPods:
 
     def delete(self, found: FoundPods, adopted: Container[TaskInstanceKey]) -> None:
         """Delete or keep the other pods of task instances that are adopted."""
-        self._delete_superseded(found.superseded_of(adopted))
+        for key, pod in self._unknown(found.superseded_of(adopted)):
+            self._deletion.give_up(key, pod)
         self._delete_replaced(found, adopted)
 
     def delete_abandoned(self, found: FoundPods) -> None:
-        """Delete or keep the pods of task instances that are not adopted any more."""
-        abandoned = found.answered(self.abandoned)
-        if not abandoned:
+        """
+        Delete or keep the pods of task instances that are not adopted any more.
+
+        They are deleted whether they have started or not, as those are whose launch is revoked otherwise.
+        """
+        answered = found.answered(self.abandoned)
+        if not answered:
             return
-        for orphan in abandoned.values():
+        for orphan in answered.values():
             self._registry.wait_until(orphan.ti_id, self._clock() + DELETION_TIMEOUT)
         with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({o.ti_id for o in abandoned.values()}, session=session)
+            rows = task_instances.read_rows({o.ti_id for o in answered.values()}, session=session)
         by_key = {row.key: row for row in rows.values()}
+        abandoned = {
+            key: orphan
+            for key, orphan in answered.items()
+            if not self._has_to_be_listed_again(key, found, by_key.get(key))
+        }
         current = [
             (key, found.plan.current[key])
             for key, orphan in abandoned.items()
-            if key in found.plan.current and orphan.state == "queued"
+            if key in found.plan.current and orphan.state == TaskInstanceState.QUEUED
         ]
-        self._delete_superseded(
+        unused = (
             (key, pod)
             for key, pod in [*current, *found.superseded_of(abandoned)]
             if not self._is_used(pod, by_key.get(key))
         )
+        for key, pod in self._unknown(unused):
+            self._deletion.delete(key, pod)
         self._delete_replaced(found, abandoned)
         for key in abandoned:
             self._close(key)
+
+    def _has_to_be_listed_again(
+        self, key: TaskInstanceKey, found: FoundPods, row: TaskInstanceRow | None
+    ) -> bool:
+        """Whether another scheduler has a task instance, and may have adopted its pods since the list."""
+        if row is None or not self._is_anothers(row):
+            return False
+        pods = [pod for _, pod in found.superseded_of({key})]
+        if current := found.plan.current.get(key):
+            pods.append(current)
+        if any(self._is_used(pod, row) for pod in pods):
+            return False  # it had its own by then
+        return self._listed_before.setdefault(key, found.plan) is found.plan
+
+    def _is_anothers(self, row: TaskInstanceRow) -> bool:
+        return row.state in State.adoptable_states and row.queued_by_job_id != self._job_id
 
     def _is_used(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
         """Whether a worker has run in a pod, or another scheduler has launched it since."""
@@ -103,20 +134,23 @@ class SurplusPods:
             return False
         if is_host(row.hostname, pod):
             return True  # it ends by itself; the pod carries our label now, and is seen then
-        is_anothers = row.state in State.adoptable_states and row.queued_by_job_id != self._job_id
-        return is_anothers and pod.labels.get(SCHEDULER_LABEL) == str(row.queued_by_job_id)
+        return self._is_anothers(row) and pod.labels.get(SCHEDULER_LABEL) == str(row.queued_by_job_id)
 
     def _close(self, key: TaskInstanceKey) -> None:
         self._registry.left(self.abandoned.pop(key).ti_id)
+        self._listed_before.pop(key, None)
 
-    def _delete_superseded(self, superseded: Iterable[tuple[TaskInstanceKey, PodFacts]]) -> None:
-        for key, pod in superseded:
+    def _unknown(
+        self, pods: Iterable[tuple[TaskInstanceKey, PodFacts]]
+    ) -> Iterator[tuple[TaskInstanceKey, PodFacts]]:
+        """Leave out what was launched by this scheduler since, and tidy up what has ended."""
+        for key, pod in pods:
             if self._registry.find(pod):
-                continue  # launched by this scheduler while the pods were looked for
+                continue
             if pod.is_terminal:
                 self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
             else:
-                self._deletion.give_up(key, pod)
+                yield key, pod
 
     def _delete_replaced(self, found: FoundPods, keys: Container[TaskInstanceKey]) -> None:
         """Delete the pods in which these ran before they ran again; their next launches wait for them."""

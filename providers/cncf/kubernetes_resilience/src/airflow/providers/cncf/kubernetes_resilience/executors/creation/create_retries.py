@@ -58,8 +58,6 @@ TOKEN_SHARE = 1 / 3
 """Share of its validity after which a token is replaced when a create call is repeated. The rest is for the
 pod to start."""
 
-_REFUSED = frozenset({401, 403})
-
 _MAY_PASS = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
 """Repeated as often as ``task_publish_max_retries`` says; the cases are upstream's documented ones."""
 
@@ -234,7 +232,7 @@ class CreateRetries:
         failure = find_no_pod(
             launch.namespace,
             launch.name,
-            refused=error.status in _REFUSED,
+            refused=error.is_denied,
             message=f"not created: {error}",
         )
         self._registry.end(launch, failure, self._clock())

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow.exceptions import AirflowConfigException
@@ -22,7 +22,6 @@ from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_
 from kubernetes.client import ApiClient, V1EnvVar, V1Pod
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import avoid
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_cache import (
     Pattern,
@@ -54,7 +53,7 @@ class PodBuilder:
     :param kube_config: configuration of the executor
     :param scheduler_job_id: this scheduler's job; its pods are labelled with it
     :param executor_label: tells the pods of this executor from those of the scheduler's others
-    :param jwt_generator: signs the workloads' tokens
+    :param make_token: makes the token of a workload from its task instance's UUID, valid from then on
     :param worker_log_as_termination_message: whether the last lines of a worker that fails become its
         container's termination message, where its pod does not say otherwise
     :param infrastructure: the configured budget of running tasks
@@ -65,14 +64,14 @@ class PodBuilder:
         kube_config: KubeConfig,
         scheduler_job_id: str,
         executor_label: str,
-        jwt_generator: Any,
+        make_token: Callable[[str], str],
         *,
         worker_log_as_termination_message: bool,
         infrastructure: InfrastructureBudget,
     ) -> None:
         self._kube_config = kube_config
         self._executor_label = executor_label
-        self._jwt_generator = jwt_generator
+        self._make_token = make_token
         self._worker_log_as_termination_message = worker_log_as_termination_message
         self._infrastructure = infrastructure
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
@@ -120,7 +119,7 @@ class PodBuilder:
         hook has encoded the arguments, the token stays as it was.
         """
         if launch.creation:
-            fresh, calls = upstream.make_token(launch.ti_id, self._jwt_generator), launch.creation
+            fresh, calls = self._make_token(launch.ti_id), launch.creation
             calls.body, calls.token = _replace(calls.body, calls.token, fresh), fresh
 
     def _build(self, job: KubernetesJob, workload: ExecuteTask, told: StoredContext | None) -> V1Pod:
@@ -165,8 +164,7 @@ class PodBuilder:
         workload = job.command[0]
         if not isinstance(workload, ExecuteTask):
             raise TypeError(f"cannot launch a workload of type {type(workload).__name__}")
-        token = upstream.make_token(str(workload.ti.id), self._jwt_generator)
-        return workload.model_copy(update={"token": token})
+        return workload.model_copy(update={"token": self._make_token(str(workload.ti.id))})
 
 
 def _keep_last_words(pod: V1Pod) -> None:

@@ -123,7 +123,11 @@ class CancelledLaunches:
             log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
             self._registry.release(launch.key)
             self._slots.free(launch.key)
-            self._deletion.revoke(launch)
+            if launch.facts:
+                # It may have started, and ended its try, and nobody has told this scheduler.
+                self._deletion.give_up(launch.key, launch.facts)
+            else:
+                self._deletion.revoke(launch)
 
 
 def _may_start(launch: Launch) -> bool:

@@ -17,7 +17,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Iso
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import DeletePod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE,
-    SCHEDULER_LABEL,
     task_key,
     ti_id_of,
 )
@@ -28,7 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from airflow_resilience import ledger
 
@@ -128,4 +127,4 @@ class OrphanCollector:
         if pod.is_terminal:
             self._deletion.tidy(pod.ref, failed=True)
         else:
-            self._commands.send(DeletePod(pod.ref))
+            self._commands.send(DeletePod(pod.ref, pod.resource_version))

@@ -26,7 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     HEARTBEAT_TIMEOUT,
     PodFailure,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
@@ -48,6 +48,9 @@ Seconds after which the pod of a create call exists or never will: a minute unti
 (:data:`...pods.api.transport.DEFAULT_REQUEST_TIMEOUT`), and another one until the API server does. Before
 that, a pod may be missing because the call is still under way.
 """
+
+UNKNOWN_VERSION = "0"
+"""A resourceVersion that no pod has: it is not known at which one a pod had not started. It is read first."""
 
 QUIET_SECONDS = 0.5
 """Seconds without a message about a pod after which pods that have ended are tidied up."""
@@ -73,6 +76,7 @@ class PodDeletion:
     they may never notice that the worker has ended. All this waits for a quiet moment, because its worker
     cannot start any more, and the API server has other pods to create.
 
+    :param own_label: value of the label by which this scheduler's pods are selected
     :param clock: monotonic time, seconds
     """
 
@@ -82,11 +86,13 @@ class PodDeletion:
         commands: PodCommands,
         registry: LaunchRegistry,
         kube_config: KubeConfig,
+        own_label: str,
         clock: Callable[[], float],
     ) -> None:
         self._commands = commands
         self._registry = registry
         self._config = kube_config
+        self._own_label = own_label
         self._clock = clock
         self._untidied: dict[PodRef, tuple[float, bool, bool]] = {}
 
@@ -134,11 +140,15 @@ class PodDeletion:
         else:
             self._commands.send(MarkPodDone(ref))
 
-    def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
+    def supersede(self, launch: Launch, failure: PodFailure | None, *, is_anothers: bool = False) -> None:
         """
         Delete or keep the pod of a launch that has ended, and delete that of one that was given up on.
 
+        One that was given up on is left alone if another scheduler has adopted it: that one knows how it is.
+
         :param failure: how it failed; None if it succeeded
+        :param is_anothers: whether its task instance is known to be another scheduler's, so that the launch
+            is not followed again
         """
         if launch.ref is None:
             self.delete_if_created(launch)
@@ -152,20 +162,29 @@ class PodDeletion:
         elif failure.reason == HEARTBEAT_TIMEOUT:
             self.revoke(launch)
         else:
-            self.give_up(launch.key, failure.facts, launch)
+            self.give_up(launch.key, failure.facts, None if is_anothers else launch, unless_adopted=True)
 
-    def give_up(self, key: TaskInstanceKey, pod: PodFacts, launch: Launch | None = None) -> None:
+    def give_up(
+        self,
+        key: TaskInstanceKey,
+        pod: PodFacts,
+        launch: Launch | None = None,
+        *,
+        unless_adopted: bool = False,
+    ) -> None:
         """
         Delete a pod that does not start, unless it has by then. The next launch of the key waits for it.
 
         :param pod: what was known of it when that was decided
         :param launch: what it is the pod of, which is followed again if it has started; None to leave it
             alone then
+        :param unless_adopted: whether it also stays if it has another scheduler's label by then
         """
         if pod.resource_version is None:
             self._delete(key, pod, DeletePod(pod.ref), launch)
         elif not self._registry.departure(pod.ref.uid):  # else it goes already, maybe whatever it does
-            self._delete(key, pod, DeletePod(pod.ref, unless_started_since=pod.resource_version), launch)
+            label = self._own_label if unless_adopted else None
+            self._delete(key, pod, DeletePod(pod.ref, pod.resource_version, label), launch)
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch, whatever its state."""
@@ -178,8 +197,8 @@ class PodDeletion:
     def revoke_given_up(self, key: TaskInstanceKey) -> None:
         """Delete the pods of a key that were given up on, even if they have started since."""
         for departure in self._registry.departures(key):
-            if departure.unless_started and departure.launch:
-                self.revoke(departure.launch)
+            if departure.survivor:
+                self.revoke(departure.survivor)
 
     def delete(self, key: TaskInstanceKey, pod: PodFacts) -> None:
         """Delete a pod that may still run, and have the next launch of the key wait for it."""
@@ -206,17 +225,21 @@ class PodDeletion:
         """
         self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
 
-    def delete_if_created(self, launch: Launch) -> None:
+    def delete_if_created(self, launch: Launch, *, unless_started: bool = False) -> None:
         """
         Delete the pod of a create call that has had no clear answer, if there is one.
 
         A call that was not sent yet is called off.
+
+        :param unless_started: whether the pod stays if it has started by the time of its deletion
         """
         if launch.creation is None or not launch.creation.may_exist:
             return
         deadline = self._clock() + CREATION_TIMEOUT
         command = FindCreatedPod(launch.namespace, launch.name, launch.launch_id)
-        self._registry.leave(launch.key, launch.launch_id, deadline, command, launch=launch)
+        self._registry.leave(
+            launch.key, launch.launch_id, deadline, command, launch=launch, unless_started=unless_started
+        )
         self._commands.call_off(launch.launch_id)
         self._commands.send(command)
 
@@ -230,22 +253,61 @@ class PodDeletion:
         elif not _was_unclear(departure.launch):  # a call before may have made the pod
             self._registry.left(launch_id)
 
-    def created_in_vain(self, launch_id: str, pod: PodFacts, *, certain: bool = False) -> None:
+    def look_again(self, launch_id: str, pod: PodFacts) -> None:
         """
-        Delete a pod if its launch was given up before its creation was known.
+        Look for the pod of a launch that was given up before its creation was known: it has been seen.
 
-        :param certain: whether there is no doubt about that, however long ago the launch was given up
+        It is not deleted at once. What was seen may be from long ago, and another scheduler may have adopted
+        it since.
         """
-        if (key := self._registry.left(launch_id)) is not None:
-            self.delete(key, pod)
-        elif certain:
-            self._commands.send(DeletePod(pod.ref))
+        departure = self._registry.departure(launch_id)
+        if departure and departure.command:
+            deadline = self._clock() + DELETION_TIMEOUT
+            self._registry.leave(
+                departure.key,
+                pod.ref.uid,
+                deadline,
+                departure.command,
+                launch=departure.launch,
+                unless_started=departure.unless_started,
+            )
+            self._commands.send(departure.command)
 
-    def call_off(self, key: TaskInstanceKey) -> None:
-        """Release the current launch of a key. If its pod is not known, delete the one that may exist."""
+    def created_in_vain(self, launch_id: str, pod: PodFacts, *, is_ours: bool = False) -> None:
+        """
+        Delete a pod whose launch was given up before its creation was known, however long ago.
+
+        If nobody waits for it any more, its task instance may be queued again, and run in it.
+
+        :param is_ours: whether its task instance is known to be this scheduler's, so that the label of
+            another one, from an adoption that has failed, means nothing, until it is yet another one
+        """
+        departure = self._registry.departure(launch_id) or self._registry.departure(pod.ref.uid)
+        label = pod.labels.get(SCHEDULER_LABEL) if is_ours else self._own_label
+        command = DeletePod(pod.ref, UNKNOWN_VERSION, label)
+        if departure is None:
+            self._commands.send(command)
+        elif isinstance(departure.command, DeletePod) and not is_ours:
+            pass  # it was found before
+        elif not departure.unless_started:
+            self._registry.left(launch_id)
+            self.delete(departure.key, pod)
+        elif is_ours and pod.is_past_starting:
+            self._registry.left_to_others(launch_id, pod.ref.uid)  # to whoever finds that a task runs in it
+        else:
+            if departure.launch:
+                self._registry.found(departure.launch, pod.ref)
+            self._delete(departure.key, pod, command, departure.launch)
+
+    def call_off(self, key: TaskInstanceKey, *, unless_started: bool = False) -> None:
+        """
+        Release the current launch of a key. If its pod is not known, delete the one that may exist.
+
+        :param unless_started: whether that pod stays if it has started by the time of its deletion
+        """
         launch = self._registry.release(key)
         if launch and launch.ref is None:
-            self.delete_if_created(launch)
+            self.delete_if_created(launch, unless_started=unless_started)
 
 
 def _was_unclear(launch: Launch | None) -> bool:

@@ -49,6 +49,8 @@ class Release:
     """Whether the pod stays as it is, for the scheduler that has the task instance to count its failure."""
     runs_elsewhere: bool = False
     """Whether the task runs in another pod."""
+    is_anothers: bool = False
+    """Whether another scheduler has the task instance, and may have adopted the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,8 @@ def assess(
     if is_pre_execution_failure(row, try_number=try_number, job_id=job_id):
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
-        return Release(f"scheduler job {row.queued_by_job_id} has queued it", leaves_pod=_has_failed(failure))
+        why = f"scheduler job {row.queued_by_job_id} has queued it"
+        return Release(why, leaves_pod=_has_failed(failure), is_anothers=True)
     return _assess_started(failure, row, job_id=job_id, runs_here=runs_here)
 
 

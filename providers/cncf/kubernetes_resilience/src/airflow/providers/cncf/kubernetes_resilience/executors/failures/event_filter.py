@@ -18,8 +18,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import SCHEDULER_LABEL, task_key
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
+    AdoptPod,
+    ConfirmPod,
+    PodCommands,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -34,7 +38,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_silent_exit,
     find_unschedulable,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_ID_ANNOTATION,
+    SCHEDULER_LABEL,
+    PodFacts,
+    PodRef,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,
@@ -111,6 +120,8 @@ class StaleEventFilter:
         self._unseen: dict[str, tuple[Launch, float]] = {}
         self._early: dict[str, PodObservation] = {}
         """The last observation of each pod that may soon be adopted, by UID."""
+        self._found_early: list[PodCreated] = []
+        """Pods of creations that were called off, and that may soon be adopted."""
 
     def receive(self, message: Message) -> None:
         """Handle one message."""
@@ -152,8 +163,15 @@ class StaleEventFilter:
         self._registry.end(launch, find_failure(facts, gone=True), self._clock())
 
     def heard_nothing(self, launch: Launch) -> None:
-        """Note that Airflow has not heard of the worker of a current launch for too long."""
-        if launch.facts and launch.state is not LaunchState.ENDED:
+        """
+        Note that Airflow has not heard of the worker of a current launch for too long.
+
+        If the informer has not seen its pod yet, it would not notice that the pod is gone. The API server is
+        asked first. Airflow guesses again, and by then that is known.
+        """
+        if launch.launch_id in self._unseen:
+            self._unseen[launch.launch_id] = (launch, self._clock())
+        elif launch.facts and launch.state is not LaunchState.ENDED:
             self._registry.end(launch, find_heartbeat_timeout(launch.facts), self._clock())
 
     def misread(self, message: Message) -> None:
@@ -224,6 +242,9 @@ class StaleEventFilter:
             if not self._is_expected(seen.facts):
                 del self._early[uid]
                 self._informed(seen)
+        found, self._found_early = self._found_early, []
+        for message in found:
+            self._created_in_vain(message)
 
     def _observe(self, launch: Launch, facts: PodFacts, *, gone: bool) -> None:
         if self._has_ended(launch):
@@ -308,15 +329,24 @@ class StaleEventFilter:
             else:
                 self._ownership.doubt_stray(facts)
         else:
-            self._deletion.created_in_vain(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts)
+            self._deletion.look_again(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts)
             if facts.deletion_timestamp:
                 self._deletion.accepted(facts.ref, facts.deletion_grace_seconds)
 
     def _not_deleted(self, facts: PodFacts) -> None:
+        departure = self._registry.departure(facts.ref.uid)
+        survivor = departure.survivor if departure else None
+        # What neither has started nor ended stays for its label. Nobody may wait for it any more.
+        is_kept = not facts.is_past_starting and (departure is None or survivor is not None)
+        is_labelled = facts.labels.get(SCHEDULER_LABEL) != self._own_label
+        launch_id = facts.annotations.get(LAUNCH_ID_ANNOTATION, "")
         if self._registry.by_uid(facts.ref.uid):
             self._informed(PodObservation(facts))
+        elif is_labelled and (is_kept or survivor):
+            self._ownership.doubt_created(launch_id, facts)
+        elif is_kept:  # the label of an adoption that has failed was taken back meanwhile
+            self._deletion.created_in_vain(launch_id, facts, is_ours=True)
         elif not self._has_survived(facts):
-            departure = self._registry.departure(facts.ref.uid)
             if departure and departure.unless_started:  # else it is being deleted, whatever it does
                 self._registry.left(facts.ref.uid)
             self._observe_stray(facts, gone=False)
@@ -328,19 +358,32 @@ class StaleEventFilter:
         :param facts: they show that its deletion is not carried out any more
         """
         departure = self._registry.departure(facts.ref.uid)
-        launch = departure.launch if departure and departure.unless_started else None
-        if launch is None or not self._registry.take_back(launch):
+        launch = departure.survivor if departure else None
+        if launch is None or not self._registry.take_back(launch, facts.ref):
             return False
-        log.info("Pod %s of %s has started after all; it is not replaced", launch.ref, launch.key)
-        launch.given_up, launch.has_survived = None, True
-        self._registry.left(facts.ref.uid)
+        log.info("Pod %s of %s has started after all; it is not replaced", facts.ref, launch.key)
         self._observe(launch, facts, gone=False)
         return True
+
+    def labelled_in_vain(self, launch_id: str, pod: PodFacts) -> None:
+        """
+        Delete a pod of a launch that was let go of, or follow it again if it has started, or ended.
+
+        It has another scheduler's label, from an adoption that has failed: its task instance is ours.
+        """
+        departure = self._registry.departure(launch_id) or self._registry.departure(pod.ref.uid)
+        launch = departure.survivor if departure else None
+        if launch and pod.is_past_starting and self._registry.take_back(launch, pod.ref):
+            log.info("Pod %s carries another scheduler's label; %s is still ours", pod.ref, launch.key)
+            self._commands.send(AdoptPod(pod.ref))
+            self.labelled_again(launch, pod)
+        else:
+            self._deletion.created_in_vain(launch_id, pod, is_ours=True)
 
     def _created(self, message: PodCreated) -> None:
         launch = self._answered(message.launch_id)
         if launch is None:
-            self._deletion.created_in_vain(message.launch_id, PodFacts(message.ref, {}, {}), certain=True)
+            self._created_in_vain(message)
         elif launch.ref is None:
             self._registry.bind(launch, message.ref)
             self._expect(launch)
@@ -349,6 +392,20 @@ class StaleEventFilter:
             self._registry.bind(launch, message.ref)
             # It may have been seen already, when it belonged to no launch.
             self._commands.send(ConfirmPod(message.ref))
+
+    def _created_in_vain(self, message: PodCreated) -> None:
+        """Delete a pod whose launch is not known any more, unless it was adopted since."""
+        launch_id, pod = message.launch_id, message.facts or PodFacts(message.ref, {}, {})
+        departure = self._registry.departure(launch_id)
+        key = departure.key if departure else task_key(pod.annotations)
+        if self._registry.by_uid(pod.ref.uid):
+            self._registry.left_to_others(launch_id, pod.ref.uid)
+        elif key and self._registry.adopting_of(key):
+            self._found_early.append(message)
+        elif message.facts and pod.labels.get(SCHEDULER_LABEL) != self._own_label:
+            self._ownership.doubt_created(launch_id, pod)
+        else:
+            self._deletion.created_in_vain(launch_id, pod)
 
     def _answered(self, launch_id: str) -> Launch | None:
         launch = self._registry.by_launch_id(launch_id)

@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import awaits_pod
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 CHECK_INTERVAL = 10.0
@@ -25,6 +30,7 @@ class ExpiredTokens:
     valid, and no launch is replaced.
 
     :param validity: of a token, seconds
+    :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
 
@@ -33,17 +39,25 @@ class ExpiredTokens:
         *,
         registry: LaunchRegistry,
         commands: PodCommands,
+        isolation: Isolation,
         validity: float,
+        job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._commands = commands
+        self._isolation = isolation
+        self._job_id = job_id
         self._validity = timedelta(seconds=validity)
         self._clock = clock
         self._next_look = 0.0
 
-    def find(self) -> list[Launch]:
-        """Return the launches that have to be replaced, if it is time to look for them."""
+    def tick(self) -> list[Launch]:
+        """
+        Return the launches that have to be replaced, if it is time to look for them.
+
+        :raises DatabaseAwayError: if the database does not answer; they are looked for again then
+        """
         is_away = self._commands.is_away
         if self._clock() < self._next_look and not is_away:
             return []
@@ -51,13 +65,20 @@ class ExpiredTokens:
         self._next_look = self._clock() + CHECK_INTERVAL
         if is_away:
             return []
-        pending = self._registry.in_state(LaunchState.PENDING)
-        return [
+        expired = [
             launch
-            for launch in pending
+            for launch in self._registry.in_state(LaunchState.PENDING)
             # What is being adopted may have been replaced by another scheduler.
             if launch.facts and self.has_expired(launch) and not self._registry.adopting_of(launch.key)
         ]
+        return self._isolation.batch("expire", expired, self._awaited, name=_name)
+
+    def _awaited(self, launches: Sequence[Launch]) -> Iterable[Launch]:
+        # A scheduler that has stood still does not know yet that another one has adopted them.
+        with create_session(scoped=False) as session:
+            rows = task_instances.read_rows({launch.ti_id for launch in launches}, session=session)
+        # An adoption that is not committed yet never may be: its scheduler was taken for dead, and goes on.
+        return [launch for launch in launches if awaits_pod(launch, rows.get(launch.ti_id), self._job_id)]
 
     def has_expired(self, launch: Launch) -> bool:
         """
@@ -74,6 +95,10 @@ class ExpiredTokens:
         created = launch.facts.created if launch.facts else None
         pod_age = now - created if created else timedelta()
         return max(timedelta(seconds=age), pod_age) - _since_end(launch.facts, now) >= self._validity
+
+
+def _name(launch: Launch) -> str:
+    return launch.launch_id
 
 
 def _since_end(pod: PodFacts | None, now: datetime) -> timedelta:

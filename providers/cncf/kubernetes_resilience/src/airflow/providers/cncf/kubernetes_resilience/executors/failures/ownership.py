@@ -64,6 +64,8 @@ class Ownership:
         self._clock = clock
         self._strays: dict[str, tuple[PodFacts, float]] = {}
         """Each with the time of the next look at its row."""
+        self._created: dict[str, PodFacts] = {}
+        """Pods of launches that this scheduler has let go of, by launch id."""
 
     def doubt(self, launch: Launch, pod: PodFacts) -> None:
         """Note a current launch whose pod has the label of another scheduler."""
@@ -113,14 +115,50 @@ class Ownership:
         return self._isolation.batch(
             "own",
             [pod for pod, due in self._strays.values() if due <= self._clock()],
-            self._read_forsaken,
+            self._take_forsaken,
             name=lambda pod: pod.ref.uid,
             give_up=lambda pod, _: self.forget_stray(pod),
         )
 
-    def _read_forsaken(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
-        with create_session(scoped=False) as session:
-            rows = task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
+    def doubt_created(self, launch_id: str, pod: PodFacts) -> None:
+        """Note a pod that has another scheduler's label, of a launch that this one has let go of since."""
+        self._created[launch_id] = pod
+
+    def settle_created(self) -> list[tuple[str, PodFacts]]:
+        """
+        Return those of these pods, with their launch ids, whose task instances are still this scheduler's.
+
+        They are to be deleted. The others are left: another scheduler has adopted them.
+
+        :raises DatabaseAwayError: if the database does not answer; they stay in doubt then
+        """
+        return self._isolation.batch(
+            "own",
+            list(self._created.items()),
+            self._take_created,
+            name=lambda item: item[0],
+            give_up=self._leave_created,
+        )
+
+    def _take_created(self, created: Sequence[tuple[str, PodFacts]]) -> list[tuple[str, PodFacts]]:
+        rows = _read_rows([pod for _, pod in created])
+        ours = []
+        for launch_id, pod in created:
+            if self._is_here(pod, rows.get(ti_id_of(pod) or "")):
+                del self._created[launch_id]
+                ours.append((launch_id, pod))
+            else:
+                log.info("Pod %s was adopted by another scheduler", pod.ref)
+                self._leave_created((launch_id, pod))
+        return ours
+
+    def _leave_created(self, item: tuple[str, PodFacts], _: Exception | None = None) -> None:
+        launch_id, pod = item
+        del self._created[launch_id]
+        self._registry.left_to_others(launch_id, pod.ref.uid)
+
+    def _take_forsaken(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
+        rows = _read_rows(pods)
         forsaken = []
         for pod in pods:
             if self._is_elsewhere(pod, rows.get(ti_id_of(pod) or "")):
@@ -131,9 +169,14 @@ class Ownership:
         return forsaken
 
     def _is_elsewhere(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
+        return self._standing(pod, row) is Standing.ELSEWHERE
+
+    def _is_here(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
+        return self._standing(pod, row) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP)
+
+    def _standing(self, pod: PodFacts, row: TaskInstanceRow | None) -> Standing:
         key = task_key(pod.annotations)
-        number = key.try_number if key else 0
-        return standing(row, try_number=number, job_id=self._job_id) is Standing.ELSEWHERE
+        return standing(row, try_number=key.try_number if key else 0, job_id=self._job_id)
 
     def _let_go(self, launch: Launch, _: Exception | None = None) -> None:
         del self._doubtful[launch.launch_id]
@@ -148,6 +191,12 @@ class Ownership:
             restarting = task_instances.read_restarting(gone, session=session)
         owners = {ti_id: row.queued_by_job_id for ti_id, row in rows.items()}
         return [(launch, owners.get(launch.ti_id, restarting.get(launch.key))) for launch in launches]
+
+
+def _read_rows(pods: Sequence[PodFacts]) -> dict[str, TaskInstanceRow]:
+    """Read the task instances that pods were launched for, by their UUIDs."""
+    with create_session(scoped=False) as session:
+        return task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
 
 
 def _id(launch: Launch) -> str:

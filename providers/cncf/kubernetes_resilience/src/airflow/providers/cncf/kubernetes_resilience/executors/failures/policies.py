@@ -12,11 +12,12 @@ from pathlib import Path
 from airflow.exceptions import AirflowConfigException
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import POLICY_FILE_ERRORS
-from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
+from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import (
     EXCLUDED_REASONS,
     OWN_SECTION,
+    POLICY_FILE,
     UPSTREAM_SECTION,
-    Settings,
+    PolicySettings,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
@@ -24,11 +25,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.decision import Decision
 from airflow_resilience.ledger import Histories, LaunchHistory
-from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import PolicyFileError
 from airflow_resilience.retry_policy.engine import decide, trace_launch
 from airflow_resilience.retry_policy.evidence import Phase
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.selection import (
     Selection,
@@ -44,19 +43,6 @@ CHECK_INTERVAL = 5.0
 """Seconds between two looks at the file. A kubelet takes up to a minute to bring a changed ConfigMap."""
 
 
-def make_built_in(settings: Settings) -> PolicySet:
-    """Return the policies without a file: what options of the official executor and of ours ask for."""
-    return built_in(
-        settings.launch_failure_retries,
-        settings.excluded_container_reasons,
-        InfrastructureBudget(
-            budget=settings.infrastructure_retry_budget,
-            delay=settings.infrastructure_retry_delay,
-            reasons=settings.infrastructure_retry_reasons,
-        ),
-    )
-
-
 class RetryPolicies:
     """
     Knows the policies in force.
@@ -65,8 +51,8 @@ class RetryPolicies:
     :raises AirflowConfigException: if there is a file and it cannot be used
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
-        self._built_in = make_built_in(settings)
+    def __init__(self, settings: PolicySettings, clock: Callable[[], float]) -> None:
+        self._built_in = settings.built_in
         self._source = _open(settings.retry_policy_file, self._built_in)
         _warn_of_excluded_reasons(settings)
         _warn_of(self.current)
@@ -143,7 +129,7 @@ class RetryPolicies:
             _warn_of(self.current)
 
 
-def _warn_of_excluded_reasons(settings: Settings) -> None:
+def _warn_of_excluded_reasons(settings: PolicySettings) -> None:
     for reason in sorted(settings.excluded_container_reasons):
         if doubt := VOCABULARY.doubt(reason):
             log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, doubt)
@@ -161,6 +147,6 @@ def _open(path: Path | None, fallback: PolicySet) -> PolicySource | None:
         return PolicySource(path, fallback, VOCABULARY)
     except PolicyFileError as error:
         raise AirflowConfigException(
-            f"[{OWN_SECTION}] retry_policy_file = {str(path)!r} cannot be used; allowed is the path of a"
+            f"[{OWN_SECTION}] {POLICY_FILE} = {str(path)!r} cannot be used; allowed is the path of a"
             f" valid policy file, or nothing:\n{error}"
         ) from error

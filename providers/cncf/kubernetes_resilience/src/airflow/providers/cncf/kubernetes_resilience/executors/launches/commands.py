@@ -31,8 +31,19 @@ class DeletePod:
 
     ref: PodRef
     unless_started_since: str | None = None
-    """The resource version at which the pod had not started: one that has by the time of the deletion stays,
-    which is answered by ``PodNotDeleted``. None to delete it in any case."""
+    """A resource version at which the pod had not started, or one that no pod has: a pod that has started by
+    the time of the deletion stays, which is answered by ``PodNotDeleted``. None to delete it in any case."""
+    scheduler_label: str | None = None
+    """The scheduler's label without which it stays too, since it was adopted by then. None for any; with a
+    resource version only."""
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The version, and the label, that the pod has to have to be deleted."""
+        version, label = self.unless_started_since, self.scheduler_label
+        if version is None:
+            return ()
+        return (version, label) if label else (version,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +127,8 @@ class PodCommands:
         match command:
             case CreatePod(launch_id, body):
                 submit(launcher.create, launch_id, body)
-            case DeletePod(ref, None):
-                submit(launcher.delete, ref)
-            case DeletePod(ref, version):
-                submit(launcher.delete, ref, version)
+            case DeletePod(ref):
+                submit(launcher.delete, ref, *command.conditions)
             case FindCreatedPod(namespace, name, launch_id):
                 submit(launcher.look_for, namespace, name, launch_id)
             case CleanUpPod(ref):

@@ -13,26 +13,19 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import POD_EXECUTOR_DONE_KEY
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
-    LAUNCH_NUMBER_ANNOTATION,
+    DONE_LABEL,
     TASK_INSTANCE_ID_ANNOTATION,
     PodFacts,
 )
 
-SCHEDULER_LABEL = "airflow-worker"
-"""Names the job of the scheduler that watches a worker pod."""
-
-NOT_DONE_BY = f"{POD_EXECUTOR_DONE_KEY}!=True"
+NOT_DONE_BY = f"{DONE_LABEL}!=True"
 """Label selector of the pods that an executor still has use for."""
 
 NOT_DONE = f"kubernetes_executor=True,{NOT_DONE_BY}"
 """Label selector of the worker pods with which no executor is done."""
-
-_HUGE = 10
-"""Digits of a number that no launch has. Python refuses to read one of thousands."""
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
@@ -57,12 +50,6 @@ def ti_id_of(pod: PodFacts) -> str | None:
         return str(UUID(pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION, "")))
     except ValueError:
         return None  # not one of ours
-
-
-def launch_number(pod: PodFacts) -> int:
-    """Read the number of the launch that a pod is; 1 for a pod that another executor has created."""
-    text = pod.annotations.get(LAUNCH_NUMBER_ANNOTATION, "")
-    return int(text) if text.isdecimal() and len(text) < _HUGE else 1
 
 
 def newest_first(pods: Iterable[PodFacts], hostname: str | None) -> list[PodFacts]:
@@ -94,4 +81,4 @@ def _likelihood(hostname: str | None, pod: PodFacts) -> tuple[bool, bool, bool]:
 
 def _age(pod: PodFacts) -> tuple[datetime, int]:
     # Creation times have whole seconds; the number decides between launches of the same second.
-    return pod.created or _BEGINNING, launch_number(pod)
+    return pod.created or _BEGINNING, pod.launch_number

@@ -50,6 +50,11 @@ class Departure:
     accepted: bool = False
     """Whether the API server has accepted its deletion, so that it goes without our doing."""
 
+    @property
+    def survivor(self) -> Launch | None:
+        """The launch that is followed again if its pod has started; None if the pod goes in any case."""
+        return self.launch if self.unless_started else None
+
     def describe(self, token: str, now: float) -> str:
         """Say what is waited for, and for how long, for people."""
         if self.deadline == inf:
@@ -150,17 +155,16 @@ class LaunchRegistry:
         """Note the identity of the pod that was created for a launch, in place of an earlier one."""
         self._check(launch)
         if launch.ref:
-            self._by_uid.pop(launch.ref.uid, None)
             launch.facts = None
-        launch.ref, launch.creation = ref, None
-        self._by_uid[ref.uid] = launch
+        launch.creation = None
+        self._refer(launch, ref)
         self._move(launch, _state_of_pod(launch))
 
     def see(self, launch: Launch, pod: PodFacts) -> None:
         """Note what was seen of a launch's pod."""
         self._check(launch)
-        # The reference is equal to the one that was there, and one of them is enough to keep.
-        launch.facts, launch.ref, launch.name = pod, pod.ref, pod.ref.name
+        launch.facts, launch.name = pod, pod.ref.name
+        self._refer(launch, pod.ref)
         if launch.state is not LaunchState.ENDED:
             self._move(launch, _state_of_pod(launch))
 
@@ -206,13 +210,25 @@ class LaunchRegistry:
         while self._unsettled:
             yield self._unsettled.pop(next(iter(self._unsettled)))
 
-    def take_back(self, launch: Launch) -> bool:
-        """Make a superseded launch the current one again if its replacement waits; return whether it does."""
+    def found(self, launch: Launch, ref: PodRef) -> None:
+        """Note the pod of a superseded launch, whose creation may not have been known to be carried out."""
+        self.left(launch.launch_id)
+        launch.ref, launch.creation, launch.calls = ref, None, 0
+
+    def take_back(self, launch: Launch, ref: PodRef) -> bool:
+        """
+        Make a superseded launch the current one again if its replacement waits; return whether it does.
+
+        :param ref: its pod, which has started
+        """
         replacement = self._current.get(launch.key)
         if replacement is None or replacement.waiting is None or replacement.ti_id != launch.ti_id:
             return False
         if replacement.waiting.job and not replacement.waiting.is_relaunch:
             return False
+        self.found(launch, ref)
+        self.left(ref.uid)
+        launch.given_up, launch.has_survived = None, True
         self.hold(launch)
         return True
 
@@ -220,6 +236,15 @@ class LaunchRegistry:
         # What was released does not come back by itself: something else may have taken its place.
         if not self.is_current(launch):
             raise IllegalTransitionError(f"{launch.key}: launch {launch.launch_id} is not the current one")
+
+    def _refer(self, launch: Launch, ref: PodRef) -> None:
+        # Also if it is equal to the one that was there: the informer has this one, and one is enough to keep.
+        if launch.ref is ref:
+            return
+        if launch.ref:
+            self._by_uid.pop(launch.ref.uid, None)
+        launch.ref = ref
+        self._by_uid[ref.uid] = launch
 
     def _move(self, launch: Launch, state: LaunchState | None) -> None:
         if launch.state is state:
@@ -285,6 +310,11 @@ class LaunchRegistry:
             self._move(launch, None)
         return departure.key
 
+    def left_to_others(self, launch_id: str, uid: str) -> None:
+        """Note that the pod of a launch that was given up was adopted since, here or by another scheduler."""
+        self.left(launch_id)
+        self.left(uid)
+
     def prune(self, now: float) -> None:
         """Forget what is waited for no longer."""
         for token, departure in list(self._departures.items()):
@@ -308,12 +338,7 @@ class LaunchRegistry:
         return all(departure.deadline <= now for departure in self.departures(key))
 
     def _is_departing(self, launch: Launch) -> bool:
-        tokens = (launch.launch_id, launch.ref.uid if launch.ref else "")
-        return any(
-            departure.launch is launch
-            for token in tokens
-            if (departure := self._departures.get(token)) is not None
-        )
+        return any(departure.launch is launch for departure in self.departures(launch.key))
 
     # ------------------------------------------------------------------ adoption
 

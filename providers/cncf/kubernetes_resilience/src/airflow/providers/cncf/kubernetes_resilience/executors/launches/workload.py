@@ -19,11 +19,14 @@ from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_KEYS
 
 _USUAL = (
     b'{"token":"","dag_rel_path":".py","bundle_info":{"name":"dags-folder"},"log_path":"dag_id=/run_id='
-    b'manual__scheduled__2026-01-01T00:00:00+00:00/task_id=/map_index=/attempt=1.log","ti":{"id":"","task_id":'
-    b'"","dag_id":"","run_id":"","try_number":1,"dag_version_id":"","map_index":,"context_carrier":{},"queue":'
-    b'"default","pool_slots":1,"priority_weight":1}}'
+    b'manual__scheduled__2026-01-01T00:00:00+00:00/task_id=/map_index=/attempt=1.log","ti":{"id":"'
+    b'00000000-0000-0000-0000-000000000000","task_id":"","dag_id":"","run_id":"","try_number":1,'
+    b'"dag_version_id":"","map_index":,"context_carrier":{},"queue":"default","pool_slots":1,'
+    b'"priority_weight":1}}'
 )
 """Text that most workloads have in common: a dictionary for the compression."""
+
+_NO_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,10 @@ class StoredWorkload:
 
     @classmethod
     def of(cls, job: KubernetesJob) -> StoredWorkload:
-        """Write down a job. Its token is left out: each launch is given another one."""
+        """Write down a job. Its token and its UUID are left out: each launch is given what it needs."""
         workload: Any = job.command[0]  # the type hint is of Airflow 2
-        workload = workload.model_copy(update={"token": ""})
+        ti = workload.ti.model_copy(update={"id": _NO_ID})
+        workload = workload.model_copy(update={"token": "", "ti": ti})
         compressor = zlib.compressobj(zdict=_USUAL)
         packed = compressor.compress(workload.model_dump_json(exclude_defaults=True).encode())
         return cls(

@@ -12,7 +12,7 @@ from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import typed_ids
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
 from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 log = logging.getLogger(__name__)

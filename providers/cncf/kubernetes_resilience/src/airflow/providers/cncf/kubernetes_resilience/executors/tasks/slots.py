@@ -9,17 +9,23 @@ from typing import Any, Protocol
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors import upstream
+
 
 class Executor(Protocol):
     """What is needed of Airflow's ``BaseExecutor``."""
 
     running: set[Any]
-    queued_tasks: Any
     event_buffer: dict[Any, tuple[Any, Any]]
     scheduler_job_id: str | None
 
     def fail(self, key: TaskInstanceKey, info: Any = None) -> None:
         """Report a task instance as failed."""
+
+    def change_state(
+        self, key: TaskInstanceKey, state: TaskInstanceState, info: Any = None, remove_running: bool = True
+    ) -> None:
+        """Report the state of a task instance."""
 
 
 class Slots:
@@ -39,11 +45,11 @@ class Slots:
 
     def is_queued_again(self, key: TaskInstanceKey) -> bool:
         """Whether the scheduler has handed over the next phase of a task instance, which has no slot yet."""
-        return key in self._executor.queued_tasks
+        return key in upstream.queued_tasks(self._executor)
 
     def forget_queued(self, key: TaskInstanceKey) -> None:
         """Forget a task instance that was handed over and has no slot yet."""
-        self._executor.queued_tasks.pop(key, None)
+        upstream.queued_tasks(self._executor).pop(key, None)
 
     def free(self, key: TaskInstanceKey) -> None:
         """Free the slot of a task instance; nothing is reported."""
@@ -61,3 +67,23 @@ class Slots:
     def fail(self, key: TaskInstanceKey, why: str) -> None:
         """Report a task instance as failed."""
         self._executor.fail(key, why)
+
+    def report(self, key: TaskInstanceKey, state: str, info: str | None) -> None:
+        """Report the state of a task instance, which keeps its slot until that is freed."""
+        self._executor.change_state(key, TaskInstanceState(state), info, remove_running=False)
+
+    def stay_awake(self) -> None:
+        """
+        Keep the scheduler from sleeping before its next turn.
+
+        It sleeps for ``[scheduler] scheduler_idle_sleep_time`` after a turn that has queued nothing and has
+        left no executor event over. An event with a state that it does not act on is left over. The event
+        must not be about a task instance that something is reported of, in this try or another: the scheduler
+        uses the last event of each.
+        """
+        events = self._executor.event_buffer
+        reported = {key.primary for key in events if isinstance(key, TaskInstanceKey)}
+        for key in self.occupied:
+            if isinstance(key, TaskInstanceKey) and key.primary not in reported:
+                events[key] = (TaskInstanceState.SCHEDULED, None)
+                return

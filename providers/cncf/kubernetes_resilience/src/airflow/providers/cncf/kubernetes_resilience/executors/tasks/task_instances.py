@@ -8,31 +8,37 @@ Whether a worker has started is written there and nowhere else: ``queued`` means
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.models.taskreschedule import TaskReschedule
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import (
-    ColumnElement,
-    CursorResult,
-    bindparam,
-    case,
-    delete,
-    insert,
-    literal,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import case, literal, select, tuple_, update
+from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.expression import ColumnElement
 
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import following
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
+from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
+
+ROW_COLUMNS = (
+    TaskInstance.id,
+    TaskInstance.dag_id,
+    TaskInstance.task_id,
+    TaskInstance.run_id,
+    TaskInstance.try_number,
+    TaskInstance.map_index,
+    TaskInstance.state,
+    TaskInstance.queued_by_job_id,
+    TaskInstance.hostname,
+)
+"""The columns of :func:`make_row`."""
 
 
 class TaskInstanceChangedError(Exception):
@@ -48,6 +54,16 @@ class End(NamedTuple):
     """When, by the clock of the worker."""
     hostname: str | None
     """Where its worker ran; empty or None if it had not begun."""
+
+
+def make_row(values: Sequence[Any]) -> TaskInstanceRow:
+    """
+    Make what a launch needs to know of a task instance out of its columns.
+
+    :param values: of :data:`ROW_COLUMNS`; others may follow
+    """
+    ti_id, *key, state, queued_by_job_id, hostname = values[: len(ROW_COLUMNS)]
+    return TaskInstanceRow(str(ti_id), _key(*key), state, queued_by_job_id, hostname)
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
@@ -92,8 +108,8 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
 
 def read_ends(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, End]:
     """Return how tries have ended that were reported to have, as Airflow has written it down first."""
-    past = TaskInstanceHistory
-    found = _by_key(past, (past.task_instance_id, past.end_date, past.hostname), keys, session)
+    past = PastTry
+    found = _by_key(past, (PAST_TRY_ID, past.end_date, past.hostname), keys, session, *IS_PAST)
     return {key: End(str(ti_id), at, hostname) for key, (ti_id, at, hostname) in found.items()}
 
 
@@ -101,8 +117,8 @@ def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
     """Return which of these UUIDs are of tries that have ended."""
     if not ti_ids:
         return set()
-    past = TaskInstanceHistory.task_instance_id
-    return {str(ti_id) for ti_id in session.scalars(select(past).where(past.in_(typed_ids(ti_ids, past))))}
+    past = select(PAST_TRY_ID).where(PAST_TRY_ID.in_(typed_ids(ti_ids, PAST_TRY_ID)), *IS_PAST)
+    return {str(ti_id) for ti_id in session.scalars(past, execution_options=WITH_PAST_TRIES)}
 
 
 def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[str, dict[str, str]]:
@@ -115,10 +131,11 @@ def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[st
     if not ti_ids:
         return found
     for id_, carrier in (
-        (TaskInstanceHistory.task_instance_id, TaskInstanceHistory.context_carrier),
+        (PAST_TRY_ID, PastTry.context_carrier),
         (TaskInstance.id, TaskInstance.context_carrier),
     ):
-        rows = session.execute(select(id_, carrier).where(id_.in_(typed_ids(ti_ids, id_))))
+        query = select(id_, carrier).where(id_.in_(typed_ids(ti_ids, id_)))
+        rows = session.execute(query, execution_options=WITH_PAST_TRIES)
         found |= {str(ti_id): dict(value) for ti_id, value in rows if value}
     return found
 
@@ -176,14 +193,6 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
     :param new_ids: by the present UUIDs; the rows are locked
     :raises TaskInstanceChangedError: if one does not run any more
     """
-    past = TaskReschedule.__table__
-    are_theirs = past.c.ti_id.in_(typed_ids(new_ids, TaskReschedule.ti_id))
-    reschedules = session.execute(select(past).where(are_theirs).order_by(past.c.id)).mappings().all()
-    if reschedules:
-        # The foreign key does not follow a change of the UUID. One by one, and none if there is none: MySQL
-        # waits for the lock of each row that a DELETE looks at, and may look at all.
-        is_it = past.c.id == bindparam("its_id")
-        session.execute(delete(past).where(is_it), [{"its_id": row["id"]} for row in reschedules])
     values = {
         "id": _mapped(new_ids),
         "state": TaskInstanceState.QUEUED,
@@ -193,13 +202,9 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
         "external_executor_id": None,
         "last_heartbeat_at": None,
     }
-    if _update(new_ids, TaskInstanceState.RUNNING, values, session) != len(new_ids):
-        raise TaskInstanceChangedError(f"one of {sorted(new_ids)} does not run any more")
-    if reschedules:
-        (kind,) = {type(row["ti_id"]) for row in reschedules}
-        session.execute(
-            insert(past), [{**row, "ti_id": kind(new_ids[str(row["ti_id"])])} for row in reschedules]
-        )
+    with following(new_ids, session=session):
+        if _update(new_ids, TaskInstanceState.RUNNING, values, session) != len(new_ids):
+            raise TaskInstanceChangedError(f"one of {sorted(new_ids)} does not run any more")
 
 
 def forbid_retries(
@@ -239,7 +244,9 @@ def _by_key(
         return {}
     columns = (model.dag_id, model.task_id, model.run_id, model.try_number, model.map_index)
     query = select(*columns, *values).where(tuple_(*columns).in_([tuple(key) for key in keys]), *conditions)
-    return {TaskInstanceKey(*row[:5]): tuple(row[5:]) for row in session.execute(query)}
+    options = WITH_PAST_TRIES if model is PastTry else {}
+    rows = session.execute(query, execution_options=options)
+    return {TaskInstanceKey(*row[:5]): tuple(row[5:]) for row in rows}
 
 
 def _update(
@@ -268,32 +275,13 @@ def _mapped(new_ids: Mapping[str, str]) -> ColumnElement[Any]:
 def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str, TaskInstanceRow]:
     if not ti_ids:
         return {}
-    ti = TaskInstance
-    query = select(
-        ti.id,
-        ti.dag_id,
-        ti.task_id,
-        ti.run_id,
-        ti.try_number,
-        ti.map_index,
-        ti.state,
-        ti.queued_by_job_id,
-        ti.hostname,
-    ).where(ti.id.in_(typed_ids(ti_ids)))
+    query = select(*ROW_COLUMNS).where(TaskInstance.id.in_(typed_ids(ti_ids)))
     if lock:
-        query = with_row_locks(query, session=session, of=ti, skip_locked=True)
-    rows = (
-        TaskInstanceRow(str(row[0]), TaskInstanceKey(*row[1:6]), *row[6:]) for row in session.execute(query)
-    )
+        query = with_row_locks(query, session=session, of=TaskInstance, skip_locked=True)
+    rows = map(make_row, session.execute(query))
     return {row.ti_id: row for row in rows}
 
 
-def typed_ids(ti_ids: Collection[str], column: Any = TaskInstance.id) -> list[Any]:
-    """Return UUIDs as a column has them."""
-    # It is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
-    # either be refused or keep the database from using the primary key.
-    try:
-        kind = column.type.python_type
-    except NotImplementedError:
-        kind = str
-    return [kind(ti_id) for ti_id in ti_ids]
+def _key(dag_id: str, task_id: str, run_id: str, try_number: int, map_index: int) -> TaskInstanceKey:
+    # What is adopted keeps its key, and thousands of keys have the same few names.
+    return TaskInstanceKey(shared(dag_id), shared(task_id), shared(run_id), try_number, map_index)

@@ -18,6 +18,8 @@ which belongs neither in a log line nor in a task's history."""
 MAX_RETRY_AFTER = 300.0
 """Seconds: upper limit of a Retry-After. An odd value of a proxy must not stop the executor for a day."""
 
+_DENIED = frozenset({401, 403})
+
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -56,6 +58,11 @@ class KubernetesApiError(Exception):
     def transient(self) -> bool:
         """Whether the same request may succeed later although nobody changes anything."""
         return self.status is None or self.status in _TRANSIENT or self.retry_after is not None
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether credentials or a permission were refused."""
+        return self.status in _DENIED
 
     @property
     def leaves_open(self) -> bool:

@@ -21,8 +21,9 @@ class Outage:
     """
     Failures of one connection that is made again and again.
 
-    It logs one warning when the connection breaks, one more if it fails with another status, and one line
-    when it is back. A line for each attempt would bury the rest of the log just when it is needed.
+    It logs one warning when the connection breaks, one more if it fails with another status or is refused for
+    another reason, and one line when it is back. A line for each attempt would bury the rest of the log just
+    when it is needed.
 
     :param subject: the subject of the log lines
     """
@@ -33,13 +34,15 @@ class Outage:
         self._timing = timing
         self._attempts = 0
         self._began = 0.0
-        self._status: int | None = None
+        self._failure: tuple[int | None, str] | None = None
 
     def failed(self, error: KubernetesApiError) -> float:
         """Record a failure and return the seconds to wait before the next attempt."""
         self._attempts += 1
-        new = self._attempts == 1 or error.status != self._status
-        self._status = error.status
+        # A refusal names the permission that is missing. Other messages may be different each time.
+        failure = (error.status, error.message if error.is_denied else "")
+        new = self._attempts == 1 or failure != self._failure
+        self._failure = failure
         if self._attempts == 1:
             self._began = self._timing.clock()
         delay = retry_delay(error, self._backoff, self._attempts, self._timing.random)

@@ -144,7 +144,7 @@ class Informer:
 
     def _read(self, manifest: Json) -> PodFacts | None:
         try:
-            return read_pod(manifest)
+            return read_pod(manifest, self._store.known)
         except MalformedPodError as error:
             if (text := str(error)) not in self._malformed:
                 self._malformed.add(text)

@@ -30,7 +30,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    DONE_LABEL,
     LAUNCH_ID_ANNOTATION,
+    SCHEDULER_LABEL,
     MalformedPodError,
     PodFacts,
     PodRef,
@@ -87,7 +89,7 @@ class Launcher:
         """
         self._unsent[launch_id] += 1
         try:
-            ref = await self._create(launch_id, body)
+            created = await self._create(launch_id, body)
         except CreationCalledOffError:
             return  # call_off() has emitted the result
         except KubernetesApiError as error:
@@ -97,7 +99,7 @@ class Launcher:
             logger.exception("Unexpected error while creating the pod of launch %s", launch_id)
             self._emit(PodNotCreated(launch_id, KubernetesApiError(repr(error))))
         else:
-            self._emit(PodCreated(launch_id, ref))
+            self._emit(created)
 
     async def call_off(self, launch_id: str) -> None:
         """
@@ -113,6 +115,7 @@ class Launcher:
         self,
         ref: PodRef,
         resource_version: str | None = None,
+        scheduler_label: str | None = None,
         *,
         grace_seconds: int | None = None,
         is_housekeeping: bool = False,
@@ -122,10 +125,12 @@ class Launcher:
 
         * :class:`PodDeleted`: it is gone for certain.
         * :class:`PodDeletionAccepted`: it has a grace period. The informer will see when it is gone.
-        * :class:`PodNotDeleted`: it was to be deleted only if it had not started, but has.
+        * :class:`PodNotDeleted`: it was to be deleted only if it had not started, but has; or only if no
+          other scheduler had adopted it, but one has.
 
-        :param resource_version: a version at which the pod had not started; it is deleted only if it still
-            has not. None deletes it unconditionally
+        :param resource_version: a version at which the pod had not started, or one that no pod has; it is
+            deleted only if it still has not. None deletes it unconditionally
+        :param scheduler_label: the scheduler's label that it has to have still, if it has changed; None: any
         :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
         :param is_housekeeping: whether nothing waits for it
         """
@@ -146,7 +151,7 @@ class Launcher:
         if resource_version is None:
             left = await self._change(what, ref, request, is_housekeeping=is_housekeeping)
         else:
-            left = await self._delete_unless_started(what, ref, request, resource_version)
+            left = await self._delete_unless_started(what, ref, request, resource_version, scheduler_label)
         if isinstance(left, PodFacts):
             self._emit(PodNotDeleted(left))
         elif left is None or _is_removed(left):
@@ -170,7 +175,7 @@ class Launcher:
         except PodNotFoundError:
             return
         if _launch_id(pod) == launch_id:
-            self._emit(PodCreated(launch_id, _ref(pod)))
+            self._emit(PodCreated(launch_id, _ref(pod), read_pod(pod)))
 
     async def clean_up(self, ref: PodRef) -> None:
         """Delete a pod that has ended; as :meth:`delete`, but with low priority."""
@@ -178,7 +183,7 @@ class Launcher:
 
     async def mark_done(self, ref: PodRef) -> None:
         """Take a pod that has ended out of the executor's label selector, however long the API is away."""
-        await self._label(ref, {"airflow_executor_done": "True"}, is_housekeeping=True)
+        await self._label(ref, {DONE_LABEL: "True"}, is_housekeeping=True)
 
     async def stop_and_keep(self, ref: PodRef) -> None:
         """
@@ -188,7 +193,7 @@ class Launcher:
 
         .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
         """
-        done = {"airflow_executor_done": "True"}
+        done = {DONE_LABEL: "True"}
         await self._label(ref, done, is_housekeeping=True, spec={"activeDeadlineSeconds": 1})
 
     async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
@@ -226,7 +231,7 @@ class Launcher:
             pods += listing.items
         return pods
 
-    async def _create(self, launch_id: str, body: Json) -> PodRef:
+    async def _create(self, launch_id: str, body: Json) -> PodCreated:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
 
         async def request() -> Json:
@@ -238,7 +243,7 @@ class Launcher:
                 return await self._client.create_pod(namespace, body)
 
         try:
-            pod = await self._calls.once(request, patient=True)
+            return PodCreated(launch_id, _ref(await self._calls.once(request, patient=True)))
         except KubernetesApiError as error:
             if not _may_exist(error):
                 raise
@@ -246,7 +251,7 @@ class Launcher:
         if _launch_id(pod) != launch_id:
             message = f"pod {namespace}/{name} exists and belongs to another launch"
             raise PodConflictError(message, status=409, reason="AlreadyExists")
-        return _ref(pod)
+        return PodCreated(launch_id, _ref(pod), read_pod(pod))
 
     async def _look_up(self, namespace: str, name: str, error: KubernetesApiError) -> Json:
         try:
@@ -267,10 +272,17 @@ class Launcher:
             raise UnknownOwnerError(message, status=lookup.status) from lookup
 
     async def _delete_unless_started(
-        self, what: str, ref: PodRef, request: Callable[[str], Awaitable[Json]], version: str
+        self,
+        what: str,
+        ref: PodRef,
+        request: Callable[[str], Awaitable[Json]],
+        version: str,
+        scheduler_label: str | None,
     ) -> Json | PodFacts | None:
         """
         Delete a pod at a version at which it has not started; return the facts of one that has.
+
+        The same for one that has another scheduler's label by then, if that matters.
 
         The attempts are not limited. Each one is made at a version at which the pod has not started.
         """
@@ -287,6 +299,8 @@ class Launcher:
             if facts.deletion_timestamp:
                 return pod  # by an attempt without an answer, or by somebody else
             if facts.has_started or facts.resource_version is None:
+                return facts
+            if scheduler_label and facts.labels.get(SCHEDULER_LABEL) != scheduler_label:
                 return facts
             version = facts.resource_version
         raise AssertionError  # count() does not end

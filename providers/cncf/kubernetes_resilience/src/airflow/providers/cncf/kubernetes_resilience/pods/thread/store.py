@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LABELS, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
@@ -20,6 +20,11 @@ class PodStore:
 
     def __init__(self) -> None:
         self._pods: dict[str, PodFacts] = {}
+
+    @property
+    def known(self) -> Mapping[str, PodFacts]:
+        """The last readings, by UID."""
+        return self._pods
 
     def replace(self, pods: Iterable[PodFacts]) -> list[PodObservation]:
         """Take over a complete list. Return an observation of each pod that is new, changed or gone."""

@@ -4,12 +4,20 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
+    PodCreated,
+    PodObservation,
+)
 from cluster_lab.apiserver.selectors import parse_labels
 
 from ....support import manifests as m
@@ -206,3 +214,57 @@ def test_a_pod_that_is_adopted_gets_the_label_of_the_executor_too(harness, queue
     heir = successor()
     heir.adopt(ti)
     assert selects(heir, pod)
+
+
+# ------------------------------------------------------------- found when its launch is not known any more
+
+
+@pytest.fixture
+def let_go(harness, queued_ti):
+    """Give a pod that another has labelled, of a launch that was let go of, and the answer about it."""
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    pod = harness.cluster.add(Pod(body))
+    harness.executor._inbox.put(PodObservation(pod.facts()))
+    harness.set_state(ti, "queued", queued_by_job_id=None)
+    relabelled(harness, pod, 999)
+    assert not harness.occupied(ti)
+    return ti, pod, PodCreated(launch_id, pod.ref, pod.facts())
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "success"])
+def test_an_answer_that_comes_late_about_a_pod_that_another_has_adopted_deletes_nothing(
+    harness, let_go, state
+):
+    ti, _, answer = let_go
+    harness.set_state(ti, state)
+    harness.send(answer)
+    assert harness.runtime.take("delete") == []
+
+
+@pytest.mark.parametrize("row_is_ours", [True, False])
+def test_a_pod_that_another_has_labelled_in_vain_is_deleted_once_the_database_answers(
+    harness, let_go, monkeypatch, row_is_ours
+):
+    ti, pod, answer = let_go
+    if row_is_ours:
+        harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(task_instances, "read_rows", unanswered)
+        patch.setattr(isolation, "database_answers", lambda: False)
+        harness.send(answer)
+    assert harness.runtime.take("delete") == []
+    harness.executor.sync()
+    assert harness.runtime.take("delete") == ([(pod.ref, UNKNOWN_VERSION, "999")] if row_is_ours else [])
+
+
+def test_a_pod_whose_row_cannot_be_read_is_left(harness, let_go, monkeypatch):
+    _, _, answer = let_go
+    monkeypatch.setattr(task_instances, "read_rows", Mock(side_effect=LookupError("a defect")))
+    harness.send(answer)
+    for _ in range(6):
+        harness.wait(10)
+    assert harness.runtime.take("delete") == []
+    assert harness.executor._parts.ownership._created == {}

@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The rows of XComs under our keys, as the installed Airflow has them.
+
+Up to Airflow 3.3 an XCom is a task instance's, and has its names. From 3.4 on it is that of one try, and has
+the try's UUID; a try that has ended keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
+
+from airflow.models import xcom
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.models.xcom import XComModel
+from sqlalchemy import Table, bindparam, delete, insert, select, tuple_
+from sqlalchemy.orm import Session
+
+from airflow_resilience.past_tries import WITH_PAST_TRIES
+from airflow_resilience.propagation.stored import SETTLED_XCOM_KEY, XCOM_KEYS
+
+Place = tuple[str, str, str, int]
+"""Names of a task instance: of its DAG, task and DAG run, and its map index."""
+
+
+def place_of(key: TaskInstanceKey) -> Place:
+    """Return the names of a task instance."""
+    return key.dag_id, key.task_id, key.run_id, key.map_index
+
+
+class XComRows(Protocol):
+    """What is done with them."""
+
+    def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
+        """
+        Store values of what an executor has settled, in place of those that were stored before.
+
+        :param values: for each try the UUID of its task instance, and the value
+        """
+
+    def read(self, places: Collection[Place], session: Session) -> Iterable[tuple[Place, str, Any]]:
+        """Return what is stored about task instances: of which, under which key, and the value."""
+
+
+class RowsOfTaskInstances:
+    """Those of Airflow 3.1 to 3.3."""
+
+    _PLACE = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
+
+    def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
+        """Store values, as :class:`XComRows` says."""
+        table = XComModel.__table__
+        place = tuple_(*(table.c[column.key] for column in self._PLACE))
+        _delete(table, place.in_({place_of(key) for key in values}), session)
+        runs = {(key.dag_id, key.run_id) for key in values}
+        ids = session.execute(
+            select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(
+                tuple_(DagRun.dag_id, DagRun.run_id).in_(runs)
+            )
+        )
+        run_ids = {(dag_id, run_id): row_id for dag_id, run_id, row_id in ids}
+        rows = [
+            {
+                "dag_run_id": run_ids[key.dag_id, key.run_id],
+                "dag_id": key.dag_id,
+                "task_id": key.task_id,
+                "run_id": key.run_id,
+                "map_index": key.map_index,
+                "key": SETTLED_XCOM_KEY,
+                "value": value,
+            }
+            for key, (_, value) in values.items()
+            if (key.dag_id, key.run_id) in run_ids
+        ]
+        if rows:
+            session.execute(insert(XComModel), rows)
+
+    def read(self, places: Collection[Place], session: Session) -> Iterable[tuple[Place, str, Any]]:
+        """Read values, as :class:`XComRows` says."""
+        rows = session.execute(
+            select(*self._PLACE, XComModel.key, XComModel.value).where(
+                tuple_(*self._PLACE).in_(places), XComModel.key.in_(XCOM_KEYS)
+            )
+        )
+        return [(tuple(row[:4]), row[4], row[5]) for row in rows]
+
+
+class RowsOfTries:
+    """Those of Airflow 3.4."""
+
+    def __init__(self) -> None:
+        self._model: Any = xcom.XComModelV2
+
+    def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
+        """Store values, as :class:`XComRows` says."""
+        table = self._model.__table__
+        kind = TaskInstance.id.type.python_type
+        new = {kind(ti_id): value for ti_id, value in values.values()}
+        _delete(table, table.c.task_instance_id.in_(new), session)
+        known = session.scalars(
+            select(TaskInstance.id).where(TaskInstance.id.in_(new)), execution_options=WITH_PAST_TRIES
+        )
+        rows = [{"task_instance_id": ti_id, "key": SETTLED_XCOM_KEY, "value": new[ti_id]} for ti_id in known]
+        if rows:
+            session.execute(insert(self._model), rows)
+
+    def read(self, places: Collection[Place], session: Session) -> Iterable[tuple[Place, str, Any]]:
+        """Read values, as :class:`XComRows` says."""
+        place = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id, TaskInstance.map_index)
+        rows = session.execute(
+            select(*place, self._model.key, self._model.value)
+            .join(TaskInstance, TaskInstance.id == self._model.task_instance_id)
+            .where(tuple_(*place).in_(places), self._model.key.in_(XCOM_KEYS)),
+            execution_options=WITH_PAST_TRIES,
+        )
+        return [(tuple(row[:4]), row[4], row[5]) for row in rows]
+
+
+def _delete(table: Table, condition: Any, session: Session) -> None:
+    """
+    Remove what was stored, row by row, and none if there is none.
+
+    MySQL waits for the lock of each row that a DELETE looks at, and may look at all.
+    """
+    stored = session.execute(
+        select(*table.primary_key).where(condition, table.c.key == SETTLED_XCOM_KEY)
+    ).mappings()
+    if values := [{f"its_{name}": value for name, value in row.items()} for row in stored]:
+        is_it = [column == bindparam(f"its_{column.key}") for column in table.primary_key]
+        session.execute(delete(table).where(*is_it), values)
+
+
+ROWS: XComRows = RowsOfTries() if hasattr(xcom, "XComModelV2") else RowsOfTaskInstances()

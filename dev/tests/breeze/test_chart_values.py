@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The values for the official Helm chart, compared with the keys that the chart documents.
+
+The chart itself cannot be had where tests run: it is in no package index.
+
+.. seealso:: https://airflow.apache.org/docs/helm-chart/stable/parameters-ref.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from breeze.paths import ROOT
+from testbed.permissions import Account
+
+DOCUMENTED: dict[str, type] = {
+    "airflowVersion": str,
+    "apiServer.serviceAccount.create": bool,
+    "apiServer.serviceAccount.name": str,
+    "config.metrics.statsd_influxdb_enabled": str,
+    "defaultAirflowRepository": str,
+    "defaultAirflowTag": str,
+    "env": list,
+    "executor": str,
+    "rbac.create": bool,
+    "scheduler.extraVolumeMounts": list,
+    "scheduler.extraVolumes": list,
+    "scheduler.serviceAccount.create": bool,
+    "scheduler.serviceAccount.name": str,
+    "statsd.extraMappings": list,
+}
+"""Keys of the chart with the types that its ``values.schema.json`` allows, as far as our pages have them."""
+
+BLOCKS = [
+    pytest.param(yaml.safe_load(block), id=f"{page.stem}-{number}")
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for number, block in enumerate(
+        re.findall(r"^```yaml chart\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    )
+]
+
+
+def keys_of(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values that are no mappings, with their places."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            yield from keys_of(value, f"{path}.{key}" if path else key)
+    else:
+        yield path, values
+
+
+@pytest.mark.parametrize("values", BLOCKS)
+def test_the_chart_has_each_key_and_allows_its_value(values):
+    assert {key: type(value) for key, value in keys_of(values)}.items() <= DOCUMENTED.items()
+    # The schema allows nothing else beside these two in an item, and no value that is no text.
+    assert all(item.keys() == {"name", "value"} for item in values.get("env", ()))
+    assert all(isinstance(item["value"], str) for item in values.get("env", ()))
+
+
+def test_each_page_that_names_the_chart_has_its_values_checked():
+    pages = {
+        page.stem for page in (ROOT / "docs").glob("*.md") if re.search(r"Helm\s+chart", page.read_text())
+    }
+    assert {parameter.id.rpartition("-")[0] for parameter in BLOCKS} == pages
+
+
+def test_every_key_that_is_known_is_used():
+    assert {key for block in BLOCKS for key, _ in keys_of(block.values[0])} == DOCUMENTED.keys()
+
+
+def test_the_executor_is_ours_for_airflow_and_the_official_one_for_the_chart():
+    (values,) = (block.values[0] for block in BLOCKS if "executor" in block.values[0])
+    (variable,) = values["env"]
+    alias, _, path = variable["value"].partition(":")
+    assert variable["name"] == "AIRFLOW__CORE__EXECUTOR"
+    assert values["executor"] == alias == "KubernetesExecutor"
+    assert path == f"{KubernetesExecutor.__module__}.{KubernetesExecutor.__name__}"
+
+
+def test_the_chart_uses_the_accounts_of_the_manifest():
+    (values,) = (block.values[0] for block in BLOCKS if "rbac" in block.values[0])
+    accounts = {values[part]["serviceAccount"]["name"] for part in ("scheduler", "apiServer")}
+    assert accounts == set(Account)
+    assert not values["rbac"]["create"]
+    assert not any(values[part]["serviceAccount"]["create"] for part in ("scheduler", "apiServer"))
+
+
+def test_mappings_are_those_of_the_file():
+    (values,) = (block.values[0] for block in BLOCKS if "statsd" in block.values[0])
+    file = yaml.safe_load((ROOT / "docs" / "monitoring" / "statsd-mappings.yaml").read_text())
+    assert all(item in file["mappings"] for item in values["statsd"]["extraMappings"])

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that a page names exists, with the options that it is named with."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.main import get_command
+
+from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
+from breeze.cli import app
+from breeze.paths import ROOT
+
+PAGES = "\n".join(path.read_text() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def named(program: str) -> list[str]:
+    """Return what follows a program's name, in a line of code or in a text."""
+    return sorted({found.strip() for found in re.findall(rf"{re.escape(program)} ([^`#|\n]+)", PAGES)})
+
+
+def words_of(line: str) -> list[str]:
+    return re.findall(r"[\w-]+", line)
+
+
+def breeze_options(words: list[str]) -> set[str] | None:
+    """Return the options of the command that words begin with; None: whatever pytest takes."""
+    command = get_command(app)
+    while hasattr(command, "commands") and not words[0].startswith("-"):
+        command = command.commands[words.pop(0)]
+    if command.context_settings.get("ignore_unknown_options"):
+        return None
+    return {option for parameter in command.params for option in parameter.opts} | {"--help"}
+
+
+def airflow_options(words: list[str]) -> set[str]:
+    commands = get_cli_commands()
+    while True:
+        (command,) = (command for command in commands if command.name == words[0])
+        del words[0]
+        if not hasattr(command, "subcommands"):
+            return {flag for argument in command.args for flag in argument.flags}
+        commands = command.subcommands
+
+
+def options_in(words: list[str]) -> set[str]:
+    return {word for word in words if word.startswith("-") and word.strip("-")}
+
+
+@pytest.mark.parametrize("line", named("./breeze"))
+def test_a_command_for_contributors_exists(line: str) -> None:
+    words = words_of(line)
+    known = breeze_options(words)
+    assert known is None or options_in(words) <= known
+
+
+@pytest.mark.parametrize("line", named("airflow kubernetes-resilience"))
+def test_a_command_of_the_distribution_exists(line: str) -> None:
+    words = ["kubernetes-resilience", *words_of(line)]
+    assert options_in(words[1:]) <= airflow_options(words)
+
+
+def test_pages_name_commands() -> None:
+    assert {"demo", "testing quick", "testing all"} <= set(named("./breeze"))
+    assert "launches" in named("airflow kubernetes-resilience")

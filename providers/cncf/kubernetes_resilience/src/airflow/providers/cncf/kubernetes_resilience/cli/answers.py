@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What ``lint``, ``show`` and ``explain`` answer, and their exit codes, with Airflow or without.
+
+An answer depends on what is handed in: the policies, the pods, and what is known of their tasks.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
+from airflow.providers.cncf.kubernetes_resilience.cli.configuration import (
+    GIVEN_UP_REASONS,
+    GIVEN_UP_REASONS_OF_UPSTREAM,
+)
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
+from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Explanation, explain
+from airflow.providers.cncf.kubernetes_resilience.cli.explanation_view import show_explanation
+from airflow.providers.cncf.kubernetes_resilience.cli.manifests import STANDARD_INPUT
+from airflow.providers.cncf.kubernetes_resilience.cli.output import make_console, print_data, print_text
+from airflow.providers.cncf.kubernetes_resilience.cli.policy_view import show_policies
+from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import (
+    UPSTREAM_SECTION,
+    read_policy_settings,
+    words,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.document import read_policies
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.rule import PolicySet
+
+
+def lint(args: Namespace) -> int:
+    """Check a policy file."""
+    # The settings of the built-in policy do not matter: a file can only name it.
+    policies = read_policies(Path(args.file), built_in(0, ()), VOCABULARY)
+    for warning in policies.warnings:
+        sys.stderr.write(f"{warning}\n")
+    print_text(f"{args.file}: valid; policies: {', '.join(policies.policies)}; default: {policies.default}")
+    return 0
+
+
+def show(effective: EffectivePolicies, output: str) -> int:
+    """Show policies, and where they come from."""
+    if output == "table":
+        show_policies(make_console(), effective)
+    else:
+        print_data(effective.to_dict(), output)
+    return 0
+
+
+def explain_all(found: Iterable[tuple[PodFacts, Circumstances]], conf: Any, args: Namespace) -> int:
+    """
+    Explain each pod.
+
+    :param conf: something with the method ``get()`` of Airflow's configuration
+    :raises OptionError: if an option that policies depend on cannot be used
+    :raises PolicyFileError: if the policy file cannot be used
+    """
+    policies, output = read_policies_of(conf, args.policy), args.output
+    given_up = conf.get(UPSTREAM_SECTION, GIVEN_UP_REASONS, fallback=GIVEN_UP_REASONS_OF_UPSTREAM)
+    explanations = [
+        explain(
+            facts,
+            phase=Phase(args.phase) if args.phase else None,
+            given_up_reasons=words(given_up),
+            policies=policies,
+            circumstances=circumstances,
+        )
+        for facts, circumstances in found
+    ]
+    if output in ("json", "yaml"):
+        print_data([explanation.to_dict() for explanation in explanations], output)
+    else:
+        for explanation in explanations:
+            _print(explanation, output)
+    codes = {explanation.exit_code for explanation in explanations}
+    return next((code for code in (1, 3) if code in codes), 0)
+
+
+def find_file(args: Namespace) -> str | None:
+    """
+    Return the file whose pods are to be explained; None for a pod of the cluster.
+
+    :raises CommandError: if none of both is named, or both
+    """
+    if (args.name is None) == (args.file is None):
+        raise CommandError("name either a pod of the cluster or, with --file, a file")
+    return STANDARD_INPUT if args.name == STANDARD_INPUT else args.file
+
+
+def read_policies_of(conf: Any, path: str | None = None) -> PolicySet:
+    """
+    Read the policies that an executor would start with. Options that they do not depend on are not looked at.
+
+    :param conf: something with the method ``get()`` of Airflow's configuration
+    :param path: another policy file than the configured one
+    :raises OptionError: if an option that policies depend on cannot be used
+    :raises PolicyFileError: if the file cannot be used
+    """
+    settings = read_policy_settings(conf)
+    file = Path(path) if path else settings.retry_policy_file
+    return read_policies(file, settings.built_in) if file else settings.built_in
+
+
+def _print(explanation: Explanation, output: str) -> None:
+    if output == "plain":
+        print_data(explanation.to_dict(), output)
+    else:
+        show_explanation(make_console(), explanation)

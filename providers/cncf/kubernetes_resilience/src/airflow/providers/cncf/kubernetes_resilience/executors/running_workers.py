@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Has workers followed whose launches were not made here, or were given up: adopted ones, and late ones.
+
+The end of a worker that is followed is settled here. Airflow's guess that it is gone only speeds that up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+
+from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
+
+log = logging.getLogger(__name__)
+
+
+class RunningWorkers:
+    """
+    Has the workers of running tasks followed.
+
+    :param commands: says whether the API server answers
+    :param adopter: looks for the pods of those that nobody follows
+    :param completion: says which launches were adopted, and which have lost their pods
+    :param event_filter: follows launches until their pods end
+    :param executions: says which tasks may run again after a loss
+    :param slots: what is held without a pod gets one
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: LaunchRegistry,
+        commands: PodCommands,
+        adopter: Adopter,
+        completion: Completion,
+        event_filter: StaleEventFilter,
+        executions: Executions,
+        deletion: PodDeletion,
+        slots: Slots,
+        isolation: Isolation,
+    ) -> None:
+        self._registry = registry
+        self._commands = commands
+        self._adopter = adopter
+        self._completion = completion
+        self._event_filter = event_filter
+        self._executions = executions
+        self._deletion = deletion
+        self._slots = slots
+        self._isolation = isolation
+
+    def follow(self, keys: Iterable[TaskInstanceKey]) -> None:
+        """
+        Have the workers of task instances followed that superseded pods have started after all.
+
+        Without an infrastructure budget they are left to Airflow, which notices if it does not hear of them.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        unknown = [key for key in keys if not self._registry.adopting_of(key)]
+        for orphan in self._isolation.batch("find", unknown, self._executions.find_running):
+            launch = self._registry.get(orphan.key)
+            if launch and launch.ref and launch.runs(orphan.hostname):
+                self._event_filter.heard_nothing(launch)  # its kubelet does not even say that it starts
+                continue
+            log.info("%s has started in %s, which nobody follows", orphan.key, orphan.hostname)
+            if launch:
+                self._registry.release(orphan.key)
+                self._deletion.revoke(launch)  # its worker cannot start the task any more
+            self._adopter.follow(orphan)
+
+    def follow_adopted(self) -> None:
+        """Follow the adopted launches. One that cannot be read does not stop the others."""
+        for launch in self._completion.take_adopted():
+            if not self._registry.is_current(launch):
+                continue
+            try:
+                self._event_filter.follow(launch)
+            except Exception as error:  # noqa: BLE001 - concerns this launch alone, and is logged below
+                self._isolation.gave_up("adopt", launch.key, error)
+                if launch.facts:
+                    seen = PodObservation(launch.facts)
+                    self._isolation.run("adopt", self._event_filter.misread, seen)
+
+    def keep_lost(self) -> set[str]:
+        """
+        Hold what was adopted without a pod, if it has an infrastructure budget; return its UUIDs.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        found = self._completion.lost()
+        lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
+        kept: set[str] = set()
+        for ti_id in self._isolation.batch("adopt", list(lost), self._executions.with_budget):
+            self._event_filter.hold_lost(lost[ti_id])
+            self._slots.occupied.add(lost[ti_id].key)
+            kept.add(ti_id)
+        self._completion.forget_lost(found)
+        return kept
+
+    def settles(self, key: TaskInstanceKey) -> bool:
+        """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""
+        launch = self._registry.get(key)
+        if launch and _is_followed(launch):
+            return True
+        orphan = self._registry.adopting_of(key)
+        if orphan and orphan.state != TaskInstanceState.RUNNING:
+            return False
+        if orphan:
+            return self._has_budget(orphan.ti_id, step="adopt")
+        try:
+            return bool(self._isolation.batch("find", [key], self._executions.find_running))
+        except DatabaseAwayError:
+            return True
+
+    def heard_nothing(self, key: TaskInstanceKey) -> None:
+        """
+        Note that Airflow has not heard of a worker for too long whose end is settled here.
+
+        While the API server does not answer, nobody can say what has become of its pod. A task that may run
+        again after a loss waits until that is known. Airflow guesses again.
+        """
+        launch = self._registry.get(key)
+        if launch and _is_followed(launch):
+            if not (self._commands.is_away and self._has_budget(launch.ti_id, step="heartbeat")):
+                self._event_filter.heard_nothing(launch)
+            return
+        # Airflow guesses again, and by then its pod, or its loss, may be known.
+        with suppress(DatabaseAwayError):
+            self.follow([key])
+
+    def _has_budget(self, ti_id: str, *, step: str) -> bool:
+        """Whether a task may run again after a loss; it may while the database does not answer."""
+        try:
+            return bool(self._isolation.batch(step, [ti_id], self._executions.with_budget))
+        except DatabaseAwayError:
+            return True
+
+
+def _is_followed(launch: Launch) -> bool:
+    """Whether the end of a launch's worker is, or was, noticed here."""
+    return launch.has_started or launch.state is LaunchState.ENDED
