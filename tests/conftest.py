@@ -9,12 +9,14 @@ Each module has a scheduler of its own, with its own configuration.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.post_mortem import keep_logs, last_words
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
@@ -33,6 +35,15 @@ FIRST = ("told", "matrix", "running")
 TIMEOUT = 1200
 """Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""
 
+FAILED = Path(__file__).parents[1] / ".build" / "failed"
+"""Where the logs of a deployment are kept, in a folder named like the test that has failed."""
+
+HOME = pytest.StashKey[Path]()
+"""The folder of a module's deployment, from before it starts: how it failed to start is told too."""
+
+SINCE = pytest.StashKey[float]()
+"""When the module began to use it, in seconds of the epoch."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
@@ -46,19 +57,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FIRST.index(name) if (name := name_of(item.path)) in FIRST else len(FIRST))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the deployment of a test that has failed has written last, and keep all of its logs."""
+    report = yield
+    module = item.getparent(pytest.Module)
+    if report.failed and module and (home := module.stash.get(HOME, None)):
+        folder = FAILED / f"{item.path.stem}.{item.name.replace('/', '-')}"
+        keep_logs(home, folder)
+        report.sections += last_words(home, module.stash[SINCE])
+        report.sections.append(("all logs", f"kept in {folder}"))
+    return report
+
+
 @pytest.fixture(scope="session")
-def shared_testbed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Testbed]:
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the deployment that most modules share."""
+    return tmp_path_factory.mktemp("airflow")
+
+
+@pytest.fixture(scope="session")
+def shared_testbed(request: pytest.FixtureRequest, shared_home: Path) -> Iterator[Testbed]:
     """A deployment for the modules that are to run and need none of their own, with all of their DAGs."""
-    home = tmp_path_factory.mktemp("airflow")
-    dags, faults = home / "dags", home / "faults.yaml"
+    dags, faults = shared_home / "dags", shared_home / "faults.yaml"
     dags.mkdir()
     for name in {name_of(item.path) for item in request.session.items}.difference(ALONE):
         (dags / name).symlink_to(FOLDER / name)
     faults.write_text("rules: []\n")
     with open_testbed(
-        TestbedSettings(home=home, dags=dags, faults=faults, control_plane=CONTROL_PLANE)
+        TestbedSettings(home=shared_home, dags=dags, faults=faults, control_plane=CONTROL_PLANE)
     ) as testbed:
         yield testbed
 
@@ -83,12 +110,14 @@ def testbed(
     """
     name = name_of(Path(request.module.__file__))
     folder = FOLDER / name
-    if name not in ALONE:
+    alone = name in ALONE
+    home: Path = tmp_path_factory.mktemp("airflow") if alone else request.getfixturevalue("shared_home")
+    request.node.stash[HOME], request.node.stash[SINCE] = home, time.time()
+    if not alone:
         shared: Testbed = request.getfixturevalue("shared_testbed")
         with shared.configured(_mapping(options, shared.home), folder / "faults.yaml"):
             yield shared
         return
-    home = tmp_path_factory.mktemp("airflow")
     settings = TestbedSettings(
         home=home,
         dags=folder,

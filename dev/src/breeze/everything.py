@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What ``breeze testing quick``, ``all`` and ``long`` consist of; CI runs the latter two."""
+"""What ``breeze testing quick``, ``all`` and ``release`` consist of; CI runs ``all``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import partial
 
 from breeze.compat import check_versions
 from breeze.conformance import run_conformance
-from breeze.control_plane import control_plane_possible
+from breeze.control_plane import control_plane_binaries
 from breeze.docs import build_site
+from breeze.mysql import check_mysql
 from breeze.static_checks import run_static_checks
 from breeze.steps import Step, run_tool
 from breeze.suites import SUITES, Part, run_suite, run_unit_tests
@@ -20,26 +21,52 @@ def quick_steps() -> list[Step]:
     return [Step("static-checks", run_static_checks), Step("unit tests", run_unit_tests)]
 
 
-def all_steps() -> list[Step]:
-    """Return what has to pass before a change is submitted, the quick ones first."""
+def all_steps(*, keep_going: bool = False) -> list[Step]:
+    """Return what has to pass before a change is submitted, the quick ones first.
+
+    :param keep_going: what :func:`breeze.suites.run_suite` is told.
+    """
     return [
         Step("static-checks", run_static_checks),
-        *(Step(f"testing {name}", partial(run_suite, name, part=Part.SHORT)) for name in SUITES),
+        *(
+            Step(f"testing {name}", partial(run_suite, name, part=Part.SHORT, keep_going=keep_going))
+            for name in SUITES
+        ),
         Step("build-docs", build_site),
+        _breeze("demo"),
     ]
 
 
-def long_steps() -> list[Step]:
-    """Return what ``all`` leaves out because it takes longer; no step is in both."""
+def release_steps(*, keep_going: bool = False) -> list[Step]:
+    """Return what ``all`` leaves out: longer searches, other versions, and a real control plane.
+
+    :param keep_going: what :func:`breeze.suites.run_suite` is told.
+    """
+    suites = [name for name in SUITES if name != "system-tests"]
     return [
-        # What it shows, the system tests of `all` check.
-        _breeze("demo"),
-        *(Step(f"testing {name}, long", partial(run_suite, name, part=Part.LONG)) for name in SUITES),
-        *([Step("testing conformance", run_conformance)] if control_plane_possible() else []),
-        # A failure of CI is to be about the change and not about luck, hence the seed.
+        _breeze("k8s build"),
+        *(
+            Step(f"testing {name}, long", partial(run_suite, name, part=Part.LONG, keep_going=keep_going))
+            for name in suites
+        ),
+        Step("unit tests, random examples", partial(run_unit_tests, env={"HYPOTHESIS_PROFILE": "release"})),
+        Step("testing conformance", run_conformance),
+        Step("testing system-tests, control plane", partial(_on_control_plane, keep_going)),
+        # A failure is to be about the change and not about luck, hence the seed.
         _breeze("testing soak", "--minutes", "2", "--seed", "1"),
         Step("testing compat", partial(check_versions, full=True)),
+        # Its server comes from a release of Debian that changes every day.
+        Step("testing mysql", check_mysql),
     ]
+
+
+def _on_control_plane(keep_going: bool) -> int:
+    """Run the system tests of the newest versions on a real control plane."""
+    binaries = control_plane_binaries()
+    if binaries is None:
+        return 1
+    env = {"CONTROL_PLANE_BINARIES": str(binaries)}
+    return run_suite("system-tests", part=Part.BUT_COMPAT, keep_going=keep_going, env=env)
 
 
 def _breeze(command: str, *options: str) -> Step:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
@@ -42,8 +43,20 @@ class Outcome(NamedTuple):
     """How a step went."""
 
     name: str
-    exit_code: int
-    seconds: float
+    exit_code: int | None
+    """None: not run, since another step had failed."""
+    seconds: float = 0.0
+
+    @property
+    def result(self) -> str:
+        """In a word."""
+        match self.exit_code:
+            case None:
+                return "not run"
+            case 0:
+                return "passed"
+            case code:
+                return f"FAILED ({code})"
 
 
 def run_program(
@@ -86,30 +99,42 @@ def run_tool(module: str, *arguments: str | Path, env: Mapping[str, str] | None 
     return run_program([sys.executable, "-m", module, *arguments], env=env)
 
 
-def run_steps(title: str, steps: Sequence[Step], *, at_once: int = 1) -> int:
-    """Run every step, whatever became of those before it, and print a table of them all.
+def run_steps(title: str, steps: Sequence[Step], *, at_once: int = 1, keep_going: bool = True) -> int:
+    """Run steps and print a table of them all.
 
     :param at_once: how many steps run at the same time.
+    :param keep_going: run the steps behind a failed one too.
     :returns: 0 if each succeeded, otherwise 1.
     """
+    failed = Event()
+
+    def run(step: Step) -> Outcome:
+        if failed.is_set() and not keep_going:
+            return Outcome(step.name, None)
+        console.rule(f"[bold]{step.name}[/]", align="left")
+        outcome = timed(step)
+        if outcome.exit_code:
+            failed.set()
+        return outcome
+
     if at_once == 1:
-        outcomes = [_run_step(step) for step in steps]
+        outcomes = [run(step) for step in steps]
     else:
         with ThreadPoolExecutor(at_once) as pool:
-            outcomes = list(pool.map(_run_step, steps))
+            outcomes = list(pool.map(run, steps))
     table = Table(title=title, title_justify="left")
     table.add_column("step")
     table.add_column("result")
     table.add_column("seconds", justify="right")
     for outcome in outcomes:
-        result = "[green]passed[/]" if outcome.exit_code == 0 else f"[red]FAILED ({outcome.exit_code})[/]"
-        table.add_row(outcome.name, result, f"{outcome.seconds:.1f}")
+        style = {None: "dim", 0: "green"}.get(outcome.exit_code, "red")
+        table.add_row(outcome.name, f"[{style}]{outcome.result}[/]", f"{outcome.seconds:.1f}")
     console.print(table)
-    return int(any(outcome.exit_code for outcome in outcomes))
+    return int(failed.is_set())
 
 
-def _run_step(step: Step) -> Outcome:
-    console.rule(f"[bold]{step.name}[/]", align="left")
+def timed(step: Step) -> Outcome:
+    """Run a step and return how it went."""
     start = time.monotonic()
     exit_code = step.run()
     return Outcome(step.name, exit_code, time.monotonic() - start)

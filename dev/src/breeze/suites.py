@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from breeze.control_plane import control_plane_environment
 from breeze.paths import BUILD, CORE, DEV, PROVIDER, PROVIDER_PACKAGE, ROOT, relative
 from breeze.steps import console, run_tool
 
@@ -30,15 +29,20 @@ EACH_VERSION = "each_version"
 _NEWEST_VERSION = "newest_version"
 """The marker of those that run with the newest one in the same go: what our executor meets there."""
 
+_FAILURES = 3
+"""After how many failures unit tests end: the next ones would say the same again."""
+
 
 class Part(StrEnum):
-    """One of the parts of a suite, as an expression about the tests' markers. None has a test of another."""
+    """A part of a suite, as an expression about the tests' markers."""
 
     SHORT = "not long"
     #: What :mod:`breeze.compat` runs on older versions shows nothing on the newest that other tests do not.
     LONG = f"long and not {EACH_VERSION} and not {_NEWEST_VERSION}"
-    #: The rest, which is compat's as well.
+    #: The rest of those, which is compat's as well.
     COMPAT = f"long and {_NEWEST_VERSION}"
+    #: What a real control plane is to show: the short tests and the long ones.
+    BUT_COMPAT = f"not {EACH_VERSION} and not {_NEWEST_VERSION}"
 
 
 class Suite(NamedTuple):
@@ -49,10 +53,10 @@ class Suite(NamedTuple):
     """Modules without side effects, for which there is no excuse for an untested branch."""
     covering: tuple[Path, ...] = ()
     """Their own tests, by which coverage is measured: all tests take half as long again if it is."""
-    on_control_plane: bool = False
-    """Whether the tests use a real control plane where this machine has one."""
     options: tuple[str, ...] = ()
     """What pytest is told if nobody tells it anything else."""
+    failures: int = _FAILURES
+    """After how many of them the suite ends, if it is not to keep going."""
 
 
 def _modules(package: Path, *names: str) -> tuple[Path, ...]:
@@ -103,7 +107,7 @@ _TESTS_OF_PARTS = ("cli/explain", "cli/policy_show", "executors/settings")
 _PURE_IN_CORE = ("context", "decision", "propagation/exceptions", "retry_policy")
 
 #: Each process has a PostgreSQL of its own.
-_IN_PARALLEL = ("--numprocesses=logical", "--maxprocesses=8", "--dist=worksteal")
+_IN_PARALLEL = ("--numprocesses=2", "--dist=worksteal")
 
 SUITES = {
     "core-tests": Suite(
@@ -123,7 +127,7 @@ SUITES = {
     # They wait more than they compute. The tests of a module share its deployment. Modules keep their order.
     "system-tests": Suite(
         ROOT / "tests",
-        on_control_plane=True,
+        failures=1,
         options=("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder"),
     ),
 }
@@ -132,28 +136,41 @@ SUITES = {
 _UNIT_TESTS = (SUITES["core-tests"].tests, SUITES["providers-tests"].tests / "unit")
 
 
-def run_unit_tests() -> int:
-    """Run the unit tests of both distributions, without measuring coverage, and return pytest's exit code."""
-    return run_tool("pytest", *map(relative, _UNIT_TESTS), *_IN_PARALLEL, "-m", Part.SHORT.value)
+def run_unit_tests(env: Mapping[str, str] | None = None) -> int:
+    """Run the unit tests of both distributions, without measuring coverage, and return pytest's exit code.
+
+    :param env: variables to set besides those of this process.
+    """
+    words = (*map(relative, _UNIT_TESTS), *_IN_PARALLEL, f"--maxfail={_FAILURES}", "-m", Part.SHORT.value)
+    return run_tool("pytest", *words, env=env)
 
 
-def run_suite(name: str, extra: Sequence[str] = (), *, part: Part | None = None) -> int:
+def run_suite(
+    name: str,
+    extra: Sequence[str] = (),
+    *,
+    part: Part | None = None,
+    keep_going: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> int:
     """Run one suite.
 
     :param name: a key of :data:`SUITES`.
     :param extra: arguments for pytest; a path in the suite replaces the whole of it. With any, the run is
         taken for a partial one and coverage is not measured.
-    :param part: run only this part; None: the whole suite. Coverage is asked for without the long tests.
+    :param part: run only this part; None: the whole suite. Coverage is asked for with the short tests.
+    :param keep_going: go on after as many failures as otherwise end the suite.
+    :param env: variables to set besides those of this process.
     :returns: the exit code: pytest's, or 1 where a module is covered too little.
     """
     suite = SUITES[name]
-    env = {"COVERAGE_FILE": str(BUILD / "coverage" / name)}
-    if suite.on_control_plane:
-        env |= control_plane_environment()
+    env = {"COVERAGE_FILE": str(BUILD / "coverage" / name), **(env or {})}
     if extra:
         chosen = any((ROOT / word).is_relative_to(suite.tests) for word in extra)
         return run_tool("pytest", *([] if chosen else [relative(suite.tests)]), *extra, env=env)
     options = [*suite.options, *(["-m", part.value] if part else [])]
+    if not keep_going:
+        options.append(f"--maxfail={suite.failures}")
     if part is Part.LONG or not suite.covered:
         return run_tool("pytest", relative(suite.tests), *options, env=env)
     modules = sorted(relative(module) for module in suite.covered)
@@ -162,7 +179,8 @@ def run_suite(name: str, extra: Sequence[str] = (), *, part: Part | None = None)
     _configure_coverage(config, modules)
     covering = [*map(relative, suite.covering)]
     measured = ("--cov", f"--cov-config={config}", "--cov-report=")
-    exit_code = run_tool("pytest", *covering, *options, *measured, env=env)
+    if (exit_code := run_tool("pytest", *covering, *options, *measured, env=env)) and not keep_going:
+        return exit_code
     others = [f"--ignore={path}" for path in covering]
     exit_code = run_tool("pytest", relative(suite.tests), *others, *options, env=env) or exit_code
     return exit_code or _check_coverage(modules, config, env)

@@ -134,6 +134,11 @@ def mysql(context: typer.Context) -> None:
     raise typer.Exit(check_mysql(context.args))
 
 
+_KeepGoing = Annotated[
+    bool, typer.Option("--keep-going", help="Run all there is, whatever fails; otherwise stop at the first.")
+]
+
+
 @testing_app.command()
 def quick() -> None:
     """Run the static checks and the unit tests: under two minutes."""
@@ -144,18 +149,26 @@ def quick() -> None:
 
 
 @testing_app.command("all")
-def everything() -> None:
+def everything(keep_going: _KeepGoing = False) -> None:
     """Run what has to pass before a change is submitted: a quarter of an hour."""
     from breeze.everything import all_steps
     from breeze.steps import run_steps
 
-    raise typer.Exit(run_steps("breeze testing all", all_steps()))
+    steps = all_steps(keep_going=keep_going)
+    raise typer.Exit(run_steps("breeze testing all", steps, keep_going=keep_going))
 
 
-@testing_app.command("long")
-def long_tests() -> None:
-    """Run what takes longer than that, and is not part of it."""
-    from breeze.everything import long_steps
+@testing_app.command()
+def release(
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Leave out what has passed already on this commit.")
+    ] = False,
+    keep_going: _KeepGoing = False,
+) -> None:
+    """Run what is too long for every change, before a release: hours, with a report in .build/release.md."""
+    from breeze.everything import release_steps
+    from breeze.release_report import reported
     from breeze.steps import run_steps
 
-    raise typer.Exit(run_steps("breeze testing long", long_steps()))
+    steps = reported(release_steps(keep_going=keep_going), resume=resume)
+    raise typer.Exit(run_steps("breeze testing release", steps, keep_going=keep_going))

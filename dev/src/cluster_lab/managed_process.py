@@ -89,6 +89,11 @@ def run_to_end(
     )
 
 
+def last_lines(file: Path, lines: int) -> str:
+    """Return the last lines of a text file."""
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
+
+
 class ManagedProcess:
     """
     One process and the children it makes, which share its process group.
@@ -188,9 +193,7 @@ class ManagedProcess:
 
     def tail(self, lines: int = 30) -> str:
         """Return the last lines of its output."""
-        if not self.log_file.exists():
-            return ""
-        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+        return last_lines(self.log_file, lines) if self.log_file.exists() else ""
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from testbed.code_journal import (
     read_steps,
     release_file,
 )
-from testbed.task_instances import TaskInstance, code_name
+from testbed.task_instances import FINAL_STATES, TaskInstance, code_name
 from testbed.waiting import wait_for
 
 _TASK_INSTANCES, _HISTORY = (
@@ -247,7 +247,11 @@ class Run:
 
         def begun() -> bool:
             outcomes = self.outcomes()
-            return all(outcomes[TaskId(task_id)].begun >= times for task_id in task_ids)
+            found = {task_id: outcomes[TaskId(task_id)] for task_id in task_ids}
+            missing = {task_id: outcome for task_id, outcome in found.items() if outcome.begun < times}
+            ended = [outcome for outcome in missing.values() if outcome.state in FINAL_STATES]
+            assert not ended, f"a task ended before its code ran for time {times}: {missing}"
+            return not missing
 
         wait_for(f"the code of {', '.join(task_ids)} runs for time {times}", begun, show=self.outcomes)
 

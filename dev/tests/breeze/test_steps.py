@@ -13,16 +13,21 @@ from breeze import suites
 from breeze.steps import Step, run_program, run_steps
 
 
-def test_every_step_runs_and_one_failure_fails_all(capsys):
+@pytest.mark.parametrize(
+    ("keep_going", "expected"), [(True, ["first", "second", "third"]), (False, ["first", "second"])]
+)
+def test_a_failed_step_fails_all_and_may_end_them(capsys, keep_going, expected):
     ran = []
 
     def step(name, code):
         return Step(name, lambda: ran.append(name) or code)
 
-    assert run_steps("title", [step("first", 0), step("second", 3), step("third", 0)]) == 1
-    assert ran == ["first", "second", "third"]
+    steps = [step("first", 0), step("second", 3), step("third", 0)]
+    assert run_steps("title", steps, keep_going=keep_going) == 1
+    assert ran == expected
     summary = capsys.readouterr().out.split("title")[1]
-    assert [word in summary for word in ("first", "FAILED (3)", "passed")] == [True, True, True]
+    assert all(word in summary for word in ("first", "FAILED (3)", "passed", "third"))
+    assert ("not run" in summary) is not keep_going
 
 
 def test_success_is_zero():
@@ -55,7 +60,7 @@ def test_steps_run_at_once():
         ([], [0, 0, 0], [94.9, 100], 1, ["pytest", "pytest", "coverage"]),
         ([], [0, 0, 2], [], 2, ["pytest", "pytest", "coverage"]),
         ([], [0, 1], [], 1, ["pytest", "pytest"]),
-        ([], [1, 0], [], 1, ["pytest", "pytest"]),
+        ([], [1], [], 1, ["pytest"]),
         (["-k", "one"], [0], [], 0, ["pytest"]),
     ],
 )
@@ -87,18 +92,6 @@ def test_coverage_is_asked_for_when_the_whole_suite_has_passed(
     assert suites.run_suite("core-tests", arguments) == expected
     assert tools == runs
     assert (f"{low}: branch coverage is 94.9 %" in capsys.readouterr().out) == (94.9 in percents)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [([], ["--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder"]), (["-x"], ["-x"])],
-)
-def test_a_suites_options_are_for_the_whole_of_it(monkeypatch, arguments, expected):
-    calls = []
-    monkeypatch.setattr(suites, "control_plane_environment", dict)
-    monkeypatch.setattr(suites, "run_tool", lambda *words, env: calls.append(list(words)) or 0)
-    assert suites.run_suite("system-tests", arguments) == 0
-    assert calls == [["pytest", "tests", *expected]]
 
 
 def test_modules_that_have_to_be_covered_exist(tmp_path):

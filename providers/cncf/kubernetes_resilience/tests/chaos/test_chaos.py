@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``./breeze testing chaos`` searches for as long as it is told to; ``testing long`` makes one round."""
+"""``./breeze testing chaos`` searches for as long as it is told to; ``testing release`` makes one round."""
 
 from __future__ import annotations
 
