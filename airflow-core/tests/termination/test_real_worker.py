@@ -42,6 +42,7 @@ HELD = "which is not reported"
 VERSION = tuple(map(int, airflow_version.split(".")[:2]))
 FORWARDS_SIGTERM = VERSION >= (3, 3)
 
+
 class ExecutionApi(ThreadingHTTPServer):
     """As much of Airflow's execution API as a worker needs, with one task instance."""
 
