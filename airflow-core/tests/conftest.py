@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
-
 from cluster_lab.airflow_fixtures import (  # noqa: F401
     configure_airflow,
     impatient_session,
@@ -15,7 +13,3 @@ from cluster_lab.airflow_fixtures import (  # noqa: F401
 )
 
 configure_airflow()
-
-# A property takes as long as it takes: what fails on a busy machine only says that the machine was busy.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")

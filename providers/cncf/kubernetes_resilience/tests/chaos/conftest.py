@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import time_machine
 import yaml
-from hypothesis.internal.conjecture import providers
 
 from cluster_lab import airflow_fixtures
 
@@ -20,17 +19,6 @@ TEMPLATE = {
     "metadata": {"name": "worker"},
     "spec": {"containers": [{"name": "base", "image": "airflow"}], "restartPolicy": "Never"},
 }
-
-
-@pytest.fixture(autouse=True)
-def same_search(monkeypatch):
-    """
-    Have the seed alone decide what is tried.
-
-    Hypothesis mixes in constants of the modules that the process has imported so far, which depends on the
-    tests that have run before in it.
-    """
-    monkeypatch.setattr(providers, "_get_local_constants", providers.Constants)
 
 
 @pytest.fixture

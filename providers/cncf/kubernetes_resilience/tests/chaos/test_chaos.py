@@ -35,9 +35,6 @@ EXECUTION_HISTORIES = 40
 ROUND = settings(
     max_examples=HISTORIES,
     stateful_step_count=50,
-    deadline=None,
-    # The seed alone decides, and not what happened to fail on this machine before.
-    database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
     print_blob=False,

@@ -23,10 +23,11 @@ from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import connect
 
+from ..support.waiting import WAIT
+
 T = TypeVar("T")
 TOKEN = "lab-token"  # of a server that lives as long as a test
 SELECTOR = "airflow-worker=1,airflow_executor_done!=True"
-WAIT = 20.0
 
 
 def worker(name: str, launch_id: str = "launch-1") -> dict[str, Any]:
@@ -152,10 +153,10 @@ def runtime(make_runtime: Callable[..., KubernetesRuntime], server: ApiServer) -
     return runtime
 
 
-def eventually(condition: Callable[[], bool], seconds: float = WAIT) -> None:
+def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so that nothing announces."""
     never = threading.Event()
-    for _ in range(int(seconds / 0.01)):
+    for _ in range(int(WAIT / 0.01)):
         if condition():
             return
         never.wait(0.01)

@@ -25,6 +25,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import Kub
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.ports import LOOPBACK
 
+from ..support.waiting import WAIT
+
 pytestmark = [
     # What Python 3.12 warns of is what is tested.
     pytest.mark.filterwarnings("ignore:This process .*is multi-threaded:DeprecationWarning"),
@@ -50,7 +52,7 @@ def forked(work: Callable[[Connection], None]) -> Iterator[Connection]:
         yield ours
     finally:
         ours.close()
-        process.join(30)
+        process.join(WAIT)
         assert process.exitcode == 0
 
 
@@ -106,7 +108,7 @@ def test_a_connection_that_is_closed_is_closed_while_a_forked_process_lives(
     with forked(waits) as pipe:
         assert pipe.recv() == "here"
         runtime.stop(1)
-        eventually(lambda: server.faults.open_watches() == 0, seconds=5.0)
+        eventually(lambda: server.faults.open_watches() == 0)
 
 
 def test_a_connection_that_is_not_registered_yet_is_not_in_a_forked_process(
@@ -121,7 +123,7 @@ def test_a_connection_that_is_not_registered_yet_is_not_in_a_forked_process(
         await asyncio.get_running_loop().sock_connect(client, sock.getsockname())
         return client
 
-    client = runtime.call(connect(), 10)
+    client = runtime.call(connect(), WAIT)
     accepted, _ = sock.accept()
 
     def tell(pipe: Connection) -> None:
@@ -175,15 +177,14 @@ def test_nothing_that_a_forked_process_does_reaches_our_connections(
     assert runtime.is_alive
 
 
-def test_the_thread_itself_may_fork(runtime: KubernetesRuntime) -> None:
+def test_the_thread_itself_may_fork(runtime: KubernetesRuntime, caplog: pytest.LogCaptureFixture) -> None:
     async def fork() -> int:
         if not (pid := os.fork()):
             os._exit(7)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])  # noqa: ASYNC222 - it ends at once
 
-    began = time.monotonic()
-    assert runtime.call(fork(), 10) == 7
-    assert time.monotonic() - began < forks.PAUSE_SECONDS
+    assert runtime.call(fork(), WAIT) == 7
+    assert caplog.text == "", "the thread has waited for itself"
 
 
 def test_a_thread_that_does_not_stand_still_is_not_waited_for(
@@ -197,12 +198,12 @@ def test_a_thread_that_does_not_stand_still_is_not_waited_for(
         go_on.wait()
 
     runtime.submit(hang)
-    assert stuck.wait(10)
+    assert stuck.wait(WAIT)
     with forked(waits) as pipe:
         assert pipe.recv() == "here"
         go_on.set()
     assert "forked while the Kubernetes thread is busy" in caplog.text
-    assert runtime.call(asyncio.sleep(0, "well"), 10) == "well"
+    assert runtime.call(asyncio.sleep(0, "well"), WAIT) == "well"
 
 
 def test_nobody_minds_a_loop_that_is_closed(runtime: KubernetesRuntime) -> None:

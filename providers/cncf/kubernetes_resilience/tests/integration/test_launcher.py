@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import ANY
@@ -14,6 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     PodConflictError,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import DEFAULT_REQUEST_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -26,6 +28,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
+
+from ..support.waiting import WAIT
 
 Pod = Callable[..., dict[str, Any]]
 Make = Callable[..., KubernetesRuntime]
@@ -62,13 +66,19 @@ def test_create_applied_but_connection_dropped(
 
 
 def test_create_applied_but_answered_too_late(
-    make_runtime: Make, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any, eventually: Any
 ) -> None:
-    # Long enough for a busy machine to apply it: a client that gives up first prevents the creation.
-    runtime = make_runtime(request_timeout=2.0)
-    runtime.start()
-    server.faults.delay(30, when=verb("create"), reply=True)
+    server.faults.delay(600, when=verb("create"), reply=True)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
+    # A client that gives up first prevents the creation.
+    eventually(lambda: kubelet.read("a"))
+
+    async def advance() -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        loop.time = lambda: now() + DEFAULT_REQUEST_TIMEOUT  # type: ignore[method-assign]
+
+    runtime.call(advance(), WAIT)
     assert inbox.of(PodCreated).ref.uid == kubelet.read("a")["metadata"]["uid"]
 
 
@@ -191,7 +201,7 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     assert inbox.of(PodDeleted) == PodDeleted(past)
     runtime.submit(runtime.launcher.confirm, past)
     assert inbox.of(PodConfirmed) == PodConfirmed(past, None)
-    assert runtime.call(runtime.launcher.adopt(past, {"airflow-worker": "9"}), 10) is False
+    assert runtime.call(runtime.launcher.adopt(past, {"airflow-worker": "9"}), WAIT) is False
     metadata = kubelet.read("a")["metadata"]
     assert metadata["uid"] == present.uid
     assert metadata["labels"] == {"airflow-worker": "1"}
@@ -235,9 +245,9 @@ def test_adoption_finds_and_takes_over(
     ref = kubelet.create(body)
     kubelet.create(pod("b"))
     launcher = runtime.launcher
-    found = runtime.call(launcher.list_pods(["default"], "kubernetes_executor=True,airflow-worker!=1"), 10)
+    found = runtime.call(launcher.list_pods(["default"], "kubernetes_executor=True,airflow-worker!=1"), WAIT)
     assert [facts.ref for facts in found] == [ref]
-    assert runtime.call(launcher.adopt(ref, {"airflow-worker": "1"}), 10) is True
+    assert runtime.call(launcher.adopt(ref, {"airflow-worker": "1"}), WAIT) is True
     assert inbox.observation("a").facts.ref == ref
 
 
@@ -256,6 +266,6 @@ def test_stop_leaves_nothing_behind(
 ) -> None:
     server.faults.delay(0.3, when=verb("create"), reply=True)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    runtime.stop(10)
+    runtime.stop(WAIT)
     assert inbox.of(PodCreated).launch_id == "launch-1"
     eventually(lambda: server.faults.open_watches() == 0)

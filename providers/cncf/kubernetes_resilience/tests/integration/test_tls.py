@@ -28,6 +28,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import (
 from cluster_lab.http_server import listening
 from cluster_lab.ports import LOOPBACK, free_port
 
+from ..support.waiting import WAIT
+
 
 class Cluster:
     """An API server that moves, and the kubeconfig that follows it."""
@@ -101,7 +103,7 @@ class Side:
 
     async def connect(self) -> PodClient:
         make = self._real.make
-        self.transport = JsonTransport(await make(), 10.0, renew=make, timing=self._timing)
+        self.transport = JsonTransport(await make(), renew=make, timing=self._timing)
         self.now += RENEWAL_INTERVAL
         return PodClient(self.transport)
 
@@ -203,7 +205,7 @@ async def test_a_configuration_that_cannot_be_loaded_changes_nothing(
 async def test_a_watch_that_is_open_is_not_touched(cluster: Cluster, client: PodClient, side: Side) -> None:
     async with AsyncExitStack() as stack:
         events = client.watch_pods(
-            None, label_selector="", resource_version="1", timeout_seconds=60, inactivity_timeout=30
+            None, label_selector="", resource_version="1", timeout_seconds=60, inactivity_timeout=WAIT
         )
         stack.push_async_callback(events.aclose)
         assert (await anext(events)).type == "BOOKMARK"

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +18,10 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport
+
+from ..support.waiting import WAIT
+
+LINE = b'{"type":"BOOKMARK","object":{}}\n'
 
 
 def answer(status: str, body: bytes, *, length: int | None = None, extra: str = "") -> bytes:
@@ -41,6 +45,15 @@ async def served(*answers: bytes, hook: Callable[..., Any] | None = None) -> Asy
         await writer.drain()
         writer.close()
 
+    async with connected(serve, hook) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected(
+    serve: Callable[..., Awaitable[None]], hook: Callable[..., Any] | None = None
+) -> AsyncIterator[PodClient]:
+    """A client of a server that treats its connections in some way."""
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         configuration = Configuration(host=f"http://127.0.0.1:{port}", api_key={"BearerToken": "x"})
@@ -54,7 +67,7 @@ async def served(*answers: bytes, hook: Callable[..., Any] | None = None) -> Asy
 
 async def watch(client: PodClient) -> list[Any]:
     events = client.watch_pods(
-        None, label_selector="", resource_version="1", timeout_seconds=1, inactivity_timeout=5
+        None, label_selector="", resource_version="1", timeout_seconds=1, inactivity_timeout=WAIT
     )
     return [event async for event in events]
 
@@ -98,6 +111,41 @@ async def test_watch_that_breaks_off(data: bytes) -> None:
     async with served(data) as client:
         with pytest.raises(ConnectionFailedError):
             await watch(client)
+
+
+async def test_silence_ends_a_watch_and_each_line_begins_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now = 0.0
+    monkeypatch.setattr(loop, "time", lambda: now)
+    limit = 100.0
+    say: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(until_closed(b""))
+        while line := await say.get():
+            writer.write(line)
+        writer.close()
+
+    async with (
+        connected(serve) as client,
+        aclosing(
+            client.watch_pods(
+                None, label_selector="", resource_version="1", timeout_seconds=1, inactivity_timeout=limit
+            )
+        ) as events,
+    ):
+        for _ in range(5):
+            say.put_nowait(LINE)
+            assert (await anext(events)).type == "BOOKMARK"
+            now += limit - 1
+        ending = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        assert not ending.done()
+        now += 1
+        with pytest.raises(ConnectionFailedError, match="Timeout"):
+            await ending
+        say.put_nowait(b"")
 
 
 async def test_watch_that_is_refused() -> None:

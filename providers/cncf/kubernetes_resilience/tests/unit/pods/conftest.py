@@ -18,6 +18,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.client import Listing
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import Timing
 
+from ...support.waiting import WAIT
+
 Json = dict[str, Any]
 
 
@@ -114,7 +116,7 @@ class FakeCluster:
         """Run an informer until all watches were played."""
         task = asyncio.create_task(running)
         waiting = asyncio.create_task(self.quiet.wait())
-        done, _ = await asyncio.wait({task, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({task, waiting}, timeout=WAIT, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         task.cancel()
         with suppress(asyncio.CancelledError):

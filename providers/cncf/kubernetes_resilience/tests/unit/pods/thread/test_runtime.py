@@ -21,6 +21,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import Session
 
+from ....support.waiting import WAIT
+
 SETTINGS = RuntimeSettings(namespaces=("airflow",), label_selector="a=b", concurrency=2)
 
 
@@ -86,8 +88,8 @@ def test_starts_syncs_and_stops(runtime: KubernetesRuntime, quiet: Any, inbox: S
     runtime.start()
     runtime.start()
     assert runtime.is_alive
-    assert runtime.wait_synced(10)
-    assert isinstance(inbox.get(timeout=10), PodObservation)
+    assert runtime.wait_synced(WAIT)
+    assert isinstance(inbox.get(timeout=WAIT), PodObservation)
     runtime.stop(1)
     runtime.stop(1)
     assert not runtime.is_alive
@@ -97,7 +99,7 @@ def test_starts_syncs_and_stops(runtime: KubernetesRuntime, quiet: Any, inbox: S
 def test_can_be_started_again(runtime: KubernetesRuntime, inbox: SimpleQueue[Any]) -> None:
     for _ in range(2):
         runtime.start()
-        assert isinstance(inbox.get(timeout=10), PodObservation)
+        assert isinstance(inbox.get(timeout=WAIT), PodObservation)
         runtime.stop(1)
 
 
@@ -105,10 +107,10 @@ def test_stop_finishes_what_is_in_flight(
     runtime: KubernetesRuntime, hold: Future[None], inbox: SimpleQueue[Any], pod: Any
 ) -> None:
     runtime.start()
-    first = inbox.get(timeout=10)
+    first = inbox.get(timeout=WAIT)
     runtime.submit(runtime.launcher.confirm, first.facts.ref)
     threading.Timer(0.01, hold.set_result, (None,)).start()
-    runtime.stop(30)
+    runtime.stop(WAIT)
     assert inbox.get_nowait() == PodConfirmed(first.facts.ref, first.facts)
 
 
@@ -116,7 +118,7 @@ def test_stop_cancels_what_takes_too_long(
     runtime: KubernetesRuntime, inbox: SimpleQueue[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.start()
-    runtime.submit(runtime.launcher.confirm, inbox.get(timeout=10).facts.ref)
+    runtime.submit(runtime.launcher.confirm, inbox.get(timeout=WAIT).facts.ref)
     runtime.stop(0.05)
     assert inbox.empty()
     assert "1 Kubernetes commands not done: confirm airflow/worker" in caplog.text
@@ -151,7 +153,7 @@ def test_command_that_fails_is_logged(runtime: KubernetesRuntime, caplog: pytest
 
     runtime.start()
     runtime.submit(fails, "some pod")
-    runtime.stop(5)
+    runtime.stop(WAIT)
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.message == "Kubernetes command failed: fails some pod"
     assert record.exc_info is not None
@@ -165,9 +167,9 @@ def test_call_returns_raises_and_times_out(runtime: KubernetesRuntime) -> None:
         raise LookupError
 
     runtime.start()
-    assert runtime.call(value(), 10) == 7
+    assert runtime.call(value(), WAIT) == 7
     with pytest.raises(LookupError):
-        runtime.call(fails(), 10)
+        runtime.call(fails(), WAIT)
     with pytest.raises(TimeoutError):
         runtime.call(asyncio.sleep(1000), 0.01)
 
@@ -178,7 +180,7 @@ def test_crashed_informer_is_reported_and_started_again(
     # The change comes before the crash: the next list is made at once, if the jitter is such.
     quiet.watches = [[lambda: quiet.change("worker", phase="Running"), LookupError("bug in the informer")]]
     runtime.start()
-    observations: list[PodObservation] = [inbox.get(timeout=10) for _ in range(2)]
+    observations: list[PodObservation] = [inbox.get(timeout=WAIT) for _ in range(2)]
     assert [observation.facts.phase for observation in observations] == ["Pending", "Running"]
     assert "The informer of airflow crashed" in caplog.text
 
@@ -197,12 +199,12 @@ def test_crashed_thread_is_reported_and_can_be_started_again(
         runtime.start()
         thread = runtime._thread
         if thread is not None:
-            thread.join(10)
+            thread.join(WAIT)
     assert not runtime.is_alive
     assert [record.levelname for record in caplog.records if "crashed" in record.message] == ["CRITICAL"]
 
     runtime.start()
-    assert isinstance(inbox.get(timeout=10), PodObservation)
+    assert isinstance(inbox.get(timeout=WAIT), PodObservation)
 
 
 def test_start_need_not_wait(runtime: KubernetesRuntime, connection: Connection) -> None:
@@ -238,7 +240,7 @@ def test_stop_while_it_connects(
     connection.reachable = Future()
     runtime.start(wait=False)
     threading.Timer(0.01, connection.reachable.set_result, (None,)).start()
-    runtime.stop(30)
+    runtime.stop(WAIT)
     assert not runtime.is_alive
     assert quiet.calls.count("close") == 2
 
@@ -246,7 +248,7 @@ def test_stop_while_it_connects(
 def test_the_server_is_away_while_no_informer_can_list_or_there_is_none(runtime: KubernetesRuntime) -> None:
     assert runtime.is_away
     runtime.start()
-    assert runtime.wait_synced(10)
+    assert runtime.wait_synced(WAIT)
     assert not runtime.is_away
     (informer,) = runtime._running().informers
     informer.is_away = True
