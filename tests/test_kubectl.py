@@ -19,10 +19,7 @@ from cluster_lab.control_plane import ControlPlane
 
 BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(not BINARIES, reason="kubectl comes with the programs of a control plane"),
-]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.control_plane]
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 

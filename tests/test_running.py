@@ -146,10 +146,14 @@ IN_STEPS = (
 )
 
 
-@pytest.mark.parametrize("dag_id", ["lost", *NODE_DAGS, *OPERATORS])
+# The embedded API server evicts nothing from a node with a taint.
+ON_CONTROL_PLANE = (pytest.mark.long, pytest.mark.control_plane)
+
+
+@pytest.mark.parametrize(
+    "dag_id", ["lost", "drained", pytest.param("tainted", marks=ON_CONTROL_PLANE), *OPERATORS]
+)
 def test_a_task_whose_pod_is_lost_runs_again(testbed: Testbed, runs: dict[str, Run], dag_id: str) -> None:
-    if dag_id == "tainted" and testbed.control_plane is None:
-        pytest.skip("the embedded API server evicts nothing from a node with a taint")
     expect_run_again(testbed, runs[dag_id])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
@@ -100,9 +100,10 @@ class Schedulers:
         return self._all[-1]
 
     def replace(self, number: Signals = SIGKILL, env: Mapping[str, str] | None = None) -> Scheduler:
-        """End all that run with a signal, and start a new one."""
+        """End all that run with a signal, let them count as dead, and start a new one."""
         for scheduler in self.alive:
             scheduler.end(number)
+            self.count_as_dead(scheduler)
         return self.start(env)
 
     def pause(self, scheduler: Scheduler) -> None:
@@ -159,10 +160,6 @@ class Schedulers:
             return len(beats) > turns
 
         wait_for(f"scheduler job {job_id} has sent {turns} heartbeats", enough)
-
-    def is_beating(self, seconds: float) -> bool:
-        """Tell whether a scheduler that runs has sent a heartbeat in the last so many seconds."""
-        return self._has_beaten(self.alive[0], datetime.now(UTC) - timedelta(seconds=seconds))
 
     def wait_for_heartbeats_or_ends(self) -> None:
         """Wait until each has sent a heartbeat from now on, or has ended, which takes some seconds."""
