@@ -17,6 +17,7 @@ from pictures.browser import find_chromium, log_in, open_browser
 from pictures.places import FAILURES, launches
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
+from testbed.packages import needs
 from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
@@ -117,7 +118,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     expect_nothing_left(testbed, run)
 
 
-@pytest.mark.skipif(find_chromium() is None, reason="there is no chromium")
+@needs("chromium", find_chromium())
 def test_the_pages_show_what_was_lost(testbed: Testbed, runs: dict[str, Run]) -> None:
     run, task = runs["version_matrix"], "image_pull"
     (row,) = wait_for("its launch has failed", lambda: run.ledger(task))

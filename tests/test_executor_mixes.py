@@ -18,6 +18,7 @@ from cluster_lab.managed_process import ManagedProcess
 from cluster_lab.ports import LOOPBACK, free_port
 from testbed.airflow_configuration import RESILIENT_EXECUTOR
 from testbed.cluster import EXECUTOR_LABEL, OWNER_LABEL
+from testbed.packages import needs
 from testbed.records import Outcome
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
@@ -28,7 +29,7 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.newest_version,
     pytest.mark.long,
-    pytest.mark.skipif(REDIS is None, reason="needs redis-server"),
+    needs("redis-server", REDIS),
 ]
 
 BROKER_PORT = free_port()

@@ -26,6 +26,7 @@ from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.metrics_received import COLLECTD, Counts, Metric, OpenTelemetryReceiver, Receiver, statsd
 from testbed.otlp_collector import Collector, ReceivedSpan, open_collector
+from testbed.packages import needs
 from testbed.records import Run
 from testbed.testbed import Testbed
 from testbed.told import Channel, Witness
@@ -226,10 +227,7 @@ OTHERS = [story for story in STORIES.values() if not story.told_by[Channel.SPAN]
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(
-            "statsd",
-            marks=pytest.mark.skipif(COLLECTD is None, reason="needs collectd (collectd-core)"),
-        ),
+        pytest.param("statsd", marks=needs("collectd-core", COLLECTD)),
         pytest.param("opentelemetry", marks=pytest.mark.long if COLLECTD else ()),
     ],
 )
@@ -424,7 +422,7 @@ def command(testbed: Testbed, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(find_chromium() is None, reason="there is no chromium")
+@needs("chromium", find_chromium())
 def test_the_pages_show_it(testbed: Testbed, runs: dict[str, Run]) -> None:
     token = str(testbed.api.http.headers["Authorization"]).removeprefix("Bearer ")
     with open_browser() as browser, log_in(browser, testbed.deployment.url, token) as context:

@@ -97,7 +97,6 @@ def deployment(wheels, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_upgrade_and_the_way_back(deployment):
     found = deployment.finds()
     assert (

@@ -4,18 +4,56 @@
 
 from __future__ import annotations
 
-import errno
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from cluster_lab.ports import LOOPBACK, free_port
+from cluster_lab import ports
+from cluster_lab.ports import BLOCK_SIZE, BLOCKS, LOOPBACK, free_port
+
+ANOTHER_PROCESS = """
+from cluster_lab.ports import free_port
+print(free_port(), flush=True)
+input()
+"""
 
 
-def test_nobody_else_can_have_the_port() -> None:
-    with socket.socket() as other, pytest.raises(OSError, match="in use") as refused:
-        other.bind((LOOPBACK, free_port()))
-    assert refused.value.errno == errno.EADDRINUSE
+def block_of(port: int) -> int:
+    return port - port % BLOCK_SIZE
+
+
+def test_two_processes_have_different_blocks() -> None:
+    ours = block_of(free_port())
+    command = [sys.executable, "-c", ANOTHER_PROCESS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        theirs = block_of(int(other.stdout.readline()))
+        other.communicate("\n")
+    assert ours != theirs
+    assert {ours, theirs} <= set(BLOCKS)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Blocks of two ports to give away, in place of those of this process."""
+    given = sorted(free_port() for _ in range(8))
+    monkeypatch.setattr(ports, "BLOCK_SIZE", 2)
+    monkeypatch.setattr(ports, "BLOCKS", range(given[0], given[0] + 6, 2))
+    monkeypatch.setattr(ports, "_ports", ports._ports_of_this_process())
+    return list(range(given[0], given[0] + 6))
+
+
+def test_another_block_follows_when_all_ports_of_one_are_given(small_blocks: list[int]) -> None:
+    assert [free_port() for _ in range(3)] == small_blocks[1::2]
+    with pytest.raises(RuntimeError, match="has an owner"):
+        free_port()
+
+
+def test_a_port_on_which_somebody_listens_is_passed_over(small_blocks: list[int]) -> None:
+    with socket.create_server((LOOPBACK, small_blocks[1])):
+        assert free_port() == small_blocks[3]
 
 
 def test_a_server_can_listen_there_again_and_again_and_nobody_answers_in_between() -> None:

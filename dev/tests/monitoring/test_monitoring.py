@@ -20,6 +20,7 @@ from airflow_resilience import metrics
 from airflow_resilience.context import ContextSource, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action
 from breeze.paths import ROOT
+from testbed.packages import needs
 
 FOLDER = ROOT / "docs" / "monitoring"
 RULES = FOLDER / "prometheus-rules.yaml"
@@ -39,7 +40,7 @@ VALUES: Mapping[str, set[str]] = {
 GRAFANA = {"$__range": "1d", "$__interval": "1m", "$dag_id": ".*"}
 """What Grafana puts in the place of its variables."""
 
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian's package prometheus)")
+needs_promtool = needs("prometheus", PROMTOOL)
 
 
 def groups() -> list[dict[str, Any]]:

@@ -13,13 +13,11 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pictures.api_server import ApiServer, open_api_server
 from pictures.browser import find_chromium, log_in, open_browser
 from pictures.places import FAILURES, QUIET, RUN_ID, STORY, UNTOUCHED, launches
+from testbed.packages import needs
 
-pytestmark = [
-    pytest.mark.skipif(find_chromium() is None, reason="there is no chromium"),
-    pytest.mark.timeout(300),
-]
+pytestmark = needs("chromium", find_chromium())
 
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds that nothing here needs, even while other tests keep the machine busy."""
 
 
