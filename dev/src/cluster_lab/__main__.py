@@ -38,12 +38,6 @@ def _parse() -> argparse.Namespace:
     server.add_argument("--embedded", action="store_true", help="start an API server as well")
     server.add_argument("--control-plane", type=Path, metavar="BINARIES", help="start a real control plane")
     parser.add_argument("--port", type=int, default=0, help="of the embedded API server (default: any)")
-    parser.add_argument(
-        "--cut-watches",
-        type=float,
-        metavar="SECONDS",
-        help="how often the embedded server breaks off watches",
-    )
     parser.add_argument("--plan", type=Path, help="fault plan (YAML)")
     parser.add_argument("--journal", type=Path, help="file for the journal (JSON lines, appended)")
     parser.add_argument("--log-dir", type=Path, help="directory for the containers' logs")
@@ -81,7 +75,6 @@ async def _main(options: argparse.Namespace) -> None:
         nodes=options.nodes,
         embedded=options.embedded,
         port=options.port,
-        cut_watches=options.cut_watches,
         plan=FaultPlan.load(options.plan) if options.plan else FaultPlan(),
         journal=options.journal,
         log_dir=options.log_dir,

@@ -84,8 +84,6 @@ class ClusterLab:
     """Start an API server in this process."""
     port: int = 0
     """Of the embedded API server; 0: any that is free."""
-    cut_watches: float | None = None
-    """Every so many seconds the embedded API server breaks off all watches; None: it never does."""
     plan: FaultPlan = field(default_factory=FaultPlan)
     """What happens to which pod; by default nothing."""
     journal: Path | None = None
@@ -125,13 +123,7 @@ class ClusterLab:
         token = secrets.token_urlsafe(16)
         async with ApiServer(host=ADDRESS, port=self.port, token=token, run_controllers=True) as server:
             server.write_kubeconfig(self.kubeconfig)
-            async with _running(self._cut_watches_of(server)):
-                yield
-
-    async def _cut_watches_of(self, server: ApiServer) -> None:
-        while self.cut_watches is not None:
-            await asyncio.sleep(self.cut_watches)
-            server.faults.cut_watches()
+            yield
 
     async def _start_nodes(
         self, stack: contextlib.AsyncExitStack, client: KubeClient, journal: Journal

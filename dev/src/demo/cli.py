@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,23 +22,30 @@ from demo.drained import drain_nodes, drained_text
 from demo.follow import DAG_ID, follow_run
 from demo.outcome import summarise
 from pictures.places import AIRFLOW_FAILURES, airflow_launches
-from testbed.airflow_deployment import AirflowDeployment, Component
+from testbed.airflow_deployment import Component
+from testbed.post_mortem import keep_logs, last_words
 from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
+from testbed.waiting import LONGEST_WAIT
 
 FOLDER = Path(__file__).parent
 PLAN = FOLDER / "faults.yaml"
 
+# The demo waits for turns of the scheduler's loop, which its heartbeats count.
+ENVIRONMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
+
 EXPLAINING_LINES = 3
 """How many lines of the scheduler's log are shown for a task that did not do what it should."""
 
+FAILED = Path(__file__).parents[3] / ".build" / "failed" / "demo"
+"""Where all logs are kept if a task did not do what it should."""
 
-WATCH_SECONDS = 20.0
+UPSTREAM_PATIENCE = 90.0
 """
-How often every watch is broken off under this executor.
+Seconds in which no task begins or ends, after which the official executor has lost the rest of them.
 
-The official one's ends by itself after 30 s without an event, and what it does then is what kills healthy
-tasks. Ours would outlive the demo, so it is put to the same test by force.
+Twenty Airflow workers that start at the same time on a busy machine may need most of that. Under this
+executor no task is ever lost, and the limit is one for hangs.
 """
 
 
@@ -64,7 +71,13 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
         console.print(f"Airflow's UI: {url}")
         heading = f"Every task loses its first pod; {name}"
         with View(console, heading) as view:
-            rows = follow_run(testbed, FaultPlan.load(PLAN), view)
+            rows = follow_run(
+                testbed,
+                FaultPlan.load(PLAN),
+                view,
+                cut_watch=not upstream,
+                patience=UPSTREAM_PATIENCE if upstream else LONGEST_WAIT,
+            )
         summary = summarise(rows)
         console.print(summary_text(summary))
         console.print("\nSecond act: nodes are drained under tasks that run")
@@ -76,7 +89,7 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
             save_picture(picture, task_table(rows, heading), summary_text(summary), "", second_act)
         unexpected = [*summary.unexpected, *(row.task_id for row in drained if not row.as_expected)]
         if unexpected and not upstream:
-            _explain(console, testbed.deployment, unexpected)
+            _explain(console, testbed, unexpected)
         if keep:
             hit = max(drained, key=lambda row: row.drains).task_id
             _wait_for_interrupt(
@@ -95,31 +108,40 @@ def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Itera
             home=Path(folder),
             dags=FOLDER / "dags",
             faults=PLAN,
-            env={"AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor"} if upstream else {},
+            env=ENVIRONMENT | ({"AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor"} if upstream else {}),
             kubeconfig=kubeconfig,
-            cut_watches=None if upstream else WATCH_SECONDS,
             shared_logs=True,
         )
         console.print(f"PostgreSQL, {settings.nodes} simulated nodes and Airflow start in {folder}")
-        with open_testbed(settings) as testbed:
-            testbed.deployment.wait_for_dag(DAG_ID)
-            console.print("Airflow runs: API server, DAG processor, triggerer, scheduler")
-            try:
-                yield testbed
-            finally:
-                # An impatient second Ctrl-C would leave processes behind; each has its time limit.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            with open_testbed(settings) as testbed:
+                testbed.deployment.wait_for_dag(DAG_ID)
+                console.print("Airflow runs: API server, DAG processor, triggerer, scheduler")
+                try:
+                    yield testbed
+                finally:
+                    # An impatient second Ctrl-C would leave processes behind; each has its time limit.
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        except Exception:
+            _show_logs(console, settings.home)
+            raise
 
 
-def _explain(console: Console, deployment: AirflowDeployment, task_ids: Iterable[str]) -> None:
-    for component, process in deployment.components.items():
-        if not process.running:
-            console.print(f"\n{component} is not running any more ({process.returncode}):\n{process.tail()}")
-    log = deployment.components[Component.SCHEDULER].log_file.read_text(errors="replace").splitlines()
+def _explain(console: Console, testbed: Testbed, task_ids: Sequence[str]) -> None:
+    _show_logs(console, testbed.home)
+    log = testbed.deployment.components[Component.SCHEDULER].log_file.read_text(errors="replace").splitlines()
     for task_id in task_ids:
         lines = [line for line in log if task_id in line and "[info" not in line][-EXPLAINING_LINES:]
         console.print(f"\nThe scheduler's last words about {task_id}:", *lines, sep="\n", markup=False)
+    console.print(f"\nNot what it should be: {', '.join(task_ids)}")
+
+
+def _show_logs(console: Console, home: Path) -> None:
+    keep_logs(home, FAILED)
+    for name, lines in last_words(home):
+        console.print(f"\nThe last words of {name}:", lines, sep="\n", markup=False)
+    console.print(f"\nAll logs are kept in {FAILED}", soft_wrap=True)
 
 
 def _wait_for_interrupt(console: Console, url: str, launches: str) -> None:

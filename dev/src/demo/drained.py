@@ -25,9 +25,6 @@ DRAINS = 2
 BUDGET = 3
 """That of the DAG's tasks."""
 
-LONGEST_START = 90.0
-"""Seconds in which the tasks of a drained node begin again, or have failed."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DrainedTask:
@@ -122,7 +119,7 @@ def drained_text(rows: Sequence[DrainedTask], heading: str) -> Group:
 
 
 def _wait_until(run: Run, what: str, holds: Callable[[dict[str, Outcome]], bool]) -> None:
-    wait_for(what, lambda: holds(_outcomes(run)), LONGEST_START, run.outcomes)
+    wait_for(what, lambda: holds(_outcomes(run)), show=run.outcomes)
 
 
 def _outcomes(run: Run) -> dict[str, Outcome]:

@@ -5,40 +5,78 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from cluster_lab.faults.plan import FaultPlan
 from demo.display import View
 from demo.outcome import Evidence, TaskOutcome, outcomes
-from demo.pace import Pace
 from testbed.records import Run
 from testbed.testbed import Testbed
 
 DAG_ID = "lost_pods"
 REFRESH = 0.5
 
+TURNS = 3
+"""Heartbeats of the scheduler in which the executor acts on what its new list of pods says."""
 
-def follow_run(testbed: Testbed, plan: FaultPlan, view: View) -> list[TaskOutcome]:
+
+def follow_run(
+    testbed: Testbed, plan: FaultPlan, view: View, *, cut_watch: bool, patience: float
+) -> list[TaskOutcome]:
     """
     Trigger the DAG, show what becomes of each task, and return the rows when nothing more is to come.
+
+    The tasks work until the executor has listed and watched all pods anew, and so has seen each dead pod for
+    a second time beside its healthy successor.
 
     :param testbed: Which has the DAG already.
     :param plan: What happens to the pods.
     :param view: Where to show it.
+    :param cut_watch: Break off the executor's watch, and let its resourceVersion expire. If not, the watch
+        has to end by itself: that of the official executor gives up after 30 s without an event.
+    :param patience: Seconds without a task beginning or ending, after which the rest is not waited for.
     """
     started = datetime.now(UTC)
     run = testbed.trigger(DAG_ID)
-    pace = Pace(time.monotonic())
-    while True:
-        rows, now = outcomes(plan, _evidence(run, started)), time.monotonic()
-        pace.observe(rows, now)
-        view.show(rows, now - pace.started)
-        if pace.is_over(rows, now):
-            return rows
-        if not pace.released and pace.may_end(rows, now):
-            run.release()
-            pace.release(now)
+    beginning = time.monotonic()
+
+    def show() -> list[TaskOutcome]:
+        rows = outcomes(plan, _evidence(run, started))
+        view.show(rows, time.monotonic() - beginning)
+        return rows
+
+    follow(show, lambda rows: all(row.finished or row.working for row in rows), patience)
+    opened = testbed.proxy.watches_opened
+    if cut_watch:
+        testbed.proxy.expire_watches()
+        testbed.proxy.cut_watches()
+    follow(show, lambda _: testbed.proxy.watches_opened > opened, patience)
+    testbed.schedulers.wait_for_turns(TURNS)
+    run.release()
+    # A task that has not even begun by now is not waited for.
+    return follow(show, lambda rows: all(row.finished or not row.code_runs for row in rows), patience)
+
+
+def follow(
+    show: Callable[[], list[TaskOutcome]], until: Callable[[Sequence[TaskOutcome]], bool], patience: float
+) -> list[TaskOutcome]:
+    """
+    Show the rows again and again, and return the last ones.
+
+    :param show: Reads them, and shows them.
+    :param until: Whether to go on; asked each time.
+    :param patience: Seconds without a task beginning or ending, after which to go on anyway.
+    """
+    progress, since = None, time.monotonic()
+    while not until(rows := show()):
+        now, seen = time.monotonic(), [(row.code_runs, row.working, row.finished) for row in rows]
+        if seen != progress:
+            progress, since = seen, now
+        elif now - since >= patience:
+            break
         time.sleep(REFRESH)
+    return rows
 
 
 def _evidence(run: Run, started: datetime) -> Evidence:

@@ -32,9 +32,6 @@ class LabSettings:
     embedded: bool = True
     """Whether the lab is the API server too."""
 
-    cut_watches: float | None = None
-    """Every so many seconds the embedded API server breaks off all watches."""
-
     control_plane: Path | None = None
     """The programs of a real control plane, for it to be started by the lab, if it is not embedded."""
 
@@ -94,8 +91,6 @@ def _command(settings: LabSettings) -> list[str]:
     command += ["--log-dir", str(settings.home / "pods")]
     if settings.embedded:
         command.append("--embedded")
-        if settings.cut_watches is not None:
-            command += ["--cut-watches", str(settings.cut_watches)]
     if settings.control_plane is not None:
         command += ["--control-plane", str(settings.control_plane)]
     if settings.plan is not None:

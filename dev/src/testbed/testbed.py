@@ -58,9 +58,6 @@ class TestbedSettings:
     kubeconfig: Path | None = None
     """Of a cluster that exists, to be used instead of either."""
 
-    cut_watches: float | None = None
-    """Every so many seconds the embedded API server breaks off all watches."""
-
     nodes: int = 3
     """A node takes 110 pods."""
 
@@ -256,7 +253,6 @@ def _lab(
         home=settings.home,
         kubeconfig=given or settings.home / "kubeconfig-of-the-lab",
         embedded=given is None,
-        cut_watches=settings.cut_watches,
         plan=settings.faults,
         nodes=settings.nodes,
         worker_env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),

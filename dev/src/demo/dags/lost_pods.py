@@ -5,8 +5,8 @@
 """
 The demo's DAG: one task for each way in which the infrastructure can lose a pod before the task starts.
 
-The tasks know nothing of that. Each one works (it waits) until the demo has seen all of them at work for
-longer than a watch of the Kubernetes API lives, and notes when its code began and when it ended.
+The tasks know nothing of that. Each one works (it waits) until the executor has listed all pods anew while
+all tasks were at work, and notes when its code began and when it ended.
 """
 
 from __future__ import annotations
