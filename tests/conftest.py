@@ -35,6 +35,17 @@ FIRST = ("told", "matrix", "running")
 TIMEOUT = 1200
 """Seconds for a test that has no limit of its own. The first one of a module also starts a deployment."""
 
+UNHURRIED = {
+    # Schedulers.wait_for_turns() counts heartbeats.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "3600",
+}
+"""
+Configuration of every deployment. On a busy machine nothing counts as dead that lives: a test dates back the
+heartbeats of what is to count as dead.
+"""
+
 FAILED = Path(__file__).parents[1] / ".build" / "failed"
 """Where the logs of a deployment are kept, in a folder named like the test that has failed."""
 
@@ -87,7 +98,9 @@ def shared_testbed(request: pytest.FixtureRequest, shared_home: Path) -> Iterato
         (dags / name).symlink_to(FOLDER / name)
     faults.write_text("rules: []\n")
     with open_testbed(
-        TestbedSettings(home=shared_home, dags=dags, faults=faults, control_plane=CONTROL_PLANE)
+        TestbedSettings(
+            home=shared_home, dags=dags, faults=faults, env=UNHURRIED, control_plane=CONTROL_PLANE
+        )
     ) as testbed:
         yield testbed
 
@@ -124,7 +137,7 @@ def testbed(
         home=home,
         dags=folder,
         faults=folder / "faults.yaml",
-        env=_mapping(options, home),
+        env={**UNHURRIED, **_mapping(options, home)},
         control_plane=CONTROL_PLANE,
         nodes=getattr(request.module, "NODES", 3),
     )

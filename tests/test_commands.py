@@ -22,8 +22,6 @@ from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.newest_version, pytest.mark.long]
 
-DEPLOYMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
-
 UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
 RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
 

@@ -20,9 +20,6 @@ from testbed.waiting import LONGEST_WAIT, wait_for
 pytestmark = pytest.mark.system
 
 DEPLOYMENT = {
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-    # Longer than a scheduler is silent on a busy machine. The tests date back the heartbeats of dead ones.
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
 }
 
@@ -48,10 +45,11 @@ def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(testbed: Testb
 @pytest.mark.long
 def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Testbed) -> None:
     run = testbed.trigger("killed_before_relaunch")
-    run.wait_for_pods("failed", 1)
+    failing = run.wait_for_pods("failed", 1)[0]
     vanishing = run.wait_for_pods("vanished", 1)[0]
     for scheduler in testbed.schedulers.alive:
         scheduler.process.signal(SIGSTOP)
+    testbed.cluster.go_on(failing)
     wait_for("the pod has failed", lambda: run.events("failed", JournalEvent.FAULT_INJECTED))
     testbed.cluster.delete(vanishing)
     assert run.ledger("failed") == []

@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.system, pytest.mark.each_version, pytest.mark.long]
 DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
     # How often a scheduler looks for task instances of one that is dead.
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
 }
@@ -109,7 +108,14 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
 ) -> None:
     run = runs["version_matrix"]
     tasks = {task.task_id for task in run.states()}
+    cut_off, replacement = run.wait_for_pods("partition", 2)
+    testbed.decide(replacement)
     run.wait_for_code(*tasks - {"lost_twice"})
+    testbed.decide(cut_off)
+    wait_for(
+        "the worker that was cut off has ended",
+        lambda: cut_off in [entry.pod for entry in run.events("partition", JournalEvent.EXITED)],
+    )
     assert run.wait_for_end("lost_twice") == GIVEN_UP
     # The executor is told of all pods anew, the dead ones among them.
     testbed.reconnect()

@@ -90,8 +90,10 @@ def test_a_pod_that_no_node_suits_is_given_up_and_replaced(testbed: Testbed) -> 
     nodes = testbed.cluster.nodes()
     testbed.cluster.cordon(*nodes)
     try:
-        run = testbed.trigger("unplaced")
-        run.wait_for_ledger("work", 1)
+        # No node would suit the replacement either before they take pods again.
+        with testbed.replacements_held(lambda: testbed.trigger("unplaced"), 1) as (run, _held):
+            run.wait_for_ledger("work", 1)
+            testbed.cluster.cordon(*nodes, unschedulable=False)
     finally:
         testbed.cluster.cordon(*nodes, unschedulable=False)
     run.wait_for_code("work")

@@ -37,6 +37,7 @@ def given_up(testbed: Testbed, dag_id: str, *, lag: float = 0) -> Iterator[Run]:
         run = testbed.trigger(dag_id)
         held.wait_for(len(LATE), LONGEST_WAIT)
         testbed.proxy.lag(lag)
+        testbed.cluster.go_on(*(run.pods(task)[0] for task in LATE))
         run.wait_for_code(*LATE)
         yield run
 

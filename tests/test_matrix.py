@@ -18,8 +18,6 @@ from testbed.waiting import wait_for
 
 pytestmark = pytest.mark.system
 
-DEPLOYMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
-
 RECONNECTS = 4
 
 RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
@@ -37,7 +35,14 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(testbed: Testbe
     run = testbed.trigger("matrix")
     working = {key.task_id for key in wait_for("the run is planned", run.states)} - {"deferred", "lost_twice"}
     assert len(working) == 22
+    cut_off, replacement = run.wait_for_pods("partition", 2)
+    testbed.decide(replacement)
     run.wait_for_code(*working)
+    testbed.decide(cut_off)
+    wait_for("the worker that was cut off has been refused", lambda: has_failed(run, "partition", cut_off))
+    cleaned_up = run.pods("failed_then_cleanup")[0]
+    testbed.cluster.go_on(cleaned_up)
+    wait_for("the failed pod is gone", lambda: cleaned_up not in testbed.cluster.names())
     assert run.wait_for_end("lost_twice") == EXPECTED["lost_twice"]
     for _ in range(RECONNECTS):
         testbed.reconnect()
@@ -47,6 +52,11 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(testbed: Testbe
     assert outcomes == {task_id: EXPECTED.get(task_id, RECOVERED) for task_id in outcomes}
     assert [task_id for task_id in outcomes if not is_replaced(run, task_id)] == ["control"]
     wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+
+
+def has_failed(run: Run, task_id: str, pod: str) -> bool:
+    """Tell whether the worker of a pod has ended, and not well."""
+    return any(entry.pod == pod and entry.exit_code for entry in run.events(task_id, JournalEvent.EXITED))
 
 
 def is_replaced(run: Run, task_id: str) -> bool:

@@ -19,6 +19,7 @@ from signal import SIGKILL
 import pytest
 
 from cluster_lab.apiserver import RequestInfo
+from cluster_lab.faults.plan import Fault
 from testbed.database import ADOPTION, updates_held
 from testbed.predicates import deletes_pod, labels_pod
 from testbed.records import Outcome, Run
@@ -29,8 +30,6 @@ from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DEPLOYMENT = {
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
 }
 
@@ -149,6 +148,8 @@ def test_pods_of_tries_that_are_over_are_tidied_up_after_a_scheduler_that_died(
         # Nothing of what the scheduler asks for about the pods gets through before it is killed.
         run = testbed.trigger("left_behind")
         (pending,) = run.wait_for_pods("pending", 1)
+        run.wait_for_code("failed")
+        testbed.cluster.lose(run.pods("failed")[0], Fault.KILL_RUNNING)
         testbed.api.clear(run.dag_id, run.run_id, "pending")
         wait_for("the other is retried", lambda: run.outcome("failed").try_number == 2)
         (failed, *_) = run.pods("failed")

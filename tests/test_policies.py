@@ -36,9 +36,6 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
     shutil.copy(WRITTEN, policy_file(home))
     return {
         "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policy_file(home)),
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-        # Longer than a scheduler is silent on a busy machine. A replaced scheduler counts as dead at once.
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     }
 

@@ -3,8 +3,9 @@
 """
 Every way to lose the pod of a task that runs: it runs again in the same try, and nobody is told of a failure.
 
-One Airflow serves all of it at once: the tasks of all DAGs start together, and what is to be lost first is
-lost together, when the user's code of all of them has begun.
+One Airflow serves all of it at once. The DAGs are started in groups, and the first pods of a group are lost
+together, when the user's code of all its tasks has begun: two cores start no more than eight of Airflow's
+workers at a time.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
     "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(POLICIES),
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-    # Some workers send no heartbeat, and wait for their test for longer than five minutes on a slow machine.
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "3600",
 }
 
 RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
@@ -90,42 +88,67 @@ def lose_each(testbed: Testbed, *runs: Run) -> None:
 def runs(testbed: Testbed) -> dict[str, Run]:
     """A run of each DAG that is not for a long test; what is to be lost first has been."""
     runs = start_on_nodes(testbed)
-    runs |= {dag_id: testbed.trigger(dag_id) for dag_id in ("lost", *OPERATORS, *IN_STEPS)}
-    for run in runs.values():
-        wait_for_all_code(run)
-
-    lose_each(testbed, *(runs[dag_id] for dag_id in ("lost", *OPERATORS)))
+    nodes = tuple(runs)
+    start(testbed, runs, "lost")
     lose_nodes(testbed, runs)
+    lose_each(testbed, runs["lost"])
+    wait_for_second_code(runs, "lost", *nodes)
+
+    start(testbed, runs, *OPERATORS)
+    lose_each(testbed, *(runs[dag_id] for dag_id in OPERATORS))
+    wait_for_second_code(runs, *OPERATORS)
+
+    start(testbed, runs, "unprotected", "failed_before", "process_killed", "resumed")
     testbed.cluster.lose(pod_of(runs["unprotected"], "work"), Fault.KILL_RUNNING)
     testbed.order(pod_of(runs["failed_before"], "work"), Order.FAIL)
     testbed.order(pod_of(runs["process_killed"], "work"), Order.DIE)
-    for task in ("succeeds", "fails", "goes_on"):
-        testbed.cluster.lose(pod_of(runs["cut_off"], task), Fault.PARTITION_RUNNING)
     # These are in their second pod, or come to it.
     lose_second(testbed, runs["resumed"], "deferred", "rescheduled")
     lose_second(testbed, runs["failed_before"], "work")
+
+    start(testbed, runs, "cut_off", "graceful", "lost_five_times")
+    for task in ("succeeds", "fails", "goes_on"):
+        testbed.cluster.lose(pod_of(runs["cut_off"], task), Fault.PARTITION_RUNNING)
     return runs
+
+
+def start(testbed: Testbed, runs: dict[str, Run], *dag_ids: str) -> None:
+    """Start a run of each DAG, and wait until the user's code of all tasks has begun."""
+    started = {dag_id: testbed.trigger(dag_id) for dag_id in dag_ids}
+    for run in started.values():
+        wait_for_all_code(run)
+    runs |= started
+
+
+def wait_for_second_code(runs: Mapping[str, Run], *dag_ids: str) -> None:
+    """Wait until the user's code of all tasks has begun twice."""
+    for dag_id in dag_ids:
+        runs[dag_id].wait_for_times(2, *(task.task_id for task in runs[dag_id].states()))
 
 
 def start_on_nodes(testbed: Testbed) -> dict[str, Run]:
     """Start what is to lose its node, each alone on one, and let nothing but those be placed on them."""
-    runs = {}
+    runs: dict[str, Run] = {}
+    # The embedded API server evicts nothing from a node with a taint.
+    dag_ids = ("drained", "tainted") if testbed.control_plane else ("drained",)
     first, *others = testbed.cluster.nodes()
     testbed.cluster.cordon(first, *others)
-    for dag_id, node in zip(NODE_DAGS, others, strict=True):
+    for dag_id, node in zip(dag_ids, others, strict=False):
         testbed.cluster.cordon(node, unschedulable=False)
         runs[dag_id] = testbed.trigger(dag_id)
         runs[dag_id].wait_for_pods("work", 1)
         testbed.cluster.cordon(node)
-    testbed.cluster.cordon(first, unschedulable=False)
+    testbed.cluster.cordon(first, *others[len(runs) :], unschedulable=False)
+    for run in runs.values():
+        wait_for_all_code(run)
     return runs
 
 
 def lose_nodes(testbed: Testbed, runs: Mapping[str, Run]) -> None:
     """Drain one node, and taint the other one."""
-    drained, tainted = (runs[dag_id].events("work", JournalEvent.BOUND)[0].node for dag_id in NODE_DAGS)
-    testbed.cluster.drain_node(drained)
-    testbed.cluster.taint(tainted)
+    take = {"drained": testbed.cluster.drain_node, "tainted": testbed.cluster.taint}
+    for dag_id in runs.keys() & take:
+        take[dag_id](runs[dag_id].events("work", JournalEvent.BOUND)[0].node)
 
 
 def lose_second(testbed: Testbed, run: Run, *tasks: str) -> None:
@@ -135,20 +158,8 @@ def lose_second(testbed: Testbed, run: Run, *tasks: str) -> None:
         testbed.cluster.evict(run.pods(task)[1])
 
 
-NODE_DAGS = ("drained", "tainted")
 OPERATORS = ("bash", "stubborn")
-IN_STEPS = (
-    "unprotected",
-    "failed_before",
-    "process_killed",
-    "resumed",
-    "cut_off",
-    "graceful",
-    "lost_five_times",
-)
 
-
-# The embedded API server evicts nothing from a node with a taint.
 ON_CONTROL_PLANE = (pytest.mark.long, pytest.mark.control_plane)
 
 

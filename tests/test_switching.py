@@ -31,7 +31,6 @@ Upgrade = Callable[[Testbed, Path], Mapping[str, str]]
 """Makes the environment variables of a scheduler after the upgrade, in a folder that is empty."""
 
 DEPLOYMENT = {
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
     # How often a scheduler looks for task instances of one that is dead.
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",

@@ -59,7 +59,6 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
             [f"{RESILIENT_EXECUTOR},LocalExecutor", f"{BLUE}=healing:{OURS}", f"{RED}=healing:{OURS}"]
         ),
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         **of_teams,
         "AIRFLOW__BLUE___KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0",
         "AIRFLOW__RED___KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",

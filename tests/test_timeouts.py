@@ -22,11 +22,13 @@ QUEUED_TIMEOUT = 60
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": str(QUEUED_TIMEOUT),
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "1",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
 }
+HEARD_OF_LONG_AGO = text(
+    "UPDATE task_instance SET last_heartbeat_at = now() - interval '1' day WHERE dag_id = 'silent'"
+)
 STUCK = text("SELECT count(*) FROM log WHERE event LIKE 'stuck in queued%' AND dag_id = 'waits_long'")
 
 
@@ -58,6 +60,8 @@ def test_a_worker_that_is_not_heard_of_any_more_is_replaced(testbed: Testbed) ->
         wait_for("it stands still", lambda task=task: run.events(task, JournalEvent.FAULT_INJECTED))
     # For that one, Kubernetes notices it first; its node does not confirm the deletion.
     testbed.cluster.evict(run.pods("evicted")[0])
+    with testbed.records.engine.begin() as connection:
+        connection.execute(HEARD_OF_LONG_AGO)
     run.wait_for_times(2, "silent", "evicted")
     run.release()
     again = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)

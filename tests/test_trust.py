@@ -54,6 +54,8 @@ QUEUED_TIMEOUT = 15
 OUTAGE_ENV = {
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": str(QUEUED_TIMEOUT),
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "1",
+    # A new scheduler looks for its predecessor's pods for half as long, and then runs without.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "30",
 }
 OUTAGE = 3 * QUEUED_TIMEOUT + 10.0
 """Seconds. The third time that a task is found stuck in the queue, Airflow fails it."""
@@ -65,7 +67,6 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
     policies.write_text(POLICIES.format(delay=longest_delay()))
     return {
         "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policies),
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     }
 

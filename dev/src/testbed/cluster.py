@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from cluster_lab.client import MERGE, STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
 from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
+from cluster_lab.kubelet.pod import GO_ON_ANNOTATION
 from cluster_lab.kubelet.status import timestamp
 from cluster_lab.loop_thread import entered_on_loop
 
@@ -97,8 +98,12 @@ class Cluster:
 
         :param fault: how, one of :data:`.FAULTS_AT_WORK`
         """
-        patch = {"metadata": {"annotations": {FAULT_ANNOTATION: fault.value}}}
-        self._request("PATCH", f"{PODS}/{name}", body=patch, content_type=STRATEGIC_MERGE)
+        self._annotate(name, FAULT_ANNOTATION, fault.value)
+
+    def go_on(self, *names: str) -> None:
+        """End the delay that the fault of each of these pods has."""
+        for name in names:
+            self._annotate(name, GO_ON_ANNOTATION, "now")
 
     def evict(self, name: str) -> None:
         """Evict a pod through the API, as ``kubectl drain`` and autoscalers do."""
@@ -186,6 +191,10 @@ class Cluster:
         condition["lastTransitionTime"] = timestamp()
         body = {"status": {"conditions": [condition]}}
         self._request("PATCH", f"{PODS}/{name}/status", body=body, content_type=STRATEGIC_MERGE)
+
+    def _annotate(self, name: str, key: str, value: str) -> None:
+        patch = {"metadata": {"annotations": {key: value}}}
+        self._request("PATCH", f"{PODS}/{name}", body=patch, content_type=STRATEGIC_MERGE)
 
     def _pods(self, name: str | None = None) -> list[JsonObject]:
         query = {} if name is None else {"fieldSelector": f"metadata.name={name}"}

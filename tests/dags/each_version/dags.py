@@ -17,7 +17,7 @@ from airflow.sdk import DAG
 
 import demo
 from testbed.operators import BashWork, WorkWhenResumed
-from testbed.work import Work, WorkAfterWaiting, light_pod, note_failure, pod_with
+from testbed.work import Work, WorkAfterWaiting, held_pod, light_pod, note_failure, pod_with
 
 FAULTS = Path(__file__).with_name("faults.yaml")
 INIT_CONTAINER = Path(demo.__file__).parent / "dags" / "init_container.yaml"
@@ -33,7 +33,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "init_failure": {"executor_config": light_pod() | {"pod_template_file": str(INIT_CONTAINER)}},
     "worker_exit": LIGHT | ONE_RETRY,
     "drain": {},
-    "partition": {},
+    "partition": {"executor_config": held_pod()},
 }
 
 with DAG("version_matrix", schedule=None, catchup=False):
@@ -49,7 +49,7 @@ with DAG("version_drained", schedule=None, catchup=False, default_args=DEFAULTS)
     BashWork(task_id="bash")
 
 with DAG("version_graceful", schedule=None, catchup=False, default_args=DEFAULTS):
-    Work(task_id="finishes", executor_config=pod_with(grace_period=60))
+    Work(task_id="finishes", executor_config=pod_with(grace_period=600))
 
 with DAG("version_unprotected", schedule=None, catchup=False, default_args=DEFAULTS):
     Work(task_id="work", executor_config=light_pod() | {"infrastructure_retry_limit": 0})

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, BaseSensorOperator, Context
 
 from testbed.code_journal import folder_of_worker, read_steps, recorded
 from testbed.operators import WorkWhenResumed
-from testbed.work import Work, code_of, note_failure, work
+from testbed.work import Work, code_of, light_pod, note_failure, work
 
 LOSSES = (
     "evicted",
@@ -24,8 +24,14 @@ LOSSES = (
     "killed",
     "out_of_memory",
 )
+# Their workers are not told to go, or have no time to do anything about it: they need not be Airflow's.
+LIGHT: dict[str, Any] = {"executor_config": light_pod()}
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "out_of_memory": {"executor_config": {"retry_policies": ["more-memory"]}},
+    "under_pressure": LIGHT,
+    "node_lost": LIGHT,
+    "vanished": LIGHT,
+    "killed": LIGHT,
+    "out_of_memory": {"executor_config": light_pod() | {"retry_policies": ["more-memory"]}},
 }
 ONE_RETRY: dict[str, Any] = {"retries": 1, "retry_delay": timedelta(0)}
 

@@ -35,6 +35,6 @@ for suffix, losses in (("", LOSSES), ("_otherwise", OTHER_LOSSES)):
             StubbornWork(task_id=loss)
 
 # In an image without airflow-resilience the worker reports a failure, and that its task is to be tried again.
-UNGUARDED = pod_with(command=("python", "-m", "testbed.unguarded_worker"))
+UNGUARDED = pod_with(command=("python", "-m", "testbed.unguarded_worker"), grace_period=600)
 with DAG("bash_unguarded", schedule=None, catchup=False, default_args=DEFAULTS):
     BashWork(task_id="evicted", retries=1, executor_config=UNGUARDED)

@@ -24,7 +24,7 @@ with DAG("cut_off", schedule=None, catchup=False, default_args=DEFAULTS):
     Work(task_id="goes_on")
 
 with DAG("graceful", schedule=None, catchup=False, default_args=DEFAULTS):
-    Work(task_id="finishes", executor_config=pod_with(grace_period=60))
+    Work(task_id="finishes", executor_config=pod_with(grace_period=600))
 
 with DAG("lost_five_times", schedule=None, catchup=False, default_args=DEFAULTS):
     Work(task_id="lost_again", executor_config=light_pod() | {"infrastructure_retry_limit": 4})

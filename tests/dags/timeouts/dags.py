@@ -14,4 +14,5 @@ with DAG("waits_long", schedule=None, catchup=False):
 
 with DAG("silent", schedule=None, catchup=False, default_args={"on_failure_callback": note_failure}):
     for task_id in ("silent", "evicted"):
-        Work(task_id=task_id, executor_config=light_pod())
+        # No heartbeat is under way when the test dates the last one back.
+        Work(task_id=task_id, executor_config=light_pod(heartbeat=600))

@@ -12,7 +12,9 @@ ACTIONS = ("clear", "mark_success", "mark_failed", "delete_run")
 STAGES = ("waiting", "pending", "running", "waiting_again", "running_again")
 
 # It does not go when it is told to, and has time to be told something else.
-STUBBORN = pod_with(command=("sh", "-c", 'trap "" TERM; exec "$@"', "worker", *LIGHT_WORKER), grace_period=30)
+STUBBORN = pod_with(
+    command=("sh", "-c", 'trap "" TERM; exec "$@"', "worker", *LIGHT_WORKER), grace_period=600
+)
 
 for action in ACTIONS:
     for stage in STAGES:

@@ -173,8 +173,8 @@ class FaultRule:
     delay: NonNegativeFloat | None = None
     """
     Seconds: the time between the two halves of a fault that has two (see :class:`Fault`), otherwise the time
-    that the pod is left Pending before the fault. None: the fault's own default, see
-    :attr:`Fault.default_delay`.
+    that the pod is left Pending before the fault. The annotation ``cluster-lab/go-on`` ends it before, except
+    on a node that is cut off. None: the fault's own default, see :attr:`Fault.default_delay`.
     """
 
     @property

@@ -59,7 +59,7 @@ async def _image_pull_recovers(run: PodRun, delay: float) -> None:
     await prepare(run)
     run.record(JournalEvent.FAULT_INJECTED)
     await _report_pull_error(run)
-    await asyncio.sleep(delay)
+    await run.pause(delay)
     if await run.start_worker():
         await run.await_worker()
 
@@ -115,7 +115,7 @@ async def _fail_pod(
 
 async def _reject(run: PodRun, delay: float, *, reason: str, message: str) -> None:
     """The kubelet does not take the pod in: there are no statuses of containers."""
-    await asyncio.sleep(delay)
+    await run.pause(delay)
     run.record(JournalEvent.FAULT_INJECTED)
     run.status.reject(reason, message)
     await run.report()
@@ -130,7 +130,7 @@ async def _provider_failed(run: PodRun, delay: float) -> None:
 
 async def _fail_init(run: PodRun, delay: float) -> None:
     await run.report()
-    await asyncio.sleep(delay)
+    await run.pause(delay)
     run.record(JournalEvent.FAULT_INJECTED)
     run.status.fail_init()
     await run.report()
@@ -181,7 +181,7 @@ async def _partition(run: PodRun, delay: float) -> None:
 
 async def _unknown_then_podgc(run: PodRun, delay: float) -> None:
     await _lose_container(run, 0)
-    await asyncio.sleep(delay)
+    await run.pause(delay)
     async with run.node.removed():
         # In the way of the pod garbage collector, which itself would take the node's other pods too.
         run.status.disrupt("DeletionByPodGC", "PodGC: node no longer exists")
@@ -191,7 +191,7 @@ async def _unknown_then_podgc(run: PodRun, delay: float) -> None:
 
 async def _failed_then_cleanup(run: PodRun, delay: float) -> None:
     await _lose_container(run, 0)
-    await asyncio.sleep(delay)
+    await run.pause(delay)
     await run.delete()
 
 
@@ -270,7 +270,7 @@ async def _at_work(run: PodRun, delay: float) -> WorkerProcess | None:
 
 async def _pending(run: PodRun, seconds: float) -> None:
     await prepare(run)
-    await asyncio.sleep(seconds)
+    await run.pause(seconds)
 
 
 _SCENARIOS: dict[Fault, _Play] = {

@@ -10,6 +10,7 @@ pod in a final phase, or never. Deletion is handled here, the same way for every
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from cluster_lab.kubelet.process import WorkerProcess
 from cluster_lab.kubelet.status import EXIT_SIGTERM, WORKER_CONTAINER, PodStatus
 
 log = logging.getLogger(__name__)
+
+GO_ON_ANNOTATION = "cluster-lab/go-on"
+"""On a pod whose fault waits for its delay: the delay is over."""
 
 Scenario = Callable[["PodRun"], Awaitable[None]]
 Record = Callable[[JournalEvent, int | None], None]
@@ -72,6 +76,7 @@ class PodRun:
         self._directory: Path = logs.of_pod(self.namespace, self.name, self.uid)
         self._began = asyncio.get_running_loop().time()
         self._to_be_deleted = asyncio.Event()
+        self._goes_on = asyncio.Event()
         self._has_deadline = asyncio.Event()
         self._look_for_deadline(manifest)
         self._playing: asyncio.Task[None]
@@ -88,6 +93,8 @@ class PodRun:
         self._manifest = manifest
         self._look_for_deadline(manifest)
         self._look_for_request(manifest)
+        if GO_ON_ANNOTATION in (manifest["metadata"].get("annotations") or {}):
+            self._goes_on.set()
         if manifest["metadata"].get("deletionTimestamp"):
             self._to_be_deleted.set()
 
@@ -122,6 +129,11 @@ class PodRun:
     def record(self, event: JournalEvent, exit_code: int | None = None) -> None:
         """Write to the lab's journal."""
         self._admission.record(event, exit_code)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for so long, or until somebody says in the pod's manifest that it is enough."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._goes_on.wait(), seconds)
 
     async def report(self) -> None:
         """Write the status to the API server, unless the pod is gone or the node cut off."""
