@@ -58,12 +58,6 @@ from_3_2_on = pytest.mark.skipif(
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-LONGEST_WAY = 240.0
-"""
-Seconds within which everybody is told of what has ended. The first callback that asks for an XCom in the DAG
-processor has that import Airflow's API, which took a minute on a machine with too much to do.
-"""
-
 # ---------------------------------------------------------------------- what is told, and by whom
 
 
@@ -264,8 +258,6 @@ def options(collector: Collector, receiver: Receiver) -> Mapping[str, str]:
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parent / "plugins"),
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
-        # Who imports the API in it for so long is not to be killed for that, and its callback lost.
-        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": str(int(LONGEST_WAY)),
         "AIRFLOW__LOGGING__JSON_LOGS": "True",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__TRACES__OTEL_ON": "True",
@@ -343,7 +335,7 @@ def test_everyone_tells_the_same(witness: Witness, runs: dict[str, Run], task: s
         found = witness.told(runs[task], task)
         return found if FORWARDS_SIGTERM or task != "job_kept" else without_on_kill(found)
 
-    wait_for(f"all are told of {task}", lambda: expected <= told(), LONGEST_WAY, show=told)
+    wait_for(f"all are told of {task}", lambda: expected <= told(), show=told)
     assert told() == expected
 
 
@@ -386,7 +378,7 @@ def test_each_failure_is_counted_once_with_its_tags(runs: dict[str, Run], receiv
     def received() -> Counts:
         return Counts({metric: n for metric, n in receiver.received().items() if metric.name in names})
 
-    wait_for("all has arrived", lambda: expected <= received(), LONGEST_WAY, show=received)
+    wait_for("all has arrived", lambda: expected <= received(), show=received)
     assert received() == expected
     tags = {(metric.name, frozenset(name for name, _ in metric.tags)) for metric in expected}
     assert tags == {(counter.name, frozenset(counter.tags)) for counter in metrics.COUNTERS}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from airflow.callbacks.callback_requests import TaskCallbackRequest
 from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
@@ -117,6 +118,52 @@ def test_orphans_without_pod_are_scheduled_when_the_database_is_back(queued_ti, 
     repair()
     heir.executor.sync()
     assert heir.row(ti).state == "scheduled"
+
+
+@pytest.fixture
+def sink(harness, queued_ti):
+    """Give where callbacks are sent to. One is held, and the database is away."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.session.refresh(ti)
+    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    harness.executor.callback_sink = sink = Sink()
+    harness.executor.send_callback(request)
+    return sink
+
+
+class Sink:
+    """Stores callbacks in the database, which is away."""
+
+    def __init__(self):
+        self.sent = []
+        self.is_away = True
+
+    def send(self, request):
+        if self.is_away:
+            raise OperationalError("INSERT", {}, Exception("the database is away"))
+        self.sent.append(request)
+
+
+def test_a_callback_waits_while_the_database_is_away(harness, sink, monkeypatch):
+    monkeypatch.setattr(isolation, "database_answers", lambda: False)
+    harness.executor.sync()
+    monkeypatch.undo()
+    sink.is_away = False
+    for _ in range(2):
+        harness.executor.sync()
+    assert len(sink.sent) == 1
+
+
+def test_the_end_while_the_database_is_away_says_which_callback_is_lost(harness, sink, monkeypatch, capsys):
+    runtime = harness.runtime
+    monkeypatch.setattr(isolation, "database_answers", lambda: False)
+    harness.executor.end()
+    assert not runtime.is_alive
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "callback" in line.lower())
+    assert "task" in line
 
 
 def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti):

@@ -9,6 +9,7 @@ import functools
 import json
 
 import pytest
+from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.models.log import Log
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor as Official
 from sqlalchemy import text
@@ -371,6 +372,36 @@ def test_revoking_does_not_raise_into_the_scheduler(play, poison, counted):
     assert len(play.harness.runtime.take("delete")) == TASKS - 1
     assert play.harness.executor.running == set()
     assert counted == ["revoke"]
+
+
+def test_a_callback_that_cannot_be_sent_stays_and_does_not_stop_the_others(
+    harness, queued_ti, error, counted
+):
+    refused, sent = 0, []
+
+    class Sink:
+        def send(self, request):
+            if request.ti.map_index == refused:
+                raise error
+            sent.append(request.ti.map_index)
+
+    harness.executor.callback_sink = Sink()
+    tis = queued_ti(mapped=2)
+    for ti in tis:
+        pod = harness.launch(ti)
+        harness.observe(pod, m.alive())
+        harness.begin(ti, pod)
+    for ti in tis:
+        harness.session.refresh(ti)
+        harness.executor.send_callback(
+            TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+        )
+    assert sent == []
+    harness.executor.sync()
+    assert (sent, counted) == ([1], ["callbacks"])
+    refused = None
+    harness.executor.sync()
+    assert sent == [1, 0]
 
 
 def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, error, counted):

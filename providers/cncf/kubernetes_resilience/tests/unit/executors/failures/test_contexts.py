@@ -184,6 +184,22 @@ def test_a_callback_carries_why_the_task_has_failed(start, running, budget):
     assert in_words(told) == ("APPLICATION", "RESOURCE_EXHAUSTION", "EXECUTOR")
 
 
+def test_a_callback_that_no_guess_follows_is_sent_and_carries_it_too(start, running):
+    """It is about something else: a refused second phase, for example, while the first one's pod is there."""
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1")
+    ti, _ = running(harness)
+    says(harness, ti, ValueError("its own"))
+    sent = []
+    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
+    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    harness.executor.send_callback(request)
+    assert sent == []
+    for _ in range(2):
+        harness.executor.sync()
+    (found,) = sent
+    assert in_words(execution_context({"ti": found.ti})) == ("APPLICATION", "TASK_ERROR", "WORKER")
+
+
 def test_a_callback_about_something_else_is_sent_as_it_is(start, running):
     harness = start()
     ti = present(harness, running(harness)[0].key)

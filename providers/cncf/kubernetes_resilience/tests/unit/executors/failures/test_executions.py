@@ -677,7 +677,7 @@ class Failing:
 # ------------------------------------------------------------------ a worker that is not heard of
 
 
-def heartbeat_timeout(harness, ti, *, guesses=True):
+def heartbeat_timeout(harness, ti):
     """Do what Airflow's scheduler does about a task instance without a heartbeat; return what was sent on."""
     sent = []
     harness.executor.callback_sink = type("Sink", (), {"send": lambda self, request: sent.append(request)})()
@@ -686,8 +686,7 @@ def heartbeat_timeout(harness, ti, *, guesses=True):
             ti=TaskInstanceOfRequest(ti), filepath="", bundle_name="tests", bundle_version=None, msg=""
         )
     )
-    if guesses:
-        harness.executor.change_state(ti.key, "failed", remove_running=True)
+    harness.executor.change_state(ti.key, "failed", remove_running=True)
     return sent
 
 
@@ -941,15 +940,6 @@ def test_a_running_orphan_without_a_pod_is_not_failed_by_its_heartbeat(harness, 
     assert heartbeat_timeout(harness, ti) == []
     harness.wait(REPORT_GRACE)
     assert (harness.events(), present(harness, key).state) == ({}, "scheduled")
-
-
-def test_a_callback_that_no_guess_follows_is_sent(harness, running):
-    """It is about something else: a refused second phase, for example, while the first one's pod is there."""
-    ti, _ = running(harness)
-    sent = heartbeat_timeout(harness, ti, guesses=False)
-    assert sent == []
-    harness.executor.sync()
-    assert len(sent) == 1
 
 
 def test_a_task_that_another_scheduler_has_by_now_is_let_go(harness, running, session):

@@ -130,7 +130,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._is_started = False
         self._turn_began = self._last_message = 0.0
         self._refused: dict[TaskInstanceKey, str] = {}
-        self._held_callbacks: list[tuple[TaskInstanceKey, CallbackRequest]] = []
+        self._held_callbacks: list[tuple[TaskInstanceKey, TaskCallbackRequest]] = []
         """Those that Airflow may follow up with the guess that a worker is gone."""
         self._reported: set[object] = set()
         """Failed task instances in the reports that the scheduler has taken last. It acts on them now."""
@@ -191,7 +191,11 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         if not self._is_started:
             return
         self.log.info("Shutting down Kubernetes executor")
-        self._isolation.run("callbacks", self._send_held_callbacks)
+        try:
+            self._send_held_callbacks()
+        except DatabaseAwayError as error:
+            lost = [key for key, _ in self._held_callbacks]
+            self.log.warning("Callbacks of %s are not sent: the database did not answer: %s", lost, error)
         self._isolation.run("end", self._parts.deletion.finish, self._turn_began)
         self._isolation.run("end", self._parts.runtime.stop, STOP_TIMEOUT)
         self._is_started = False
@@ -250,7 +254,6 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
     def sync(self) -> None:
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
         run, parts = self._isolation.run, self._parts
-        run("callbacks", self._send_held_callbacks)
         run("policies", parts.policies.tick)
         run("revive", revive, parts.commands, self._registry)
         self._turn_began = self._clock()
@@ -259,6 +262,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
         run("track", parts.event_filter.tick)
         try:
+            self._send_held_callbacks()
             run("intake", self._fail_refused)
             run("own", self._settle_ownership)
             has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
@@ -450,10 +454,19 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         super().send_callback(request)
 
     def _send_held_callbacks(self) -> None:
-        """Send the callbacks after which no guess has come: they were about something else."""
-        while self._held_callbacks:
-            _, request = self._held_callbacks.pop(0)
-            super().send_callback(request)
+        """
+        Send the callbacks after which no guess has come: they were about something else.
+
+        :raises DatabaseAwayError: if the database does not answer; what was not sent is still held
+        """
+        for item in list(self._held_callbacks):
+            self._isolation.run("callbacks", self._send_held_callback, item)
+
+    def _send_held_callback(self, item: tuple[TaskInstanceKey, TaskCallbackRequest]) -> None:
+        key, request = item
+        self._isolation.run("callbacks", telling.tell_callback, request, key)
+        super().send_callback(request)
+        self._held_callbacks.remove(item)
 
     def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
         """
