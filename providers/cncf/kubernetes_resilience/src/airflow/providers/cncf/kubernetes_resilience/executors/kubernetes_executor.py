@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from queue import Empty, Queue, SimpleQueue
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.exceptions import AirflowConfigException
@@ -80,6 +80,8 @@ if TYPE_CHECKING:
 else:
     UpstreamKubernetesExecutor = import_module(upstream.EXECUTOR_MODULE).KubernetesExecutor
 
+_HeldCallback: TypeAlias = tuple[TaskInstanceKey, TaskCallbackRequest]
+
 _OFFICIAL = f"{upstream.EXECUTOR_MODULE}.KubernetesExecutor"
 
 STOP_TIMEOUT = 20.0
@@ -130,7 +132,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._is_started = False
         self._turn_began = self._last_message = 0.0
         self._refused: dict[TaskInstanceKey, str] = {}
-        self._held_callbacks: list[tuple[TaskInstanceKey, TaskCallbackRequest]] = []
+        self._held_callbacks: list[_HeldCallback] = []
         """Those that Airflow may follow up with the guess that a worker is gone."""
         self._reported: set[object] = set()
         """Failed task instances in the reports that the scheduler has taken last. It acts on them now."""
@@ -448,7 +450,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
                 return
             if self._is_started:
                 try:
-                    self._isolation.run("callbacks", telling.tell_callback, request, key)
+                    self._isolation.run("callback", telling.tell_callback, request, key)
                 except DatabaseAwayError:
                     self.log.warning("The callback of %s is not told why: no answer from the database", key)
         super().send_callback(request)
@@ -460,12 +462,17 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         :raises DatabaseAwayError: if the database does not answer; what was not sent is still held
         """
         for item in list(self._held_callbacks):
-            self._isolation.run("callbacks", self._send_held_callback, item)
+            self._isolation.alone(
+                "callback", item, self._send_held_callback, name=_key_of_held, give_up=self._drop_callback
+            )
 
-    def _send_held_callback(self, item: tuple[TaskInstanceKey, TaskCallbackRequest]) -> None:
+    def _send_held_callback(self, item: _HeldCallback) -> None:
         key, request = item
-        self._isolation.run("callbacks", telling.tell_callback, request, key)
+        self._isolation.run("callback", telling.tell_callback, request, key)
         super().send_callback(request)
+        self._held_callbacks.remove(item)
+
+    def _drop_callback(self, item: _HeldCallback, _error: Exception) -> None:
         self._held_callbacks.remove(item)
 
     def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
@@ -583,6 +590,10 @@ def _key(launch: Launch) -> TaskInstanceKey:
 
 def _key_of_settled(settled: Settled) -> TaskInstanceKey:
     return settled.launch.key
+
+
+def _key_of_held(item: _HeldCallback) -> TaskInstanceKey:
+    return item[0]
 
 
 def _drain(queue: Any) -> Iterator[Any]:
