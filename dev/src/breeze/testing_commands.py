@@ -141,7 +141,7 @@ _KeepGoing = Annotated[
 
 @testing_app.command()
 def quick() -> None:
-    """Run the static checks and the unit tests: under two minutes."""
+    """Run the static checks and the unit tests: four minutes."""
     from breeze.everything import quick_steps
     from breeze.steps import run_steps
 
