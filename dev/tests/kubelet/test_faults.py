@@ -260,7 +260,10 @@ async def test_a_partitioned_worker_outlives_its_pod(start_cluster, tmp_path):
         (tmp_path / "go").touch()
         await cluster.until_journaled(name, JournalEvent.EXITED)
         assert "done" in cluster.log(name)
-        assert cluster.journal_events(name) == ["bound", "fault-injected", "deleted", "started", "exited"]
+        # The node hears of the deletion before or after it starts the worker.
+        *events, last = cluster.journal_events(name)
+        assert sorted(events) == ["bound", "deleted", "fault-injected", "started"]
+        assert last == "exited"
 
 
 async def test_the_node_is_back_after_pod_gc_and_its_other_pods_live_on(start_cluster):
