@@ -1,11 +1,16 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""How property tests are run: the same examples each time, but for ``HYPOTHESIS_PROFILE=release``."""
+"""
+How property tests are run: the same examples each time, but for ``HYPOTHESIS_PROFILE=release``.
+
+Tests marked ``control_plane`` are skipped where there is none.
+"""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
@@ -17,3 +22,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # Hypothesis mixes in constants of the modules that the process has imported so far, which depends on the
 # tests that have run before in it. The seed alone is to decide what is tried.
 providers._get_local_constants = providers.Constants
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a real control plane, unless the environment names its programs."""
+    if not os.environ.get("CONTROL_PLANE_BINARIES"):
+        for item in items:
+            if item.get_closest_marker("control_plane"):
+                item.add_marker(pytest.mark.skip(reason="CONTROL_PLANE_BINARIES is not set"))

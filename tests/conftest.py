@@ -58,15 +58,13 @@ SINCE = pytest.StashKey[float]()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
-    Give the tests in this folder their time limit and their order, and skip what lacks a control plane.
+    Give the tests in this folder their time limit and their order.
 
     Others may have been collected with them.
     """
     for item in items:
         if item.path.is_relative_to(FOLDER.parent) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TIMEOUT))
-        if CONTROL_PLANE is None and item.get_closest_marker("control_plane"):
-            item.add_marker(pytest.mark.skip(reason="needs a real control plane"))
     items.sort(key=lambda item: FIRST.index(name) if (name := name_of(item.path)) in FIRST else len(FIRST))
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,11 +28,9 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
 from airflow_resilience.termination.environment import GRACE_PERIOD, INFRASTRUCTURE_RETRY
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 RUN_ID = "manual"
-GENEROUS = 90
-"""Seconds that nothing here needs on a machine that does something else too."""
-
 EXECUTE_WORKLOAD = [sys.executable, "-m", "airflow.sdk.execution_time.execute_workload", "--json-string"]
 """What a container runs, and lacks only the workload."""
 
@@ -174,7 +171,7 @@ class Worker:
                     "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).parent / "dags"),
                     "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": api.url,
                     # A request that is repeated only since the machine is busy would be counted twice.
-                    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": str(GENEROUS),
+                    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": str(LONGEST_WAIT),
                     "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MIN": "0.1",
                     "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "0.1",
                     "PYTHONDONTWRITEBYTECODE": "1",
@@ -187,13 +184,13 @@ class Worker:
             )
 
     def wait_until_begun(self) -> None:
-        self._wait_until(self._begun.exists)
+        self._wait_until("the task has begun", self._begun.exists)
         if self._runs_bash:
             # The process has begun a moment before its operator knows it, and could end it.
             self.wait_for_output("Output:")
 
     def wait_for_output(self, text: str) -> None:
-        self._wait_until(lambda: text in self._output.read_text(errors="replace"))
+        self._wait_until(f"the output has {text!r}", lambda: text in self.output)
 
     def terminate(self) -> None:
         """As the kubelet begins: to the container's first process."""
@@ -203,10 +200,10 @@ class Worker:
         """As the kubelet ends: all processes of the container."""
         for process in [self._process, *self._process.children(recursive=True)]:
             process.kill()
-        self._process.wait(GENEROUS)
+        self._process.wait(LONGEST_WAIT)
 
     def wait(self) -> int:
-        return self._process.wait(GENEROUS)
+        return self._process.wait(LONGEST_WAIT)
 
     @property
     def output(self) -> str:
@@ -215,12 +212,14 @@ class Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def _wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + GENEROUS
-        while not condition():
-            assert self.is_alive(), self.output
-            assert time.monotonic() < deadline, self.output
-            time.sleep(0.05)
+    def _wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+        def reached() -> bool:
+            if condition():
+                return True
+            assert self.is_alive(), f"the worker ended before {what}:\n{self.output}"
+            return False
+
+        wait_for(what, reached, show=lambda: self.output)
 
 
 Start = Callable[..., tuple[ExecutionApi, Worker]]

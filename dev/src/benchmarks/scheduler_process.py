@@ -45,6 +45,7 @@ class SchedulerProcess:
         wait_for(
             "the scheduler turns its loop",
             lambda: self.pid and len(self.turns().end) >= known + _TURNS_UNTIL_IDLE,
+            show=self._process.tail,
         )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from breeze.compat import check_versions
 from breeze.conformance import run_conformance
-from breeze.control_plane import control_plane_binaries
+from breeze.control_plane import control_plane_environment
 from breeze.docs import build_site
 from breeze.mysql import check_mysql
 from breeze.static_checks import run_static_checks
@@ -62,10 +62,8 @@ def release_steps(*, keep_going: bool = False) -> list[Step]:
 
 def _on_control_plane(keep_going: bool) -> int:
     """Run the system tests of the newest versions on a real control plane."""
-    binaries = control_plane_binaries()
-    if binaries is None:
+    if not (env := control_plane_environment()):
         return 1
-    env = {"CONTROL_PLANE_BINARIES": str(binaries)}
     return run_suite("system-tests", part=Part.BUT_COMPAT, keep_going=keep_going, env=env)
 
 

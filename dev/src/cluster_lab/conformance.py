@@ -21,7 +21,7 @@ from cluster_lab.kubeconfig import Kubeconfig
 
 Manifest = dict[str, Any]
 
-READ_TIMEOUT = 20.0
+READ_TIMEOUT = 300.0
 """Seconds without a byte after which a test fails, rather than hangs."""
 MERGE_PATCH = "application/merge-patch+json"
 NO_SCHEDULER = "conformance"
@@ -37,8 +37,6 @@ class Target:
     compact: Callable[[], None] | None
     """Expires older resource versions; None if there is no way to."""
     is_embedded: bool
-    patience: float
-    """Seconds in which a controller has to act."""
 
     def require(self, minor: int, what: str) -> None:
         """Skip the running test on a server that is too old for it."""

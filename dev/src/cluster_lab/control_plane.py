@@ -95,7 +95,7 @@ class ControlPlane(Service):
         :raises ProcessError: If it does not become ready.
         """
         self.apiserver.start()
-        self.apiserver.wait_until(self._api_is_ready, START_TIMEOUT)
+        self.apiserver.wait_until("its API answers", self._api_is_ready, START_TIMEOUT)
 
     def kill_apiserver(self) -> None:
         """Kill the API server (SIGKILL): connections to it are refused."""
@@ -122,7 +122,7 @@ class ControlPlane(Service):
         self._layout.tokens.touch(mode=0o600)
         self._layout.tokens.write_text(f"{self.token},lab,lab,system:masters\n")
         self.etcd.start()
-        self.etcd.wait_until(partial(_is_healthy, f"{self.etcd_url}/health"), START_TIMEOUT)
+        self.etcd.wait_until("it is healthy", partial(_is_healthy, f"{self.etcd_url}/health"), START_TIMEOUT)
         self.start_apiserver()
         self.write_kubeconfig(self.kubeconfig)
         self.controller_manager.start()
@@ -131,7 +131,7 @@ class ControlPlane(Service):
             (self.controller_manager, self._layout.controllers_port),
             (self.scheduler, self._layout.scheduler_port),
         ):
-            process.wait_until(partial(_is_healthy, health_url(port)), START_TIMEOUT)
+            process.wait_until("it is healthy", partial(_is_healthy, health_url(port)), START_TIMEOUT)
 
     def _api_is_ready(self) -> bool:
         if not self._layout.certificate.exists():

@@ -147,19 +147,22 @@ class ManagedProcess:
                 start_new_session=True,
             )
 
-    def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
+    def wait_until(self, what: str, reached: Callable[[], bool], timeout: float) -> None:
         """
-        Wait until it is ready.
+        Wait for a state of the process.
 
+        :param what: What is waited for, for the message of a failure.
         :param timeout: In seconds.
-        :raises ProcessError: If it ends, or is not ready then.
+        :raises ProcessError: If the process ends, or has not reached the state then.
         """
         deadline = time.monotonic() + timeout
-        while not ready():
+        while not reached():
             if not self.running:
                 raise ProcessError(f"{self.name} ended ({self.returncode}):\n{self.tail()}")
             if time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} is not ready after {timeout:.0f} s:\n{self.tail()}")
+                raise ProcessError(
+                    f"{self.name}: waited {timeout:.0f} s in vain until {what}:\n{self.tail()}"
+                )
             time.sleep(0.1)
 
     def signal(self, number: signal.Signals) -> None:

@@ -107,7 +107,7 @@ class EmbeddedMysql(Service):
 
     def _serve(self) -> None:
         self._process.start()
-        self._process.wait_until(self._answers, START_TIMEOUT)
+        self._process.wait_until("it answers", self._answers, START_TIMEOUT)
 
     def _answers(self) -> bool:
         try:

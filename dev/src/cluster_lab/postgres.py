@@ -165,7 +165,7 @@ class EmbeddedPostgres(Service):
             except psycopg2.OperationalError as error:
                 if process.poll() is not None or time.monotonic() > deadline:
                     output = self._log.read_text(errors="replace")
-                    raise PostgresError(f"PostgreSQL did not start: {output}") from error
+                    raise PostgresError(f"PostgreSQL accepts no connection ({error}): {output}") from error
                 time.sleep(0.02)
 
     def _connect(self) -> psycopg2.extensions.connection:

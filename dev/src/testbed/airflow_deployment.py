@@ -111,7 +111,9 @@ class AirflowDeployment(Service):
             self._started_at[component] = datetime.now(UTC)
             self.components[component].start()
         for component in components:
-            self.components[component].wait_until(partial(self._healthy, component), START_TIMEOUT)
+            self.components[component].wait_until(
+                "it is healthy", partial(self._healthy, component), START_TIMEOUT
+            )
 
     def stop(self) -> None:
         """Stop what runs: the scheduler first, so that it says its last words to the others."""

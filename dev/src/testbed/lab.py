@@ -63,7 +63,7 @@ class Lab(Service):
 
     def _start(self) -> None:
         self.process.start()
-        self.process.wait_until(lambda: READY in self.process.tail(), START_TIMEOUT)
+        self.process.wait_until("it is ready", lambda: READY in self.process.tail(), START_TIMEOUT)
 
     def use(self, faults: Path) -> None:
         """
@@ -75,7 +75,7 @@ class Lab(Service):
         before = self._plans_read()
         shutil.copy(faults, self.settings.plan)
         self.process.signal(SIGHUP)
-        self.process.wait_until(lambda: self._plans_read() > before, START_TIMEOUT)
+        self.process.wait_until("it has read its plan", lambda: self._plans_read() > before, START_TIMEOUT)
 
     def _plans_read(self) -> int:
         return self.process.log_file.read_text(errors="replace").count(PLAN_READ)

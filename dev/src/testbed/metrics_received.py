@@ -118,7 +118,7 @@ def statsd(home: Path) -> Iterator[StatsdServer]:
     configuration.write_text(_COLLECTD_CONFIGURATION.format(home=home, host=LOOPBACK, port=server.port))
     command = [str(COLLECTD), "-f", "-C", str(configuration)]
     with run_process("collectd", command, home) as process:
-        process.wait_until(lambda: "Listening on" in process.tail(), START_TIMEOUT)
+        process.wait_until("it listens", lambda: "Listening on" in process.tail(), START_TIMEOUT)
         yield server
 
 

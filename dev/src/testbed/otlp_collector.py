@@ -117,7 +117,7 @@ def open_collector(home: Path) -> Iterator[Collector]:
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     try:
         with run_process("rotel", [str(agent), "start", *words, "--disable-batching"], home, env) as process:
-            process.wait_until(lambda: _listens(collector.port), START_TIMEOUT)
+            process.wait_until("it listens", lambda: _listens(collector.port), START_TIMEOUT)
             yield collector
     finally:
         sink.shutdown()

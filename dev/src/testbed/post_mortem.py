@@ -27,7 +27,7 @@ _KEPT = (
 """Files of a deployment's folder."""
 
 
-def last_words(home: Path, since: float = 0.0) -> Iterator[tuple[str, str]]:
+def last_words(home: Path, since: float) -> Iterator[tuple[str, str]]:
     """
     Return the last lines of each component of a deployment, and of the workers.
 

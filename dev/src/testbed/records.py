@@ -236,7 +236,9 @@ class Run:
             pods = self.pods(task_id, map_index)
             return pods if len(pods) >= count else []
 
-        return wait_for(f"pod {count} of {task_id} is on a node", enough)
+        return wait_for(
+            f"pod {count} of {task_id} is on a node", enough, show=lambda: self.pods(task_id, map_index)
+        )
 
     def wait_for_code(self, *task_ids: str) -> None:
         """Wait until the user's code of these tasks has begun."""
@@ -257,7 +259,11 @@ class Run:
 
     def wait_for_ledger(self, task_id: str, rows: int) -> None:
         """Wait until the ledger has so many rows about a task."""
-        wait_for(f"row {rows} of {task_id} in the ledger", lambda: len(self.ledger(task_id)) >= rows)
+        wait_for(
+            f"row {rows} of {task_id} is in the ledger",
+            lambda: len(self.ledger(task_id)) >= rows,
+            show=lambda: self.ledger(task_id),
+        )
 
     def wait_for_end(self, task_id: str, map_index: int = -1) -> Outcome:
         """Wait for the end of a task instance and return what has become of it."""

@@ -92,7 +92,7 @@ class Schedulers:
             return newest if (newest := self._newest_job()) > before else None
 
         try:
-            job_id = wait_for(f"{name} reports to the database", newer_job) or 0
+            job_id = wait_for(f"{name} reports to the database", newer_job, show=process.tail) or 0
         except BaseException:
             process.stop()
             raise
@@ -117,7 +117,7 @@ class Schedulers:
 
         def stopped() -> bool:
             scheduler.process.signal(SIGSTOP)
-            wait_for("it has stopped", lambda: process.status() == psutil.STATUS_STOPPED)
+            wait_for("it has stopped", lambda: process.status() == psutil.STATUS_STOPPED, show=process.status)
             if self._is_in_transaction(process):
                 scheduler.resume()
                 return False
@@ -159,15 +159,16 @@ class Schedulers:
                 beats.add(connection.execute(_HEARTBEAT, {"job_id": job_id}).scalar())
             return len(beats) > turns
 
-        wait_for(f"scheduler job {job_id} has sent {turns} heartbeats", enough)
+        wait_for(f"scheduler job {job_id} has sent {turns} heartbeats", enough, show=lambda: beats)
 
     def wait_for_heartbeats_or_ends(self) -> None:
         """Wait until each has sent a heartbeat from now on, or has ended, which takes some seconds."""
         now = datetime.now(UTC)
-        wait_for(
-            "each scheduler goes on or has ended",
-            lambda: all(self._has_beaten(scheduler, now) for scheduler in self.alive),
-        )
+
+        def silent() -> list[int]:
+            return [scheduler.job_id for scheduler in self.alive if not self._has_beaten(scheduler, now)]
+
+        wait_for("each scheduler goes on or has ended", lambda: not silent(), show=silent)
 
     def stop(self) -> None:
         """Stop all of them."""

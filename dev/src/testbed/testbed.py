@@ -167,7 +167,11 @@ class Testbed:
         opened = self.proxy.watches_opened
         self.proxy.expire_watches(1)
         self.proxy.cut_watches()
-        wait_for("the watch is open again", lambda: self.proxy.watches_opened > opened)
+        wait_for(
+            f"more than {opened} watches were opened",
+            lambda: self.proxy.watches_opened > opened,
+            show=lambda: self.proxy.watches_opened,
+        )
         self.schedulers.wait_for_turns(3)
 
     def decide(self, pod: str, script: str = "") -> None:

@@ -28,13 +28,14 @@ def wait_for(
     :param what: what is waited for, for the message of a failure
     :param probe: what to ask; cheap, and without side effects
     :param timeout: seconds
-    :param show: what a failure's message ends with, instead of the last answer
+    :param show: what a failure's message ends with; needed where the answer is a mere no
     :raises AssertionError: when time is up
     """
     deadline = time.monotonic() + timeout
     while not (found := probe()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:.0f} s in vain until {what}; it is {(show or probe)()!r}")
+            seen = show() if show else found
+            raise AssertionError(f"waited {timeout:.0f} s in vain until {what}; last seen: {seen!r}")
         time.sleep(INTERVAL)
     return found
 

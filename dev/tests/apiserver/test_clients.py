@@ -98,4 +98,4 @@ def test_the_server_is_a_process(tmp_path: Path) -> None:
             assert http.get("/readyz").text == "ok"
         assert url in path.read_text()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 0
+        assert process.wait() == 0

@@ -2,24 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import httpx
 import pytest
 
 from cluster_lab.apiserver import ApiServer, RequestInfo
 from cluster_lab.conformance import Api, creating, failure, pod
+from testbed.waiting import wait_for
 
 IMPATIENT = 0.3
 FOR_EVER = 3600.0
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _creates_a_pod(info: RequestInfo) -> bool:
@@ -71,7 +62,7 @@ def test_a_late_reply_is_to_a_request_that_has_happened(server: ApiServer, api: 
     server.faults.delay(FOR_EVER, when=_creates_a_pod, reply=True)
 
     with creating("a", server.url) as client:
-        eventually(lambda: api.names() == ["a"])
+        wait_for("there is a pod", api.names)
         client.settimeout(IMPATIENT)
         with pytest.raises(TimeoutError):
             client.recv(1)
@@ -115,7 +106,7 @@ def test_only_chosen_watches_are_cut(server: ApiServer, api: Api) -> None:
 
 
 def test_a_frozen_watch_is_silent_and_a_new_one_is_not(server: ApiServer, api: Api) -> None:
-    with api.watch(patience=IMPATIENT, timeoutSeconds=1, allowWatchBookmarks="1") as frozen:
+    with api.watch(patience=IMPATIENT) as frozen:
         server.faults.freeze_watches()
         api.create("a")
         with api.watch() as fresh:
@@ -153,4 +144,5 @@ def test_watches_of_clients_that_left_are_closed(server: ApiServer, api: Api) ->
         assert events.response.status_code == 200
         assert server.faults.open_watches() == 1
 
-    eventually(lambda: server.faults.open_watches() == 0)
+    open_watches = server.faults.open_watches
+    wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)

@@ -47,7 +47,7 @@ def test_steps_run_at_once():
     meeting = Barrier(2)
 
     def meet() -> int:
-        meeting.wait(timeout=30)
+        meeting.wait()
         return 0
 
     assert run_steps("title", [Step("one", meet), Step("other", meet)], at_once=2) == 0

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +16,9 @@ from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer, RequestInfo
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, creating, failure, pod
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 TOKEN = "secret"
-TIMEOUT = 20.0
 IMPATIENT = 0.2
 FOR_EVER = 3600.0
 
@@ -62,13 +61,6 @@ def creates_a_pod(info: RequestInfo) -> bool:
 
 def watches_pods(info: RequestInfo) -> bool:
     return (info.verb, info.resource) == ("watch", "pods")
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # ------------------------------------------------------------------------------------------- passing on
@@ -184,7 +176,7 @@ def test_a_request_whose_reply_is_delayed_has_happened(proxy: ApiProxy, direct: 
     proxy.faults.delay(FOR_EVER, when=creates_a_pod, reply=True)
 
     with creating("a", proxy.url) as client:
-        eventually(lambda: direct.names() == ["a"])
+        wait_for("there is a pod", direct.names)
         client.settimeout(IMPATIENT)
         with pytest.raises(TimeoutError):
             client.recv(1)
@@ -200,11 +192,11 @@ def test_held_requests_happen_when_the_block_ends(
 ) -> None:
     with proxy.hold(when=creates_a_pod) as held:
         creations = [in_background(name) for name in ("a", "b", "c")]
-        held.wait_for(3, TIMEOUT)
+        held.wait_for(3, LONGEST_WAIT)
         assert [info.path for info in held.requests] == [direct.pods] * 3
         assert direct.names() == []
 
-    assert {creation.result(TIMEOUT)["metadata"]["name"] for creation in creations} == {"a", "b", "c"}
+    assert {creation.result(LONGEST_WAIT)["metadata"]["name"] for creation in creations} == {"a", "b", "c"}
     assert held.requests == []
 
 
@@ -213,11 +205,11 @@ def test_held_replies_are_to_requests_that_have_happened(
 ) -> None:
     with proxy.hold(when=creates_a_pod, reply=True) as held:
         creation = in_background("a")
-        held.wait_for(1, TIMEOUT)
+        held.wait_for(1, LONGEST_WAIT)
         assert direct.names() == ["a"]
         assert not creation.done()
 
-    assert creation.result(TIMEOUT)["metadata"]["name"] == "a"
+    assert creation.result(LONGEST_WAIT)["metadata"]["name"] == "a"
 
 
 @pytest.mark.parametrize(("reply", "there"), [(True, ["a"]), (False, [])])
@@ -230,16 +222,16 @@ def test_dropped_requests_break_off(
 ) -> None:
     with proxy.hold(when=creates_a_pod, reply=reply) as held:
         creation = in_background("a")
-        held.wait_for(1, TIMEOUT)
+        held.wait_for(1, LONGEST_WAIT)
         held.drop()
 
-    assert isinstance(creation.exception(TIMEOUT), httpx.RemoteProtocolError)
+    assert isinstance(creation.exception(LONGEST_WAIT), httpx.RemoteProtocolError)
     assert direct.names() == there
 
 
 def test_a_request_of_a_dead_client_never_happens(proxy: ApiProxy, api: Api) -> None:
     with proxy.hold(when=creates_a_pod) as held, creating("a", proxy.url):
-        held.wait_for(1, TIMEOUT)
+        held.wait_for(1, LONGEST_WAIT)
 
     assert api.names() == []
 
@@ -257,9 +249,9 @@ def test_not_even_if_it_dies_in_the_last_moment(proxy: ApiProxy, api: Api) -> No
             return False
 
         proxy.faults.fail(500, when=die)
-        held.wait_for(1, TIMEOUT)
+        held.wait_for(1, LONGEST_WAIT)
         held.end()
-        assert died.wait(TIMEOUT)
+        assert died.wait(LONGEST_WAIT)
 
     assert api.names() == []
     assert api.names() == []
@@ -269,7 +261,7 @@ def test_a_client_that_goes_away_is_not_held(proxy: ApiProxy, api: Api) -> None:
     with proxy.hold(when=creates_a_pod) as held:
         with pytest.raises(httpx.ReadTimeout):
             api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
-        eventually(lambda: held.requests == [])
+        wait_for("no request is held", lambda: not held.requests, show=lambda: held.requests)
 
 
 def test_who_waits_for_more_requests_than_come_is_told(proxy: ApiProxy) -> None:
@@ -322,7 +314,8 @@ def test_a_watch_that_the_server_breaks_off_breaks_off(server: ApiServer, api: A
 def test_a_watch_without_its_client_is_closed(server: ApiServer, api: Api) -> None:
     with api.watch():
         assert server.faults.open_watches() == 1
-    eventually(lambda: server.faults.open_watches() == 0)
+    open_watches = server.faults.open_watches
+    wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)
 
 
 def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:

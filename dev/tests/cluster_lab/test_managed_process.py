@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGKILL
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from cluster_lab.managed_process import ManagedProcess
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 PARENT = """
 import subprocess, sys, time
@@ -47,11 +47,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], ManagedProcess]]:
 
 
 def output_of(process: ManagedProcess) -> str:
-    deadline = time.monotonic() + 20
-    while not process.tail().strip():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return process.tail()
+    return wait_for("the process has written a line", process.tail)
 
 
 def test_stop_ends_the_children_too(start: Callable[[str], ManagedProcess]) -> None:
@@ -59,7 +55,7 @@ def test_stop_ends_the_children_too(start: Callable[[str], ManagedProcess]) -> N
     child = psutil.Process(int(output_of(process).split()[1]))
     process.stop()
     assert not process.running
-    psutil.wait_procs([child], timeout=10)
+    psutil.wait_procs([child], timeout=LONGEST_WAIT)
     assert not child.is_running()
 
 
@@ -80,7 +76,7 @@ def test_a_killed_process_can_be_started_again(start: Callable[[str], ManagedPro
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.01)
     process.signal(SIGKILL)
-    assert process.wait(10) == -SIGKILL
+    assert process.wait(LONGEST_WAIT) == -SIGKILL
     assert process.returncode == -SIGKILL
     process.stop()
     process.start()
@@ -90,5 +86,5 @@ def test_a_killed_process_can_be_started_again(start: Callable[[str], ManagedPro
 
 def test_only_the_end_of_the_output_is_shown(start: Callable[[str], ManagedProcess]) -> None:
     process = start("print(*range(100), sep='\\n')")
-    process.wait(20)
+    process.wait(LONGEST_WAIT)
     assert process.tail(2) == "98\n99"

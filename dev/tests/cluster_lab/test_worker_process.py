@@ -11,11 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from cluster_lab.kubelet.process import WorkerProcess
-
-TIMEOUT = 20
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 # Like Airflow's task process: in a group of its own, and without an environment that can be read.
 OWN_GROUP = "env={}, process_group=0"
@@ -29,12 +27,9 @@ time.sleep(600)
 
 
 def _child_named_in(log: Path) -> psutil.Process:
-    return psutil.Process(int(log.read_text().splitlines()[0].split()[-1]))
-
-
-@retry(wait=wait_fixed(0.01), stop=stop_after_delay(TIMEOUT))
-async def _child_of(log: Path) -> psutil.Process:
-    return _child_named_in(log)
+    words = wait_for("the worker names its child", lambda: log.exists() and log.read_text().splitlines())
+    assert words
+    return psutil.Process(int(words[0].split()[-1]))
 
 
 @pytest.mark.parametrize("escape", [OWN_GROUP, OWN_SESSION])
@@ -42,9 +37,8 @@ async def test_killing_the_worker_ends_what_has_left_its_group(tmp_path: Path, e
     argv = [sys.executable, "-c", PARENT.format(escape=escape)]
     log = tmp_path / "base.log"
     worker = await WorkerProcess.start(argv, env=os.environ, directory=tmp_path, log=log)
-    child = await _child_of(log)
+    child = await asyncio.to_thread(_child_named_in, log)
     worker.kill()
-    async with asyncio.timeout(TIMEOUT):
-        assert await worker.wait() == 137
-    psutil.wait_procs([child], timeout=TIMEOUT)
+    assert await worker.wait() == 137
+    psutil.wait_procs([child], timeout=LONGEST_WAIT)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE

@@ -19,9 +19,6 @@ from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import Api, Target, connect, connect_kubeconfig, server_version
 
 TOKEN = "conformance"
-EMBEDDED_PATIENCE = 20.0
-REAL_PATIENCE = 100.0
-"""A real pod garbage collector looks every 20 seconds and waits 40 before it believes that a node is gone."""
 
 
 @pytest.fixture(scope="session")
@@ -32,14 +29,14 @@ def target() -> Iterator[Target]:
 
 def _embedded() -> Iterator[Target]:
     with running_server(token=TOKEN) as server, connect(server.url, TOKEN) as http:
-        yield Target(http, server_version(http), server.faults.compact, True, EMBEDDED_PATIENCE)
+        yield Target(http, server_version(http), server.faults.compact, True)
 
 
 def _real(kubeconfig: Path) -> Iterator[Target]:
     with connect_kubeconfig(kubeconfig) as http:
         etcd = os.environ.get("CONFORMANCE_ETCD")
         compact = _etcd_compaction(etcd, http) if etcd else None
-        yield Target(http, server_version(http), compact, False, REAL_PATIENCE)
+        yield Target(http, server_version(http), compact, False)
 
 
 def _etcd_compaction(etcd: str, http: httpx.Client) -> Callable[[], None]:

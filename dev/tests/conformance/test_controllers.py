@@ -183,7 +183,7 @@ def test_a_tainted_node_gets_only_pods_that_tolerate_it(api: Api) -> None:
 def test_pods_of_a_node_that_is_gone_are_removed(api: Api, target: Target) -> None:
     node = api.create_bound("a")["spec"]["nodeName"]
     api.set_status("a", phase="Running")
-    with api.watch(resourceVersion=api.version(), patience=target.patience) as events:
+    with api.watch(resourceVersion=api.version()) as events:
         api.http.delete(f"/api/v1/nodes/{node}").raise_for_status()
         everything = _until_deleted(events)
 
@@ -200,7 +200,7 @@ def test_terminating_pods_of_a_node_out_of_service_are_removed(api: Api, target:
     node = api.create_bound("a")["spec"]["nodeName"]
     api.delete("a").raise_for_status()
     taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-    with api.watch(resourceVersion=api.version(), patience=target.patience) as events:
+    with api.watch(resourceVersion=api.version()) as events:
         api.http.patch(
             f"/api/v1/nodes/{node}",
             json={"spec": {"taints": [taint]}},

@@ -25,7 +25,7 @@ BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
 PODS = "/api/v1/namespaces/default/pods"
 LOG_TIMEOUT = 60
 
-pytestmark = pytest.mark.skipif(not BINARIES, reason="CONTROL_PLANE_BINARIES is not set")
+pytestmark = [pytest.mark.long, pytest.mark.control_plane]
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from cluster_lab.client import KubeClient
 from cluster_lab.faults import FaultPlan, FaultRule
 from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
 from cluster_lab.lab import ClusterLab
+from testbed.waiting import LONGEST_WAIT, wait_for
 
 PODS = "/api/v1/namespaces/default/pods"
-TIMEOUT_SECONDS = 30
 
 
 def summary(event: dict[str, Any]) -> str:
@@ -56,8 +56,8 @@ class Cluster:
     events: list[dict[str, Any]] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def watch(self) -> None:
-        async for event in self.client.watch(PODS, {"resourceVersion": "0"}):
+    async def watch(self, version: str) -> None:
+        async for event in self.client.watch(PODS, {"resourceVersion": version}):
             async with self.changed:
                 self.events.append(event)
                 self.changed.notify_all()
@@ -118,24 +118,26 @@ class Cluster:
         found = self.latest(name)["status"].get("conditions", [])
         return {item["type"]: (item["status"], item.get("reason")) for item in found}
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, what: str, condition: Callable[[], bool], show: Callable[[], Any]) -> None:
         """Wait for something that a watch event brings about."""
-        async with self.changed, asyncio.timeout(TIMEOUT_SECONDS):
-            await self.changed.wait_for(condition)
+        try:
+            async with self.changed, asyncio.timeout(LONGEST_WAIT):
+                await self.changed.wait_for(condition)
+        except TimeoutError:
+            pytest.fail(f"waited in vain until {what}; last seen: {show()!r}")
 
     async def until_seen(self, name: str, line: str) -> None:
-        try:
-            await self.until(lambda: line in self.history(name))
-        except TimeoutError:
-            pytest.fail(f"{line!r} was never seen in {self.history(name)}")
+        await self.until(
+            f"{name} is {line!r}", lambda: line in self.history(name), lambda: self.history(name)
+        )
 
     async def until_node(self, name: str) -> None:
         """Wait until a node is registered."""
         query = {"resourceVersion": "0", "fieldSelector": f"metadata.name={name}"}
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            async for event in self.client.watch("/api/v1/nodes", query):
-                if event["type"] != "DELETED":
-                    return
+        async for event in self.client.watch("/api/v1/nodes", query):
+            if event["type"] != "DELETED":
+                return
+        pytest.fail(f"waited in vain until node {name} is registered; the watch has ended")
 
     def journal(self, name: str) -> list[JournalEntry]:
         return [entry for entry in read_journal(self.journal_path) if entry.pod == name]
@@ -145,20 +147,23 @@ class Cluster:
 
     async def until_logged(self, name: str, text: str) -> None:
         """Wait until the worker container has written something."""
-        await poll(lambda: text in self.log(name))
+        await asyncio.to_thread(
+            wait_for,
+            f"{name} has written {text!r}",
+            lambda: text in self.log(name),
+            show=lambda: self.log(name),
+        )
 
     def log(self, name: str) -> str:
         return "".join(path.read_text() for path in self.log_dir.glob(f"*_{name}_*/base.log"))
 
     async def until_journaled(self, name: str, event: JournalEvent) -> None:
-        await poll(lambda: event in self.journal_events(name))
-
-
-async def poll(condition: Callable[[], bool]) -> None:
-    """Wait for something that announces itself by no event."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not condition():  # noqa: ASYNC110 - files and processes announce nothing
-            await asyncio.sleep(0.02)
+        await asyncio.to_thread(
+            wait_for,
+            f"{event} of {name} is in the journal",
+            lambda: event in self.journal_events(name),
+            show=lambda: self.journal_events(name),
+        )
 
 
 @pytest.fixture
@@ -194,8 +199,11 @@ def start_cluster(tmp_path: Path) -> StartCluster:
             **options,
         )
         async with lab, KubeClient(kubeconfig) as client:
-            cluster = Cluster(lab, client, journal, log_dir)
-            watching = asyncio.create_task(cluster.watch())
+            # The watch goes on from the list, so that no state of a pod is missed, however late it begins.
+            listed = await client.request("GET", PODS)
+            events = [{"type": "ADDED", "object": pod} for pod in listed["items"]]
+            cluster = Cluster(lab, client, journal, log_dir, events)
+            watching = asyncio.create_task(cluster.watch(listed["metadata"]["resourceVersion"]))
             try:
                 yield cluster
             finally:

@@ -195,7 +195,7 @@ def test_it_follows_a_task_that_runs(page, server):
     running = f"dag_id = '{STORY}' AND state = 'running'"
     server.execute(f"UPDATE task_instance SET state = 'success', end_date = now() WHERE {running}")
     try:
-        expect(page.locator(".live")).to_have_count(0, timeout=20_000)
+        expect(page.locator(".live")).to_have_count(0)
         expect(page.locator(".launch").nth(1)).to_contain_text("success")
         # What somebody has opened stays open.
         expect(page.locator("pre").last).to_be_visible()

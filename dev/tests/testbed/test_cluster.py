@@ -10,8 +10,7 @@ from cluster_lab.apiserver import RequestInfo
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import Api, connect
 from testbed.cluster import open_cluster
-
-PATIENCE = 20.0
+from testbed.waiting import LONGEST_WAIT
 
 
 def deletes_pods(info: RequestInfo) -> bool:
@@ -32,8 +31,8 @@ def test_a_drain_whose_answers_are_lost_is_not_about_the_pods_that_come_after_it
             with open_cluster(tmp_path / "through") as cluster:
                 with proxy.hold(when=deletes_pods, reply=True) as held:
                     drained = background.submit(cluster.drain, "drained")
-                    held.wait_for(1, PATIENCE)
+                    held.wait_for(1, LONGEST_WAIT)
                     api.create("replacement", labels={"dag_id": "drained"})
                     held.drop()
-                drained.result(PATIENCE)
+                drained.result(LONGEST_WAIT)
                 assert sorted(cluster.names()) == ["elsewhere", "replacement"]

@@ -95,7 +95,12 @@ def measure_loop(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]:
             with round_.costs(values):
                 executor.call("start")
                 executor.turn(BUSY_PAUSE)
-                wait_for("all pods are deleted", lambda: observer.gone() == size, _patience(size))
+                wait_for(
+                    f"{size} pods are deleted",
+                    lambda: observer.gone() == size,
+                    _patience(size),
+                    observer.gone,
+                )
                 run = executor.halt()
     _check(run["results"], size)
     return {

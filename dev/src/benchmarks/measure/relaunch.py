@@ -75,7 +75,8 @@ def measure_relaunch(lab: Lab, candidate: Candidate, size: int) -> dict[str, flo
     ):
         round_.database.set_state("scheduled")
         round_.database.pause(paused=False)
-        wait_for("every task has a pod", lambda: len(observer.pods) >= size, 60.0 + 2 * size)
+        pods = observer.pods
+        wait_for(f"{size} pods exist", lambda: len(pods) >= size, 60.0 + 2 * size, lambda: len(pods))
         scheduler.wait_until_idle()
         for index in range(size):
             way = ways[index % len(ways)]

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,9 +13,8 @@ from airflow.models import import_all_models
 from airflow.models.base import Base
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.sqlalchemy import UtcDateTime
-from sqlalchemy import Integer, Table, create_engine, insert, select, text, update
+from sqlalchemy import Integer, Table, insert, select, text, update
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
 
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import REFERENCES, following
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
@@ -31,16 +29,6 @@ import_all_models()  # type: ignore[no-untyped-call]
 TABLES = Base.metadata.tables
 
 HERE = [reference for reference in REFERENCES if reference.table in TABLES]
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    """Give a session on a database in memory, with all of Airflow's tables."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        yield session
-    engine.dispose()
 
 
 def test_they_are_all_that_do_not_follow_by_themselves() -> None:

@@ -51,10 +51,9 @@ from airflow.version import version as airflow_version
 from kubernetes.client import models as k8s
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from sqlalchemy import create_engine, inspect, select
+from sqlalchemy import inspect, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
 
 import airflow
 from airflow import settings
@@ -524,16 +523,6 @@ def test_label_is_made_of_the_executors_name(alias: str | None, team: str | None
 
 
 # --------------------------------------------------------------------------------------------------- database
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    """Give a session on an empty database in memory, with the one table that has no foreign keys."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
-    Log.__table__.create(engine)
-    with Session(engine) as session:
-        yield session
-    engine.dispose()
 
 
 def test_columns_of_task_instances_are_there() -> None:

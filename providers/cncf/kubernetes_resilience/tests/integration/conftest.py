@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import connect
+from testbed.waiting import wait_for
 
 from ..support.waiting import WAIT
 
@@ -149,25 +150,10 @@ def runtime(make_runtime: Callable[..., KubernetesRuntime], server: ApiServer) -
     runtime = make_runtime()
     runtime.start()
     assert runtime.wait_synced(WAIT)
-    eventually(lambda: server.faults.open_watches() == 1)
+    wait_for("the watch is open", server.faults.open_watches)
     return runtime
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something is so that nothing announces."""
-    never = threading.Event()
-    for _ in range(int(WAIT / 0.01)):
-        if condition():
-            return
-        never.wait(0.01)
-    raise AssertionError("it did not happen")
 
 
 @pytest.fixture
 def pod() -> Callable[..., dict[str, Any]]:
     return worker
-
-
-@pytest.fixture(name="eventually")
-def eventually_fixture() -> Callable[..., None]:
-    return eventually

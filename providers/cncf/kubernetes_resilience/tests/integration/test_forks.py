@@ -24,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread import forks
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.ports import LOOPBACK
+from testbed.waiting import wait_for
 
 from ..support.waiting import WAIT
 
@@ -78,10 +79,10 @@ class Busy:
 
 
 @pytest.fixture
-def busy(runtime: KubernetesRuntime, eventually: Any) -> Busy:
+def busy(runtime: KubernetesRuntime) -> Busy:
     busy = Busy()
     runtime.submit(busy.work)
-    eventually(lambda: busy.turns > 1)
+    wait_for("the thread works", lambda: busy.turns > 1, show=lambda: busy.turns)
     return busy
 
 
@@ -94,21 +95,26 @@ def test_no_lock_of_the_thread_is_held_in_a_forked_process(busy: Busy) -> None:
             assert pipe.recv() is False
 
 
-def test_the_thread_goes_on_after_each_fork(busy: Busy, eventually: Any) -> None:
+def test_the_thread_goes_on_after_each_fork(busy: Busy) -> None:
     for _ in range(TIMES):
         with forked(waits) as pipe:
             assert pipe.recv() == "here"
             before = busy.turns
-            eventually(lambda before=before: busy.turns > before + 1)
+            wait_for(
+                f"the thread has worked more than {before + 1} times",
+                lambda before=before: busy.turns > before + 1,
+                show=lambda: busy.turns,
+            )
 
 
 def test_a_connection_that_is_closed_is_closed_while_a_forked_process_lives(
-    runtime: KubernetesRuntime, server: ApiServer, eventually: Any
+    runtime: KubernetesRuntime, server: ApiServer
 ) -> None:
+    open_watches = server.faults.open_watches
     with forked(waits) as pipe:
         assert pipe.recv() == "here"
         runtime.stop(1)
-        eventually(lambda: server.faults.open_watches() == 0)
+        wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)
 
 
 def test_a_connection_that_is_not_registered_yet_is_not_in_a_forked_process(

@@ -16,6 +16,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfir
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.informer import Informer
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
+from testbed.waiting import wait_for
 
 from ..support.waiting import WAIT
 
@@ -147,23 +148,21 @@ def test_compaction_under_a_live_watch(
 
 
 def test_silent_watch_is_noticed(
-    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, eventually: Any
+    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
     runtime = make_runtime(inactivity_timeout=0.6)  # three bookmarks of this server
     runtime.start()
-    eventually(lambda: server.faults.open_watches() == 1)
+    wait_for("the watch is open", server.faults.open_watches)
     server.faults.freeze_watches()
     kubelet.create(pod("a"))
     assert inbox.of(PodObservation).facts.ref.name == "a"
 
 
-def test_a_quiet_watch_is_sent_bookmarks(
-    make_runtime: Make, monkeypatch: pytest.MonkeyPatch, eventually: Any
-) -> None:
+def test_a_quiet_watch_is_sent_bookmarks(make_runtime: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
     monkeypatch.setattr(Informer, "_take", lambda self, event: heard.append(event.type))
     make_runtime().start()
-    eventually(lambda: len(heard) >= 2)
+    wait_for("two events have come", lambda: len(heard) >= 2, show=lambda: heard)
     assert set(heard) == {"BOOKMARK"}
 
 
@@ -223,7 +222,6 @@ def test_whatever_happens_the_picture_ends_up_right(
     kubelet: Any,
     inbox: Any,
     pod: Pod,
-    eventually: Any,
     seed: int,
 ) -> None:
     """Random changes under random faults; what the observations add up to must be what there is."""
@@ -258,4 +256,4 @@ def test_whatever_happens_the_picture_ends_up_right(
                 picture[seen.facts.ref.uid] = seen.facts.phase
         return set(picture.items()) == expected
 
-    eventually(complete)
+    wait_for(f"the pods are {expected}", complete, show=lambda: picture)

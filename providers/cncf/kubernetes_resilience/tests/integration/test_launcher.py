@@ -28,6 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
+from testbed.waiting import wait_for
 
 from ..support.waiting import WAIT
 
@@ -66,12 +67,12 @@ def test_create_applied_but_connection_dropped(
 
 
 def test_create_applied_but_answered_too_late(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any, eventually: Any
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
     server.faults.delay(600, when=verb("create"), reply=True)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     # A client that gives up first prevents the creation.
-    eventually(lambda: kubelet.read("a"))
+    wait_for("there is a pod", lambda: kubelet.read("a"))
 
     async def advance() -> None:
         loop = asyncio.get_running_loop()
@@ -262,10 +263,11 @@ def test_confirm_waits_out_an_outage(
 
 
 def test_stop_leaves_nothing_behind(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, eventually: Any
+    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod
 ) -> None:
     server.faults.delay(0.3, when=verb("create"), reply=True)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     runtime.stop(WAIT)
     assert inbox.of(PodCreated).launch_id == "launch-1"
-    eventually(lambda: server.faults.open_watches() == 0)
+    open_watches = server.faults.open_watches
+    wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)
