@@ -139,7 +139,7 @@ def _explain(console: Console, testbed: Testbed, task_ids: Sequence[str]) -> Non
 
 def _show_logs(console: Console, home: Path) -> None:
     keep_logs(home, FAILED)
-    for name, lines in last_words(home):
+    for name, lines in last_words(home, since=0.0):
         console.print(f"\nThe last words of {name}:", lines, sep="\n", markup=False)
     console.print(f"\nAll logs are kept in {FAILED}", soft_wrap=True)
 
