@@ -195,6 +195,19 @@ def alive() -> Json:
     return pod("Running", [base(running())])
 
 
+def beside_a_sidecar_without_image(worker: Json) -> Json:
+    """A pod is Pending for as long as one of its containers has never run, whatever its worker does."""
+    return pod(
+        "Pending", [base(worker), status_of("statsd", waiting("ImagePullBackOff", "Back-off pulling"))]
+    )
+
+
+def beside_a_sidecar_that_runs(worker: Json) -> Json:
+    """A pod is Running once one of its containers does: a native sidecar begins before the worker."""
+    init = [status_of("proxy", running())]
+    return pod("Running", [base(worker)], init=init, native_sidecars=("proxy",))
+
+
 def succeeded() -> Json:
     return pod("Succeeded", [base(COMPLETED)])
 

@@ -103,6 +103,29 @@ def test_only_a_pod_that_succeeded_or_failed_is_terminal(phase: str | None, term
     assert read_pod(m.pod(phase)).is_terminal is terminal
 
 
+@pytest.mark.parametrize(
+    ("manifest", "may_start"),
+    [
+        (m.starting(), True),
+        (m.unscheduled(), True),
+        (m.pod(None), True),
+        (m.beside_a_sidecar_that_runs(m.CREATING), True),
+        (m.beside_a_sidecar_without_image(m.CREATING), True),
+        (m.beside_a_sidecar_without_image(m.running()), False),
+        (m.beside_a_sidecar_without_image(m.COMPLETED), False),
+        (m.alive(), False),
+        (m.pod("Running"), False),
+        (m.pod("Unknown"), False),
+        (m.evicted(), False),
+        (m.succeeded(), False),
+    ],
+)
+def test_a_worker_may_start_as_its_own_status_says(manifest: m.Json, may_start: bool) -> None:
+    pod = read_pod(manifest)
+    assert pod.may_start is may_start
+    assert (pod.resource_version is not None) is may_start
+
+
 @pytest.mark.parametrize(("seconds", "read"), [(0, 0), (600, 600), (None, 30), ("90", 30), (True, 30)])
 def test_grace_period_is_that_of_kubernetes_where_none_is_set(seconds: Any, read: int) -> None:
     manifest = changed(m.alive(), "spec.terminationGracePeriodSeconds", seconds)

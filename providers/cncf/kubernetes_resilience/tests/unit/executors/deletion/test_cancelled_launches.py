@@ -88,9 +88,10 @@ def test_a_pod_whose_task_restarts_is_left(harness, pending, session):
     assert harness.runtime.take("delete") == []
 
 
-def test_a_pod_that_runs_is_left(harness, pending, session):
+@pytest.mark.parametrize("like", [m.alive(), m.beside_a_sidecar_without_image(m.running())])
+def test_a_pod_whose_worker_runs_is_left(harness, pending, session, like):
     ti, pod = pending
-    harness.observe(pod, m.alive())
+    harness.observe(pod, like)
     mark(harness, ti, session)
     harness.wait(CHECK_INTERVAL)
     assert harness.runtime.take("delete") == []

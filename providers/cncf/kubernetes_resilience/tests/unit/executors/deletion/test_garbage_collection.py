@@ -37,18 +37,38 @@ def collect(heir) -> None:
         heir.cluster.pods[ref.uid].labels["airflow_executor_done"] = "True"
 
 
+@pytest.fixture
+def over(harness, ti, leftover):
+    harness.set_state(ti, "success")
+
+
+@pytest.mark.usefixtures("over")
 def test_a_succeeded_pod_of_a_dead_scheduler_is_deleted(leftover, successor, cluster):
     collect(successor())
     assert cluster.pods == {}
 
 
+@pytest.mark.usefixtures("over")
 def test_or_kept_out_of_sight(leftover, successor):
     collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS="False"))
     assert leftover.labels["airflow_executor_done"] == "True"
 
 
-@pytest.mark.parametrize("like", [m.alive(), m.start_error()], ids=["alive", "failed"])
-def test_what_may_have_to_be_adopted_is_left(leftover, successor, cluster, like):
+@pytest.mark.parametrize("state", ["deferred", "up_for_reschedule", "scheduled"])
+def test_a_succeeded_pod_of_an_earlier_phase_is_deleted(leftover, harness, ti, successor, cluster, state):
+    heir = successor()
+    harness.set_state(ti, state, queued_by_job_id=heir.executor.job_id)
+    collect(heir)
+    assert cluster.pods == {}
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "restarting"])
+@pytest.mark.parametrize(
+    "like", [m.alive(), m.start_error(), m.succeeded()], ids=["alive", "failed", "succeeded"]
+)
+def test_what_may_have_to_be_adopted_is_left(leftover, harness, ti, successor, cluster, state, like):
+    """The end of a pod may be what its task has to be failed, or run again, for."""
+    harness.set_state(ti, state, hostname=leftover.name)
     leftover.become(like)
     collect(successor())
     assert list(cluster.pods.values()) == [leftover]
@@ -80,19 +100,22 @@ def test_a_pod_that_never_started_is_deleted_when_its_try_is_over(leftover, harn
     assert cluster.pods == {}
 
 
-def test_a_pod_that_runs_ends_by_itself(leftover, harness, ti, successor, cluster):
+@pytest.mark.parametrize("like", [m.alive(), m.beside_a_sidecar_without_image(m.running())])
+def test_a_pod_whose_worker_runs_ends_by_itself(leftover, harness, ti, successor, cluster, like):
     harness.set_state(ti, "success")
-    leftover.become(m.alive())
+    leftover.become(like)
     collect(successor())
     assert list(cluster.pods.values()) == [leftover]
 
 
 @pytest.mark.parametrize("ti_id", ["", "nonsense", "5f6c1f4e-0d3b-4b53-9c55-1f6f0f6b7a21"])
-def test_what_is_not_known_may_be_of_another_deployment(leftover, harness, ti, successor, cluster, ti_id):
+@pytest.mark.parametrize("like", [m.start_error(), m.succeeded()], ids=["failed", "succeeded"])
+def test_what_is_not_known_may_be_of_another_deployment(leftover, harness, ti, successor, like, ti_id):
     harness.set_state(ti, "success")
-    leftover.become(m.start_error())
+    leftover.become(like)
     leftover.manifest["metadata"]["annotations"]["airflow-resilience/task-instance-id"] = ti_id
     collect(successor())
+    assert list(harness.cluster.pods.values()) == [leftover]
     assert "airflow_executor_done" not in leftover.labels
 
 
@@ -118,6 +141,7 @@ def test_it_is_repeated(harness):
     assert len(harness.runtime.take("_list")) == 1
 
 
+@pytest.mark.usefixtures("over")
 def test_an_outage_is_waited_out_quietly(leftover, successor, cluster):
     heir = successor()
     cluster.outage = ConnectionFailedError("no route")

@@ -73,6 +73,22 @@ def test_a_launch_whose_row_is_anothers_is_let_go(harness, queued_ti):
     assert (relabels(harness), harness.occupied(ti), harness.events()) == ([], False, {})
 
 
+def test_a_launch_that_has_ended_here_and_whose_row_is_anothers_leaves_its_pod(start, queued_ti):
+    """Airflow missed the heartbeat of its worker, while its scheduler was late itself, and it was adopted."""
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.executor.change_state(ti.key, "failed", remove_running=True)
+    pod.labels["airflow-worker"] = "999"
+    harness.lose_sight(pod)  # a turn before the adoption is committed
+    harness.set_state(ti, "running", queued_by_job_id=None)
+    harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
+    harness.wait(1)
+    assert (harness.occupied(ti), harness.events(), harness.runtime.take("delete")) == (False, {}, [])
+
+
 def test_a_launch_whose_row_is_gone_is_let_go(harness, queued_ti):
     ti = queued_ti()
     pod = harness.launch(ti)

@@ -325,6 +325,15 @@ def test_a_pod_that_has_outlived_its_token_is_replaced_unless_it_has_started(exp
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
+def test_one_whose_worker_runs_is_not_replaced_though_a_sidecar_has_never_started(expired):
+    """Its worker has reported nothing yet, and its pod is Pending."""
+    harness, _, pod = expired
+    harness.runtime.is_away = False
+    harness.observe(pod, m.beside_a_sidecar_without_image(m.running()))
+    harness.wait(11)
+    assert harness.runtime.take("delete") == []
+
+
 def test_it_is_not_replaced_while_the_api_server_is_away_or_without_an_outage(expired, queued_ti):
     harness, _, pod = expired
     harness.wait(11)

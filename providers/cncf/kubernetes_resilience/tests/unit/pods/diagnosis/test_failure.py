@@ -375,9 +375,19 @@ def test_native_sidecar_that_runs_and_init_container_that_completed_are_no_obsta
     assert failure.container == failure.facts.worker
 
 
-@pytest.mark.parametrize("manifest", [m.alive(), m.succeeded(), m.worker_error()])
-def test_only_a_pending_pod_has_an_obstacle(manifest: m.Json) -> None:
+RUNS_WHILE_PENDING = m.beside_a_sidecar_without_image(m.running())
+
+
+@pytest.mark.parametrize("manifest", [m.alive(), RUNS_WHILE_PENDING, m.succeeded(), m.worker_error()])
+def test_only_a_worker_that_has_not_started_has_an_obstacle(manifest: m.Json) -> None:
     assert find_obstacle(read_pod(manifest)) is None
+
+
+def test_a_worker_that_runs_is_not_given_up_for_a_native_sidecar_that_is_restarted() -> None:
+    containers = [m.base(m.running()), m.status_of("statsd", m.waiting("ImagePullBackOff"))]
+    init = [m.status_of("proxy", m.waiting("CrashLoopBackOff"))]
+    manifest = m.pod("Pending", containers, init=init, native_sidecars=("proxy",))
+    assert find_failure(read_pod(manifest), given_up_reasons=["CrashLoopBackOff"]) is None
 
 
 # ------------------------------------------------------------------------------------------- special failures

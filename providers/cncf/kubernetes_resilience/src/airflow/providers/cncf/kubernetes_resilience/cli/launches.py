@@ -172,9 +172,9 @@ def _in_pod(task: HeldTask, pod: PodFacts, now: datetime) -> LocatedLaunch:
     if standing.state in (State.FAILED, State.SUCCEEDED):
         state, since = LaunchState.ENDED, pod.worker.finished_at if pod.worker else None
         waits_for = f"its end to be settled: {standing.failure.reason if standing.failure else pod.phase}"
-    elif pod.phase in (None, "Pending"):
+    elif pod.may_start:
         state, since = LaunchState.PENDING, pod.created
-        waits_for = f"pod is Pending: {_obstacle(standing.failure)}" if standing.failure else "pod is new"
+        waits_for = f"pod is {pod.phase}: {_obstacle(standing.failure)}" if standing.failure else "pod is new"
     else:
         state, since = LaunchState.STARTED, task.started_at or pod.created
         waits_for = _WORKER_IS_TO.get(task.row.state or "")

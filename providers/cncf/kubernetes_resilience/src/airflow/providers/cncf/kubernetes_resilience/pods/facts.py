@@ -264,6 +264,11 @@ class PodFacts:
         return self.phase == "Running" if worker is None else worker.started
 
     @property
+    def may_start(self) -> bool:
+        """Whether the worker container has not run yet, and can, as far as is known."""
+        return _may_start(self.phase, self.containers)
+
+    @property
     def is_past_starting(self) -> bool:
         """Whether it has started or ended, and not because it was deleted."""
         return (self.has_started or self.is_terminal) and not self.deletion_timestamp
@@ -351,11 +356,12 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
 
 
 def _may_start(phase: str | None, containers: Iterable[ContainerFacts]) -> bool:
-    # A sidecar that starts first makes the phase Running, though the worker still waits.
-    return phase == "Pending" or (
-        phase == "Running"
-        and any(item.type is ContainerType.WORKER and not item.started for item in containers)
-    )
+    # The phase is no evidence where the worker's status is known: a pod is Pending for as long as one of its
+    # containers has never run, also while its worker runs, and Running once a native sidecar runs.
+    worker = next((item for item in containers if item.type is ContainerType.WORKER), None)
+    if worker is None:
+        return phase in (None, "Pending")
+    return phase in (None, "Pending", "Running") and not worker.started
 
 
 def _annotations(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -38,8 +38,9 @@ class OrphanCollector:
     """
     Deletes or labels the pods that dead schedulers have left behind.
 
-    A pod that has succeeded is left behind in any case. One that has failed or has not started may still be
-    adopted; it is left behind if its try is over. A pod that runs ends by itself.
+    A pod that has ended or has not started may still be adopted, and what its task instance's row says may
+    depend on it. The pod is left behind if its try is over, or goes on without it. A pod whose worker runs
+    ends by itself, and one without a row may be that of another deployment in the namespace.
 
     :param own_label: value of the label by which this scheduler's pods are selected
     :param clock: monotonic time, seconds
@@ -94,7 +95,7 @@ class OrphanCollector:
                 self._found.put(pods)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
-        ti_ids = {pod.ref.uid: ti_id for pod in pods if pod.phase != "Succeeded" and (ti_id := ti_id_of(pod))}
+        ti_ids = {pod.ref.uid: ti_id for pod in pods if (ti_id := ti_id_of(pod))}
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows(set(ti_ids.values()), session=session)
             # A task instance that was cleared or tried again has another UUID since.
@@ -104,10 +105,9 @@ class OrphanCollector:
         for pod in pods:
             key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
             row = rows.get(ti_id)
-            if pod.phase == "Succeeded":
-                self._deletion.tidy(pod.ref, failed=False)
-            # Without any row it may be the pod of another deployment in the same namespace.
-            elif ti_id in past or (key and row and self._is_over(row, key.try_number)):
+            if not (pod.is_terminal or pod.may_start):
+                continue
+            if ti_id in past or (key and row and self._is_left(pod, row, key.try_number)):
                 self._left_behind(pod)
 
     def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
@@ -119,12 +119,15 @@ class OrphanCollector:
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }
 
-    def _is_over(self, row: TaskInstanceRow, try_number: int) -> bool:
-        return standing(row, try_number=try_number, job_id=self._job_id) in (Standing.GONE, Standing.OVER)
+    def _is_left(self, pod: PodFacts, row: TaskInstanceRow, try_number: int) -> bool:
+        now = standing(row, try_number=try_number, job_id=self._job_id)
+        # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
+        goes_on = pod.phase == "Succeeded" and now is Standing.HELD_UP
+        return goes_on or now in (Standing.GONE, Standing.OVER)
 
     def _left_behind(self, pod: PodFacts) -> None:
         log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
         if pod.is_terminal:
-            self._deletion.tidy(pod.ref, failed=True)
+            self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
         else:
             self._commands.send(DeletePod(pod.ref, pod.resource_version))

@@ -181,6 +181,7 @@ class Ownership:
     def _let_go(self, launch: Launch, _: Exception | None = None) -> None:
         del self._doubtful[launch.launch_id]
         self._registry.release(launch.key)
+        self._registry.settled(launch)  # by the other scheduler, also if it has ended here: its pod stays
         self._slots.free(launch.key)
 
     def _read_owners(self, launches: Sequence[Launch]) -> list[tuple[Launch, int | None]]:

@@ -34,9 +34,9 @@ class LaunchState(StrEnum):
     CREATING = "creating"
     """Its pod was asked for and is not known to exist."""
     PENDING = "pending"
-    """Its pod exists and has not been seen to start."""
+    """Its pod exists, and its worker has not been seen to start."""
     STARTED = "started"
-    """Its pod has been seen in another phase than Pending."""
+    """Its worker has been seen to start, or its pod in a phase in which a worker cannot."""
     ENDED = "ended"
     """Its pod has ended, or was given up, and that is not settled yet."""
     DEPARTING = "departing"
@@ -230,5 +230,5 @@ class Launch:
 
     @property
     def has_started(self) -> bool:
-        """Whether its pod has been seen in another phase than Pending."""
-        return self.facts is not None and self.facts.phase not in (None, "Pending")
+        """Whether its worker has been seen to start, or its pod in a phase in which a worker cannot."""
+        return self.facts is not None and not self.facts.may_start

@@ -157,18 +157,20 @@ def find_failure(
         return _ended(facts, gone=True)
     if facts.phase in ("Pending", "Running") and facts.has_lost_worker:
         return _ended(facts, gone=False)
-    if facts.phase == "Pending" and (container := _given_up(facts, given_up_reasons)):
+    if facts.phase == "Pending" and facts.may_start and (container := _given_up(facts, given_up_reasons)):
         return _alive(str(container.reason), facts, container)
     return None
 
 
 def find_obstacle(facts: PodFacts) -> PodFailure | None:
     """
-    Say what keeps a Pending pod from starting, as if it was given up on now; None if it is not Pending.
+    Say what keeps the worker of a Pending pod from starting, as if the pod was given up on now.
+
+    None if the pod is not Pending, or its worker has started.
 
     It is for people who ask why a pod hangs. The executor does not act on it.
     """
-    if facts.phase != "Pending":
+    if facts.phase != "Pending" or not facts.may_start:
         return None
     container = next((item for item in facts.containers if _is_obstacle(item)), None)
     reason = _first(facts.reason, _reason(facts.unscheduled), _reason(container), facts.phase)
