@@ -79,7 +79,6 @@ def test_while_a_replacement_waits_for_its_backoff(testbed: Testbed) -> None:
         for task in TASKS:
             run.wait_for_ledger(task, 4)
         kill(testbed)
-    assert [run.outcome(task).pods for task in TASKS] == [4, 4]
     expect(testbed, run, Outcome(state="success", pods=5, launch_failures=4))
 
 

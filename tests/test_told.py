@@ -259,7 +259,6 @@ def options(collector: Collector, receiver: Receiver) -> Mapping[str, str]:
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
         "AIRFLOW__LOGGING__JSON_LOGS": "True",
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__TRACES__OTEL_ON": "True",
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_TRACES_EXPORTER": "otlp_proto_http",

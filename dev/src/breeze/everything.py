@@ -17,7 +17,7 @@ from breeze.suites import SUITES, Part, run_suite, run_unit_tests
 
 
 def quick_steps() -> list[Step]:
-    """Return what tells in two minutes whether a change is worth more of them; ``all`` has all of it."""
+    """Return what tells in four minutes whether a change is worth more of them; ``all`` has all of it."""
     return [Step("static-checks", run_static_checks), Step("unit tests", run_unit_tests)]
 
 

@@ -26,7 +26,6 @@ from testbed.airflow_deployment import Component
 from testbed.post_mortem import keep_logs, last_words
 from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
-from testbed.waiting import LONGEST_WAIT
 
 FOLDER = Path(__file__).parent
 PLAN = FOLDER / "faults.yaml"
@@ -76,10 +75,13 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
                 FaultPlan.load(PLAN),
                 view,
                 cut_watch=not upstream,
-                patience=UPSTREAM_PATIENCE if upstream else LONGEST_WAIT,
+                patience=UPSTREAM_PATIENCE if upstream else None,
             )
         summary = summarise(rows)
         console.print(summary_text(summary))
+        if summary.unexpected and not upstream:
+            _explain(console, testbed, summary.unexpected)
+            return 1
         console.print("\nSecond act: nodes are drained under tasks that run")
         run = testbed.trigger(DRAINED_DAG_ID)
         drained = drain_nodes(testbed, run, console)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 
@@ -49,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, time.__name__, Clock)
 
 
-def played(rows: Iterable[TaskOutcome], patience: float) -> TaskOutcome:
+def played(rows: Iterable[TaskOutcome], patience: float | None) -> TaskOutcome:
     states = iter(rows)
     (row,) = follow(lambda: [next(states)], lambda rows: all(row.finished for row in rows), patience)
     return row
@@ -61,6 +62,11 @@ def test_goes_on_at_once_when_the_state_is_reached() -> None:
 
 def test_patience_counts_from_the_last_task_that_began_or_ended() -> None:
     assert played([*[QUEUED] * 5, *[WORKING] * 5, DONE], patience=5) == DONE
+
+
+def test_no_task_may_be_lost_where_none_is_given_up() -> None:
+    with pytest.raises(AssertionError, match="no task has begun or ended"):
+        played(repeat(WORKING), patience=None)
 
 
 def test_tasks_that_neither_begin_nor_end_any_more_are_not_waited_for() -> None:

@@ -407,6 +407,29 @@ def test_a_callback_that_cannot_be_sent_does_not_stop_the_others(
     assert counted == ([] if 0 in told else ["callback"])
 
 
+def test_the_end_tries_again_to_send_a_callback(harness, queued_ti, error):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.session.refresh(ti)
+    refusals, sent = [error], []
+
+    class Sink:
+        def send(self, request):
+            if refusals:
+                raise refusals.pop()
+            sent.append(request)
+
+    harness.executor.callback_sink = Sink()
+    harness.executor.send_callback(
+        TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
+    )
+    harness.executor.sync()
+    harness.executor.end()
+    assert len(sent) == 1
+
+
 def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, error, counted):
     def fail(*args):
         raise error

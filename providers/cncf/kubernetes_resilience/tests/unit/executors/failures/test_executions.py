@@ -690,6 +690,20 @@ def heartbeat_timeout(harness, ti):
     return sent
 
 
+def test_a_guess_takes_the_callback_before_it_and_none_from_before(start, running):
+    harness = start(**BUDGET)
+    ti, _ = running(harness)
+    sent = []
+    harness.executor.callback_sink = type("Sink", (), {"send": lambda self, request: sent.append(request)})()
+    for message in ("about something else", "no heartbeat"):
+        harness.executor.send_callback(
+            TaskCallbackRequest.model_construct(ti=TaskInstanceOfRequest(ti), filepath="", msg=message)
+        )
+    harness.executor.change_state(ti.key, "failed", remove_running=True)
+    harness.executor.sync()
+    assert [request.msg for request in sent] == ["about something else"]
+
+
 class TaskInstanceOfRequest:
     def __init__(self, ti):
         self.id = ti.id

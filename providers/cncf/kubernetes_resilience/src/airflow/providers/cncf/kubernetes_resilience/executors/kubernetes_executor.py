@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from queue import Empty, Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
@@ -193,11 +194,11 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         if not self._is_started:
             return
         self.log.info("Shutting down Kubernetes executor")
-        try:
-            self._send_held_callbacks()
-        except DatabaseAwayError as error:
-            lost = [key for key, _ in self._held_callbacks]
-            self.log.warning("Callbacks of %s are not sent: the database did not answer: %s", lost, error)
+        with suppress(DatabaseAwayError):
+            for item in list(self._held_callbacks):  # also what would be tried again later
+                self._isolation.run("callback", self._send_held_callback, item)
+        if lost := [key for key, _ in self._held_callbacks]:
+            self.log.warning("The callbacks of %s could not be sent", lost)
         self._isolation.run("end", self._parts.deletion.finish, self._turn_began)
         self._isolation.run("end", self._parts.runtime.stop, STOP_TIMEOUT)
         self._is_started = False
@@ -485,7 +486,9 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         if not is_guess or not self._settles(key):
             super().change_state(key, state, info, remove_running)
             return
-        self._held_callbacks = [item for item in self._held_callbacks if item[0] != key]
+        # Airflow sends its callback right before the guess. An earlier one is about something else.
+        if held := next((item for item in reversed(self._held_callbacks) if item[0] == key), None):
+            self._held_callbacks.remove(held)
         self._parts.running_workers.heard_nothing(key)
 
     def _settles(self, key: TaskInstanceKey) -> bool:
