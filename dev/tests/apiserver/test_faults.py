@@ -62,7 +62,7 @@ def test_a_late_reply_is_to_a_request_that_has_happened(server: ApiServer, api: 
     server.faults.delay(FOR_EVER, when=_creates_a_pod, reply=True)
 
     with creating("a", server.url) as client:
-        wait_for("there is a pod", api.names)
+        wait_for("there is the pod", lambda: api.names() == ["a"], show=api.names)
         client.settimeout(IMPATIENT)
         with pytest.raises(TimeoutError):
             client.recv(1)

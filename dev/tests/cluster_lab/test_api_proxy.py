@@ -176,7 +176,7 @@ def test_a_request_whose_reply_is_delayed_has_happened(proxy: ApiProxy, direct: 
     proxy.faults.delay(FOR_EVER, when=creates_a_pod, reply=True)
 
     with creating("a", proxy.url) as client:
-        wait_for("there is a pod", direct.names)
+        wait_for("there is the pod", lambda: direct.names() == ["a"], show=direct.names)
         client.settimeout(IMPATIENT)
         with pytest.raises(TimeoutError):
             client.recv(1)

@@ -128,11 +128,11 @@ def store(ti: Any, context: ExecutionContext) -> None:
 
 
 def _read_stored(ti: Any) -> ExecutionContext | None:
+    from airflow.sdk.bases.xcom import BaseXCom  # noqa: PLC0415 - not in every process that imports this
+
     carried = StoredContext.from_dict((getattr(ti, "context_carrier", None) or {}).get(XCOM_KEY))
     if carried:
         return carried.context
-    from airflow.sdk.bases.xcom import BaseXCom  # noqa: PLC0415 - not in every process that imports this
-
     try:
         found = [StoredContext.from_json(BaseXCom.get_one(key=key, **_place(ti))) for key in XCOM_KEYS]
     except Exception:

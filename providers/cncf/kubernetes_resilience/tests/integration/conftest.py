@@ -150,7 +150,7 @@ def runtime(make_runtime: Callable[..., KubernetesRuntime], server: ApiServer) -
     runtime = make_runtime()
     runtime.start()
     assert runtime.wait_synced(WAIT)
-    wait_for("the watch is open", server.faults.open_watches)
+    wait_for("one watch is open", lambda: server.faults.open_watches() == 1, show=server.faults.open_watches)
     return runtime
 
 

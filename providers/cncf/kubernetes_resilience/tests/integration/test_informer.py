@@ -152,7 +152,7 @@ def test_silent_watch_is_noticed(
 ) -> None:
     runtime = make_runtime(inactivity_timeout=0.6)  # three bookmarks of this server
     runtime.start()
-    wait_for("the watch is open", server.faults.open_watches)
+    wait_for("one watch is open", lambda: server.faults.open_watches() == 1, show=server.faults.open_watches)
     server.faults.freeze_watches()
     kubelet.create(pod("a"))
     assert inbox.of(PodObservation).facts.ref.name == "a"

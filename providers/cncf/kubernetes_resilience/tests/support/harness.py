@@ -33,6 +33,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 
+from . import manifests as m
 from .cluster import Cluster, FakeLauncher, PausedRuntime, Pod
 
 
@@ -145,6 +146,13 @@ class Harness:
         """Let the worker in a pod report its start, as the execution API writes it down."""
         self.session.add(Log(event="running", task_instance=ti.key))
         self.set_state(ti, "running", hostname=pod.name)
+
+    def run(self, ti) -> Pod:
+        """Launch a task instance and let its worker begin; return the pod."""
+        pod = self.launch(ti)
+        self.observe(pod, m.alive())
+        self.begin(ti, pod)
+        return pod
 
     # ------------------------------------------------------------------ the cluster
 

@@ -124,9 +124,7 @@ def test_orphans_without_pod_are_scheduled_when_the_database_is_back(queued_ti, 
 def sink(harness, queued_ti):
     """Give where callbacks are sent to. One is held, and the database is away."""
     ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    harness.run(ti)
     harness.session.refresh(ti)
     request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
     harness.executor.callback_sink = sink = Sink()

@@ -390,9 +390,7 @@ def test_a_callback_that_cannot_be_sent_does_not_stop_the_others(
     harness.executor.callback_sink = Sink()
     tis = queued_ti(mapped=2)
     for ti in tis:
-        pod = harness.launch(ti)
-        harness.observe(pod, m.alive())
-        harness.begin(ti, pod)
+        harness.run(ti)
     for ti in tis:
         harness.session.refresh(ti)
         harness.executor.send_callback(
@@ -409,9 +407,7 @@ def test_a_callback_that_cannot_be_sent_does_not_stop_the_others(
 
 def test_the_end_tries_again_to_send_a_callback(harness, queued_ti, error):
     ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    harness.run(ti)
     harness.session.refresh(ti)
     refusals, sent = [error], []
 

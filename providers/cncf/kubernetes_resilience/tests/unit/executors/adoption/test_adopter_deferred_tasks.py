@@ -42,9 +42,7 @@ def handed_over(start, queued_ti, session):
 def deferred(harness, queued_ti):
     """Give a task instance that is queued again without a pod, and the pod in which it has deferred."""
     ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    pod = harness.run(ti)
     harness.set_state(ti, "queued")
     return ti, pod
 

@@ -46,9 +46,7 @@ def running(queued_ti):
 
     def make(harness, **options):
         ti = queued_ti(**options)
-        pod = harness.launch(ti)
-        harness.observe(pod, m.alive())
-        harness.begin(ti, pod)
+        pod = harness.run(ti)
         return ti, pod
 
     return make

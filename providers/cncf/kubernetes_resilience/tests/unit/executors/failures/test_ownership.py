@@ -77,9 +77,7 @@ def test_a_launch_that_has_ended_here_and_whose_row_is_anothers_leaves_its_pod(s
     """Airflow missed the heartbeat of its worker, while its scheduler was late itself, and it was adopted."""
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
     ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    pod = harness.run(ti)
     harness.executor.change_state(ti.key, "failed", remove_running=True)
     pod.labels["airflow-worker"] = "999"
     harness.lose_sight(pod)  # a turn before the adoption is committed
