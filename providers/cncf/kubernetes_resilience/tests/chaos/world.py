@@ -517,7 +517,7 @@ class World(Cluster):
 
     def check_replaced(self, pod: WorldPod) -> None:
         """Look at a pod that was replaced in the same life of its task instance."""
-        is_free = pod.was_held or not pod.exists or pod.launch_id in self._revoked
+        is_free = pod.was_held or self._has_expired(pod) or not pod.exists or pod.launch_id in self._revoked
         assert is_free or not self.is_own_exit(pod), f"I3: {pod.name} had ended by itself, and was replaced"
 
     def borne(self, pods: list[WorldPod]) -> int:
@@ -530,14 +530,15 @@ class World(Cluster):
 
     def _has_expired(self, pod: WorldPod) -> bool:
         """
-        Whether a pod was replaced since an outage, or several, had kept it from starting for too long.
+        Whether a pod was replaced since its worker had not started for too long.
 
-        Its token had expired by then, which is nobody's failure. As far as anybody knew, that is: a pod that
-        was killed or deleted a moment before the outage is replaced for its token if that is looked at first.
+        That worker has ended by itself, or an outage has kept it. Its token had expired by then, which is
+        nobody's failure. As far as anybody knew, that is: a pod that was killed or deleted a moment before
+        the outage is replaced for its token if that is looked at first.
         """
         validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
         replaced_at = self.now if pod.ended_unseen else pod.asked_at or self.now
-        was_kept = pod.was_held or pod.ended_unseen or pod.created_late
+        was_kept = pod.was_held or pod.ended_unseen or pod.created_late or pod.was_unreached
         return was_kept and replaced_at - pod.token_made_at >= validity
 
     def _is_known_to_have_ended(self, pod: WorldPod) -> bool:

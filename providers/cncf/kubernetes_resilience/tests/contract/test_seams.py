@@ -498,6 +498,7 @@ def test_each_launch_has_a_name_of_its_own_and_a_token_that_is_valid_from_now_on
         token = claims(workload_of(body)["token"])
         assert token["sub"] == TI_ID
         assert token["exp"] >= before + 60
+        assert upstream.read_validity(workload_of(body)["token"]) == token["exp"] - token["iat"]
     assert job_of(first).command[0].token == job_of(waiting()).command[0].token, "the job is left as it was"
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import jwt
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import PROMPT
@@ -493,10 +494,31 @@ def test_a_worker_that_ended_before_its_token_expired_is_at_fault_however_late_t
     assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
 
 
-def test_nor_does_it_excuse_a_worker_without_an_outage(start, queued_ti):
+def test_a_worker_that_starts_too_late_without_an_outage_is_excused_twice(start, queued_ti):
+    """Airflow looks for task instances that are stuck every two minutes; a kubelet may be quicker."""
     harness = start(**CONFIG)
     ti = queued_ti()
-    pod = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    for _ in range(3):
+        pod = harness.created().created("2026-01-01T00:00:00Z")
+        harness.observe(pod, m.worker_error())
+    rules = [row["rule"] for row in harness.ledger(ti)]
+    assert rules == ["token-expired", "token-expired", "excluded"]
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_token_is_valid_for_as_long_as_it_says(start, queued_ti, monkeypatch):
+    """Airflow 3.1 takes its validity from ``[execution_api] jwt_expiration_time``."""
+    day = timedelta(days=1).total_seconds()
+    monkeypatch.setattr(
+        upstream,
+        "make_token",
+        lambda ti_id, _: jwt.encode({"sub": ti_id, "iat": 0, "exp": day}, "k" * 64, "HS512"),
+    )
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti).created((datetime.now(UTC) - timedelta(hours=1)).isoformat())
     harness.observe(pod, m.worker_error())
     assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from airflow.configuration import conf
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
+from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.hand_back import HandBack
@@ -104,7 +105,7 @@ class Parts:
         self._slots = slots
         self._isolation = isolation
         self._clock = clock
-        self._token_validity = conf.getfloat("scheduler", "task_queued_timeout")
+        self._token_validity = upstream.read_validity(make_token("probe"))
         self.runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
         self.commands = PodCommands(self.runtime, who.labels)
         self.policies = RetryPolicies(settings, clock)
@@ -117,7 +118,7 @@ class Parts:
 
     def _add_tasks(self) -> None:
         self.queued_timeout = QueuedTimeout(
-            self._token_validity,
+            conf.getfloat("scheduler", "task_queued_timeout"),
             registry=self._registry,
             commands=self.commands,
             isolation=self._isolation,

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+import jwt
 from airflow.configuration import conf
 from airflow.executors.workloads import ExecuteTask
 from airflow.providers.cncf.kubernetes import kube_client
@@ -231,6 +232,17 @@ def make_token(ti_id: str, generator: JWTGenerator) -> str:
         return ExecuteTask.generate_token(ti_id, generator)
     # Airflow 3.1 does this in ExecuteTask.make(); its tokens have no scope and the generator's validity.
     return generator.generate({"sub": ti_id})
+
+
+def read_validity(token: str) -> float:
+    """
+    Return for how long a token is valid from when it was made, in seconds.
+
+    Airflow 3.1 takes that from ``[execution_api] jwt_expiration_time``, and later versions from ``[scheduler]
+    task_queued_timeout``.
+    """
+    claims = jwt.decode(token, options={"verify_signature": False})
+    return float(claims["exp"] - claims["iat"])
 
 
 def find_tracer(name: str) -> Tracer | None:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that an outage has kept from starting until their worker's token had expired."""
+"""Pods whose worker's token had expired before they started."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CHECK_INTERVAL = 10.0
 
 class ExpiredTokens:
     """
-    Finds launches whose token has expired in an outage, so that their workers cannot start the task.
+    Finds launches whose token has expired, so that their workers cannot start the task.
 
-    Such a worker exits on its own, which looks like a failure of the task. A kubelet may start it before the
-    next look, so settlement asks too. Without an outage Airflow gives a launch no more time than its token is
-    valid, and no launch is replaced.
+    Such a worker exits on its own, which looks like a failure of the task; settlement asks. A pod that an
+    outage has kept from starting is replaced before. Without an outage the scheduler does that, though up to
+    ``[scheduler] task_queued_timeout_check_interval`` later, and a kubelet may be quicker.
 
     :param validity: of a token, seconds
     :param job_id: this scheduler's job
@@ -54,7 +54,7 @@ class ExpiredTokens:
 
     def tick(self) -> list[Launch]:
         """
-        Return the launches that have to be replaced, if it is time to look for them.
+        Return the launches that have to be replaced after an outage, if it is time to look for them.
 
         :raises DatabaseAwayError: if the database does not answer; they are looked for again then
         """
@@ -69,7 +69,8 @@ class ExpiredTokens:
             launch
             for launch in self._registry.in_state(LaunchState.PENDING)
             # What is being adopted may have been replaced by another scheduler.
-            if launch.facts and self.has_expired(launch) and not self._registry.adopting_of(launch.key)
+            if launch.facts and launch.was_held and self.has_expired(launch)
+            if not self._registry.adopting_of(launch.key)
         ]
         return self._isolation.batch("expire", expired, self._awaited, name=_name)
 
@@ -82,14 +83,12 @@ class ExpiredTokens:
 
     def has_expired(self, launch: Launch) -> bool:
         """
-        Whether an outage has kept a launch from starting, and its token has expired.
+        Whether the token of a launch has expired.
 
         This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created
         by an earlier call, with an earlier token. A worker that has ended was as old as it was then, however
         late that is learned.
         """
-        if not launch.was_held:
-            return False
         now = datetime.now(UTC)
         age = self._clock() - launch.token_made_at if launch.token_made_at else 0.0
         created = launch.facts.created if launch.facts else None

@@ -61,15 +61,18 @@ _EXPIRED = Decision(
     action=Action.RELAUNCH,
     policy=NO_POLICY,
     rule="token-expired",
-    explanation="the worker's token had expired in an outage, which counts against no limit",
+    explanation="the worker's token had expired before it could start, which counts against no limit",
 )
 """
-The decision if a worker's token had expired in an outage: no policy and no limit makes that cost a retry.
+The decision if a worker's token had expired: no policy and no limit makes that cost a retry.
 
-A pod that is still Pending then is replaced without a ledger entry, since it has not failed. This failure is
-written down, so that the successor of a scheduler that is killed now does not count it. It does not repeat
-itself: the next launch has a fresh token, which can expire only in another outage.
+A pod that is still Pending after an outage is replaced without a ledger entry, since it has not failed. This
+failure is written down, so that the successor of a scheduler that is killed now does not count it.
 """
+
+_FREE_EXPIRIES = 2
+"""How often a try is launched again for that. A pod that takes longer than its token is valid takes as long
+again, and a worker may fail by itself that late."""
 
 
 class Settlement:
@@ -79,7 +82,7 @@ class Settlement:
     :param policies: the retry policies in force
     :param slots: tell whether the next phase of a task instance is queued
     :param executions: settles those whose task was running
-    :param expired_tokens: tell whether the token of a launch has expired in an outage
+    :param expired_tokens: tell whether the token of a launch has expired
     :param job_id: this scheduler's job
     """
 
@@ -187,7 +190,7 @@ class Settlement:
 
     def _decide_one(self, launch: Launch, histories: Histories, profile: TaskProfile) -> tuple[Decided, bool]:
         """Return what is decided about a failure, and whether that is new to the ledger."""
-        failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch)
+        failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, histories)
         entry = histories.launches.of_worker(launch.worker_uid)
         if entry and launch.has_outlived(entry, failure.facts):
             histories.launches.forget(entry)
@@ -203,10 +206,12 @@ class Settlement:
         entry = replace(make_entry(launch, failure, classified, decision), counted_as=counted_as)
         return Decided(entry, failure), True
 
-    def _explain(self, failure: PodFailure, launch: Launch) -> PodFailure:
+    def _explain(self, failure: PodFailure, launch: Launch, histories: Histories) -> PodFailure:
         """Return the failure; if the worker's token had expired, one that says so."""
-        has_expired = self._expired_tokens.has_expired(launch)
-        return (find_expired_token(failure) if has_expired else None) or failure
+        before = [entry for entry in histories.launches.entries if entry.reason == TOKEN_EXPIRED]
+        if len(before) >= _FREE_EXPIRIES or not self._expired_tokens.has_expired(launch):
+            return failure
+        return find_expired_token(failure) or failure
 
     def _write_rows(self, decided: Collection[tuple[Launch, Decided]], session: Session) -> None:
         by_action: dict[Action, set[str]] = {action: set() for action in Action}

@@ -49,7 +49,7 @@ HEARTBEAT_TIMEOUT = "HeartbeatTimeout"
 """Our reason for a worker of which Airflow has not heard for too long."""
 
 TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a reason, and no secret
-"""Our reason for a worker whose token expired before it could start, because of an outage."""
+"""Our reason for a worker whose token expired before it could start."""
 
 UNSCHEDULABLE = "Unschedulable"
 """Reason of the condition ``PodScheduled`` when the scheduler has looked for a node and found none."""

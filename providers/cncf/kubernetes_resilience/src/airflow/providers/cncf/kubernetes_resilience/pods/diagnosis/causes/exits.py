@@ -143,8 +143,8 @@ EXITS = (
         applies=lambda failure: failure.reason == TOKEN_EXPIRED,
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
-        why="The worker could not report that the task starts: an outage of the API server had kept its pod "
-        "from starting for longer than its token was good for.",
+        why="The worker could not report that the task starts: its pod had taken longer to start than its "
+        "token was good for.",
         url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-phase",
     ),
     *BEGINNINGS,
