@@ -145,14 +145,15 @@ def test_everything_about_one_task_instance(queued_ti, fail, session):
     ti, other = queued_ti(mapped=2)
     fail(other, "other")
     entry = fail(ti, "a")
-    session.add(Log(event="running", task_instance=ti.key, extra='{"host_name": "pod-b"}'))
-    session.add(Log(event="cli_task_run", task_instance=ti.key))
+    for event in ("running", "awaiting_input", "cli_task_run"):
+        session.add(Log(event=event, task_instance=ti.key))
     ti.state, ti.hostname, ti.start_date = "running", "pod-b", NOON
     session.commit()
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, limit=10, session=session)
     assert [(item.event, item.entry) for item in found.events] == [
         (LAUNCH_FAILURE_EVENT, entry),
         ("running", None),
+        ("awaiting_input", None),
     ]
     assert (found.past, found.is_cut) == ([], False)
     now = found.present

@@ -41,17 +41,15 @@ LEDGER_EVENTS = (LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)
 FAILURE_EVENTS = (*LEDGER_EVENTS, TASK_FAILURE_EVENT)
 """``Log.event`` of the rows that say why something has failed."""
 
-_WORKER_EVENTS = tuple(
-    state.value
-    for state in (
-        TaskInstanceState.RUNNING,
-        TaskInstanceState.SUCCESS,
-        TaskInstanceState.FAILED,
-        TaskInstanceState.SKIPPED,
-        TaskInstanceState.UP_FOR_RETRY,
-        TaskInstanceState.UP_FOR_RESCHEDULE,
-        TaskInstanceState.DEFERRED,
-    )
+_WORKER_EVENTS = (
+    TaskInstanceState.RUNNING.value,
+    TaskInstanceState.SUCCESS.value,
+    TaskInstanceState.FAILED.value,
+    TaskInstanceState.SKIPPED.value,
+    TaskInstanceState.UP_FOR_RETRY.value,
+    TaskInstanceState.UP_FOR_RESCHEDULE.value,
+    TaskInstanceState.DEFERRED.value,
+    "awaiting_input",  # no member of TaskInstanceState before Airflow 3.3
 )
 """What a worker reports of itself. Airflow's API server writes it to the audit log, from 3.2 on."""
 

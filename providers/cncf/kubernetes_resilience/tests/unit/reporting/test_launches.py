@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from airflow.providers.cncf.kubernetes_resilience.reporting.launches import LaunchEnd, tell_tries
 from airflow_resilience.context import (
     ContextSource,
@@ -142,15 +144,16 @@ def test_rows_of_version_0_1_0_do_not_say_how_much_is_allowed():
     assert told.relaunches == (1, None)
 
 
-def test_a_task_that_defers_has_a_launch_before_and_one_after():
+@pytest.mark.parametrize("state", ["deferred", "awaiting_input"])
+def test_a_task_that_defers_has_a_launch_before_and_one_after(state):
     (told,) = tell(
         says(1, "running"),
-        says(2, "deferred"),
+        says(2, state),
         says(8, "running"),
         says(9, "success"),
         present=row("success", 1, "pod-b", minute(8), minute(9)),
     )
-    assert ends(told) == [(1, "reported", "deferred"), (2, "reported", "success")]
+    assert ends(told) == [(1, "reported", state), (2, "reported", "success")]
     assert [launch.host for launch in told.launches] == [None, "pod-b"]
 
 

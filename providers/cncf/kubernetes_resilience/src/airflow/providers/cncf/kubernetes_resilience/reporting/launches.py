@@ -228,5 +228,5 @@ def _goes_on_after(launch: ToldLaunch, row: TryRow) -> bool:
     """Whether there is another launch after the last one that is known to have ended."""
     if launch.entry:
         return launch.entry.decision.action is Action.RELAUNCH and not launch.entry.in_next_try
-    # It has deferred, or was rescheduled, and another worker goes on.
+    # It has deferred, waits for input or was rescheduled, and another worker goes on.
     return row.state in _HELD

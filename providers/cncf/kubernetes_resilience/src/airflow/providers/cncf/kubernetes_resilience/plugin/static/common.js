@@ -146,7 +146,7 @@ const THEIRS = {
 };
 for (const state of [
   "success", "running", "restarting", "failed", "upstream_failed", "up_for_retry", "up_for_reschedule", "deferred",
-  "queued", "scheduled", "skipped",
+  "awaiting_input", "queued", "scheduled", "skipped",
 ]) THEIRS[`--state-${state}`] = `--chakra-colors-${state}-solid`;
 
 /** Be as dark or as light as the page around this one, and change with it. */
