@@ -145,8 +145,8 @@ def test_everything_about_one_task_instance(queued_ti, fail, session):
     ti, other = queued_ti(mapped=2)
     fail(other, "other")
     entry = fail(ti, "a")
-    for event in ("running", "awaiting_input", "cli_task_run"):
-        session.add(Log(event=event, task_instance=ti.key))
+    for told in ("running", "awaiting_input", "cli_task_run"):
+        session.add(Log(event=told, task_instance=ti.key))
     ti.state, ti.hostname, ti.start_date = "running", "pod-b", NOON
     session.commit()
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, limit=10, session=session)

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about what of a valid file can have no effect."""
+"""Warnings about what of a valid file can have no effect, or another one than is meant."""
 
 from __future__ import annotations
 
@@ -180,6 +180,13 @@ def test_many_rules_are_compared_with_those_right_before_them() -> None:
             ],
         ),
         (
+            "avoidNode: require, rules: [{action: Retry, phases: [Launch], avoidNode: require}]",
+            [
+                f"{place}: is require: Karpenter provisions no node for such a pod; prefer does not stop it"
+                for place in ("avoidNode", "rules[0].avoidNode")
+            ],
+        ),
+        (
             "rules: [{action: Count, phases: [Launch], retryLimit: 3, avoidNode: none}]",
             [
                 "rules[0].retryLimit: has no effect: the action is Count",
@@ -188,7 +195,7 @@ def test_many_rules_are_compared_with_those_right_before_them() -> None:
         ),
     ],
 )
-def test_limit_that_is_never_reached(policy: str, told: list[str]) -> None:
+def test_setting_without_the_effect_that_is_meant(policy: str, told: list[str]) -> None:
     assert warnings(f"policies: [{{name: p, {policy}}}]") == [f"1 policies[0].{text}" for text in told]
 
 

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Warnings about parts of a valid policy file that can have no effect.
+Warnings about parts of a valid policy file that can have no effect, or another one than is meant.
 
 Such a part is most likely a mistake. It is no reason to refuse the file: a platform may have words that are
 not known here, and a limit may be meant for later.
@@ -15,6 +15,7 @@ from typing import Final
 from pydantic.alias_generators import to_camel
 
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.decision import AvoidNode
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.fields import shown
 from airflow_resilience.retry_policy.marked_yaml import Location
@@ -93,6 +94,7 @@ def _of_rule(rule: RuleFields, location: Location, brake: int) -> Iterator[_Find
         yield from _without_effect(rule, location, f"the action is {rule.action}")
     else:
         yield from _above(rule.retry_limit, location, brake)
+        yield from _keeps_nodes_away(rule, location)
 
 
 def _of_policy(policy: PolicyFields, location: Location, brake: int) -> Iterator[_Finding]:
@@ -101,6 +103,7 @@ def _of_policy(policy: PolicyFields, location: Location, brake: int) -> Iterator
         yield from _without_effect(policy, location, "nothing in this policy says Retry")
         return
     yield from _above(policy.retry_limit, location, brake)
+    yield from _keeps_nodes_away(policy, location)
     limited = all(rule.retry_limit is not None for rule in retrying) and policy.default_action != _RETRY
     if policy.retry_limit is not None and limited:
         yield (*location, "retryLimit"), "has no effect: every rule that says Retry has its own"
@@ -110,6 +113,14 @@ def _without_effect(holder: RuleFields | PolicyFields, location: Location, why: 
     for field in _OF_RELAUNCHES:
         if field in holder.model_fields_set:
             yield (*location, to_camel(field)), f"has no effect: {why}"
+
+
+def _keeps_nodes_away(holder: RuleFields | PolicyFields, location: Location) -> Iterator[_Finding]:
+    if holder.avoid_node is AvoidNode.REQUIRE:
+        yield (
+            (*location, "avoidNode"),
+            "is require: Karpenter provisions no node for such a pod; prefer does not stop it",
+        )
 
 
 def _above(limit: int | None, location: Location, brake: int) -> Iterator[_Finding]:

@@ -82,6 +82,15 @@ def test_one_pod(harness, queued_ti, client, reader):
     assert (asked["container"], asked["tail_lines"], asked["namespace"]) == ("base", 100, "default")
 
 
+def test_the_log_of_a_worker_of_another_name(harness, queued_ti, client, reader):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    pod.annotations["airflow-resilience/worker-container"] = "etl"
+    client.logs[pod.name] = [b"one"]
+    assert read(reader, ti)[1] == ["one"]
+    assert [asked["container"] for asked in client.asked] == ["etl"]
+
+
 def test_the_current_launch_comes_first_and_the_others_under_a_heading(reader, relaunched):
     ti, first, second = relaunched
     messages, lines = read(reader, ti)

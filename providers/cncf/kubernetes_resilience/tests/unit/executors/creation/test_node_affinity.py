@@ -36,7 +36,7 @@ def pod(affinity=None):
             {"nodeAffinity": {PREFERRED: [ZONE]}, **APART},
             {
                 "nodeAffinity": {
-                    PREFERRED: [ZONE, {"weight": 100, "preference": {"matchFields": [ELSEWHERE]}}]
+                    PREFERRED: [ZONE, {"weight": 6, "preference": {"matchFields": [ELSEWHERE]}}]
                 },
                 **APART,
             },

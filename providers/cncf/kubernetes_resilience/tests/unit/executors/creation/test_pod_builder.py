@@ -14,6 +14,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import PodConf
 from ....support import manifests as m
 from ....support.cluster import TEMPLATE
 
+POLICY = "terminationMessagePolicy"
+
 
 def override(**metadata) -> k8s.V1Pod:
     container = k8s.V1Container(name="base", image="special", env=[k8s.V1EnvVar(name="A", value="1")])
@@ -180,12 +182,71 @@ def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
     assert per_turn == [3, 3, 1, 0]
 
 
-def test_a_pod_mutation_hook_sees_each_launch(harness, queued_ti, monkeypatch):
+def test_a_pod_mutation_hook_sees_each_launch_and_may_send_it_anywhere(harness, queued_ti, monkeypatch):
     seen = []
-    monkeypatch.setattr("airflow.settings.pod_mutation_hook", lambda pod: seen.append(pod.metadata.name))
+
+    def hook(pod):
+        number = pod.metadata.annotations["airflow-resilience/launch-number"]
+        seen.append((pod.metadata.name, number, pod.spec.affinity is not None))
+        pod.spec.affinity = None
+        if number != "1":
+            pod.spec.node_selector = {"karpenter.sh/capacity-type": "on-demand"}
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     first = harness.launch(queued_ti())
-    harness.observe(first, m.start_error())
-    assert seen == [first.name, harness.created().name]
+    harness.observe(first, m.evicted())
+    second = harness.created()
+    assert seen == [(first.name, "1", False), (second.name, "2", True)]
+    spec = second.manifest["spec"]
+    assert (spec.get("affinity"), list(spec["nodeSelector"].values())) == (None, ["on-demand"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_avoided"), [("EvictionByEvictionAPI", True), ("DeletionByPodGC", False)]
+)
+def test_a_node_that_is_gone_need_not_be_avoided(harness, queued_ti, reason, is_avoided):
+    first = harness.launch(queued_ti())
+    harness.observe(first, m.disrupted(reason))
+    assert ("affinity" in harness.created().manifest["spec"]) is is_avoided
+
+
+@pytest.fixture
+def named_etl(start, make):
+    """Give the pod of a task whose override, which is merged by position, has renamed its worker."""
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="3")
+    container = k8s.V1Container(name="etl", env=[k8s.V1EnvVar(name="A", value="1")])
+    ti = make(pod_override=k8s.V1Pod(spec=k8s.V1PodSpec(containers=[container])))
+    return harness, ti, harness.launch(ti)
+
+
+def test_a_worker_of_another_name_is_built_like_any_other(named_etl, harness, queued_ti):
+    _, _, pod = named_etl
+    (worker,) = pod.manifest["spec"]["containers"]
+    (other,) = harness.launch(queued_ti()).manifest["spec"]["containers"]
+    assert (worker["name"], worker[POLICY]) == ("etl", other[POLICY])
+    assert {"AIRFLOW_RESILIENCE_INFRASTRUCTURE_RETRY", "A"} <= {item["name"] for item in worker["env"]}
+
+
+def test_the_exit_of_a_worker_of_another_name_is_its_own(named_etl):
+    harness, ti, pod = named_etl
+    harness.observe(pod, m.pod("Failed", [m.status_of("etl", m.terminated(1, "Error"))]))
+    (info,) = harness.ledger(ti)
+    metadata = info["context"]["metadata"]
+    assert (info["action"], metadata["cause"], metadata["container_type"]) == (
+        "count",
+        "worker-failed",
+        "worker",
+    )
+
+
+def test_a_worker_of_another_name_is_known_to_a_successor(named_etl, successor):
+    harness, ti, pod = named_etl
+    harness.observe(pod, m.pod("Running", [m.status_of("etl", m.running())]))
+    harness.begin(ti, pod)
+    heir = successor()
+    heir.adopt(ti)
+    assert pod.facts().worker_name == "etl"
+    assert pod.facts().started
 
 
 def test_an_executor_config_that_cannot_be_used(harness, make):
@@ -203,9 +264,6 @@ def test_the_namespace_of_an_override(harness, make):
     assert pod.ref.namespace == "other"
     harness.observe(pod, m.start_error())
     assert harness.created().ref.namespace == "other"
-
-
-POLICY = "terminationMessagePolicy"
 
 
 def test_last_lines_of_a_worker_that_fails_are_kept_by_the_kubelet(harness, make):

@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
     newest_first,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import WORKER_CONTAINER, PodRef, read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -49,20 +49,18 @@ def read_pod_logs(
     if not launches:
         return [*messages, f"Reading from k8s pod logs failed: no pod of {ti} exists"], []
     log: list[str] = []
-    for index, (ref, number) in enumerate(launches):
+    for index, pod in enumerate(launches):
         try:
-            text = _read(ref, lines, client)
+            text = _read(pod, lines, client)
         except Exception as error:  # noqa: BLE001 - the other pods' logs are worth showing all the same
-            messages.append(f"Reading the log of pod {ref} failed: {_said(error)}")
+            messages.append(f"Reading the log of pod {pod.ref} failed: {_said(error)}")
             continue
-        messages.append(f"Found logs of pod {ref} (launch {number}) through kube API")
-        log += text if index == 0 else _as_earlier(ref, number, text)
+        messages.append(f"Found logs of pod {pod.ref} (launch {pod.launch_number}) through kube API")
+        log += text if index == 0 else _as_earlier(pod, text)
     return messages, [iter(log)] if log else []
 
 
-def _list_launches(
-    ti: TaskInstance, try_number: int, namespace: str, client: CoreV1Api
-) -> list[tuple[PodRef, int]]:
+def _list_launches(ti: TaskInstance, try_number: int, namespace: str, client: CoreV1Api) -> list[PodFacts]:
     # Not by scheduler, as the official executor does: a pod that was adopted has another one's label.
     selector = PodGenerator.build_selector_for_k8s_executor_pod(  # type: ignore[no-untyped-call]
         dag_id=ti.dag_id,
@@ -73,14 +71,14 @@ def _list_launches(
     )
     found = client.list_namespaced_pod(namespace=namespace, label_selector=selector).items
     pods = [read_pod(client.api_client.sanitize_for_serialization(pod)) for pod in found]
-    return [(pod.ref, pod.launch_number) for pod in newest_first(pods, ti.hostname)]
+    return newest_first(pods, ti.hostname)
 
 
-def _read(ref: PodRef, lines: int, client: CoreV1Api) -> list[str]:
+def _read(pod: PodFacts, lines: int, client: CoreV1Api) -> list[str]:
     response = client.read_namespaced_pod_log(
-        name=ref.name,
-        namespace=ref.namespace,
-        container=WORKER_CONTAINER,
+        name=pod.ref.name,
+        namespace=pod.ref.namespace,
+        container=pod.worker_name,
         follow=False,
         tail_lines=lines,
         _preload_content=False,
@@ -101,7 +99,7 @@ def _said(error: Exception) -> str:
     return str(error_from_status(error.status, body, text=error.reason or ""))
 
 
-def _as_earlier(ref: PodRef, number: int, text: list[str]) -> Iterator[str]:
-    yield f"--- launch {number}, pod {ref.name} ---"
+def _as_earlier(pod: PodFacts, text: list[str]) -> Iterator[str]:
+    yield f"--- launch {pod.launch_number}, pod {pod.ref.name} ---"
     for line in text:
-        yield f"{ref.name} | {line}"
+        yield f"{pod.ref.name} | {line}"

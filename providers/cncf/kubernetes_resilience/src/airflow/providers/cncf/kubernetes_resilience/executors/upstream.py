@@ -91,6 +91,12 @@ SEAMS = (
     ),
     Seam(
         f"{_PROVIDER}.pod_generator:PodGenerator",
+        "deserialize_model_dict",
+        "gives a relaunch its node affinity before the mutation hook sees it",
+        ("pod_dict",),
+    ),
+    Seam(
+        f"{_PROVIDER}.pod_generator:PodGenerator",
         "build_labels_for_k8s_executor_pod",
         "labels worker pods",
         ("dag_id", "task_id", "run_id", "try_number", "map_index", "airflow_worker"),

@@ -26,7 +26,11 @@ import msgspec
 T = TypeVar("T")
 
 WORKER_CONTAINER = "base"
-"""Name of the container that runs the task. It may stand anywhere in the pod's list of containers."""
+"""Name of the container that runs the task, unless :data:`WORKER_ANNOTATION` says another one. It may stand
+anywhere in the pod's list of containers."""
+
+WORKER_ANNOTATION = "airflow-resilience/worker-container"
+"""Name of the container that runs the task, where a pod override has renamed it."""
 
 LAUNCH_ID_ANNOTATION = "airflow-resilience/launch-id"
 """Unique to one launch. It tells our own pod from another one of the same name."""
@@ -51,7 +55,7 @@ LABELS = (SCHEDULER_LABEL, DONE_LABEL, EXECUTOR_LABEL)
 
 ANNOTATIONS = (
     *("dag_id", "task_id", "run_id", "try_number", "map_index"),
-    *(LAUNCH_ID_ANNOTATION, LAUNCH_NUMBER_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION),
+    *(LAUNCH_ID_ANNOTATION, LAUNCH_NUMBER_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION, WORKER_ANNOTATION),
 )
 """The annotations that identify a worker pod. Others are not kept: there are thousands of pods."""
 
@@ -232,6 +236,11 @@ class PodFacts:
         return int(text) if text.isdecimal() and len(text) < _HUGE else 1
 
     @property
+    def worker_name(self) -> str:
+        """Name of the container that runs the task."""
+        return self.annotations.get(WORKER_ANNOTATION) or WORKER_CONTAINER
+
+    @property
     def is_terminal(self) -> bool:
         """Whether no container of the pod can run any more."""
         return self.phase in ("Succeeded", "Failed")
@@ -333,14 +342,15 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
     grace = DEFAULT_GRACE_SECONDS if grace is None else grace
     deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
     phase = _word(status.get("phase"))
-    containers = _same(tuple(_containers(spec, status)))
+    worker = _text(_mapping(metadata.get("annotations")).get(WORKER_ANNOTATION)) or WORKER_CONTAINER
+    containers = _same(tuple(_containers(spec, status, worker)))
     return PodFacts(
         ref=before.ref if before and before.ref == ref else ref,
         labels=_labels(_texts(metadata.get("labels"), LABELS)),
         annotations=Texts(_annotations(metadata, spec)),
         created=_time(metadata.get("creationTimestamp")),
         scheduled=_scheduled(status.get("conditions")),
-        started=_started(status.get("containerStatuses")),
+        started=_started(status.get("containerStatuses"), worker),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_word(spec.get("nodeName")),
         addresses=_addresses(status),
@@ -377,7 +387,7 @@ def _annotations(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[
 def _workload_ti_id(spec: Mapping[str, Any]) -> str | None:
     for container in _mappings(spec.get("containers")):
         args = container.get("args")
-        if container.get("name") != WORKER_CONTAINER or not isinstance(args, list):
+        if not isinstance(args, list):
             continue
         for option, value in pairwise(args):
             if option == WORKLOAD_OPTION and isinstance(value, str):
@@ -416,9 +426,9 @@ def _scheduled(value: Any) -> datetime | None:
     return None
 
 
-def _started(value: Any) -> datetime | None:
+def _started(value: Any, worker: str) -> datetime | None:
     for item in _mappings(value):
-        if item.get("name") == WORKER_CONTAINER:
+        if item.get("name") == worker:
             states = _mapping(item.get("state"))
             return _started_at(states, ContainerState.RUNNING) or _started_at(
                 states, ContainerState.TERMINATED
@@ -431,7 +441,7 @@ _condition = lru_cache(maxsize=1024)(ConditionFacts)
 _labels = lru_cache(maxsize=1024)(dict[str, str])
 
 
-def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[ContainerFacts]:
+def _containers(spec: Mapping[str, Any], status: Mapping[str, Any], worker: str) -> Iterator[ContainerFacts]:
     # https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     native_sidecars = {
         _text(item.get("name"))
@@ -442,7 +452,7 @@ def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
         type_ = ContainerType.SIDECAR if _text(item.get("name")) in native_sidecars else ContainerType.INIT
         yield _container(item, type_, before_worker=True)
     for item in _mappings(status.get("containerStatuses")):
-        is_worker = item.get("name") == WORKER_CONTAINER
+        is_worker = item.get("name") == worker
         type_ = ContainerType.WORKER if is_worker else ContainerType.SIDECAR
         yield _container(item, type_, before_worker=False)
 

@@ -21,7 +21,7 @@ NODE_NAME = "metadata.name"
 """The field with the node's name. The label ``kubernetes.io/hostname`` is often another word."""
 
 HIGHEST_WEIGHT = 100
-"""Of a preference; the template's own ones may weigh less, and are weaker then."""
+"""Of a preference."""
 
 
 def avoid(manifest: dict[str, Any], node: str | None, how: AvoidNode) -> dict[str, Any]:
@@ -41,7 +41,9 @@ def avoid(manifest: dict[str, Any], node: str | None, how: AvoidNode) -> dict[st
     elsewhere = {"key": NODE_NAME, "operator": "NotIn", "values": [node]}
     if how is AvoidNode.PREFER:
         preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
-        preferred.append({"weight": HIGHEST_WEIGHT, "preference": {"matchFields": [elsewhere]}})
+        # What the manifest prefers itself, on-demand nodes for example, is not given up for another node.
+        weight = min([HIGHEST_WEIGHT, *(max(1, term["weight"] - 1) for term in preferred)])
+        preferred.append({"weight": weight, "preference": {"matchFields": [elsewhere]}})
     else:
         required = _member(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
         terms = required.setdefault("nodeSelectorTerms", [])

@@ -18,8 +18,8 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     annotations_for_logging_task_metadata,
     create_unique_id,
 )
-from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
-from kubernetes.client import ApiClient, V1EnvVar, V1Pod
+from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator, workload_to_command_args
+from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod
 
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import avoid
@@ -30,13 +30,18 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_ca
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Creation, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.disruptions import NODE_GONE
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     EXECUTOR_LABEL,
     LAUNCH_ID_ANNOTATION,
     LAUNCH_NUMBER_ANNOTATION,
     TASK_INSTANCE_ID_ANNOTATION,
+    WORKER_ANNOTATION,
     WORKER_CONTAINER,
+    WORKLOAD_OPTION,
 )
+from airflow_resilience.context import MetadataKey
+from airflow_resilience.decision import AvoidNode
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
@@ -94,19 +99,22 @@ class PodBuilder:
             raise AssertionError("a launch without a job is not built")
         job, number = launch.waiting.job, history.relaunches + 1
         workload = self._with_fresh_token(job)
+        last = history.last or launch.waiting.after
         pod = self._build(job, workload, told)
+        pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
+        pod = self._mutate(_elsewhere(pod, last), job)
         is_another = number > 1 or launch.waiting.after is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
         pod.metadata.annotations |= {
             LAUNCH_ID_ANNOTATION: launch.launch_id,
-            LAUNCH_NUMBER_ANNOTATION: str(number),
             TASK_INSTANCE_ID_ANNOTATION: launch.ti_id,
         }
+        if (name := _worker(pod).name) != WORKER_CONTAINER:
+            pod.metadata.annotations[WORKER_ANNOTATION] = name
         pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
-        last = history.last or launch.waiting.after
-        body = _elsewhere(self._serializer.sanitize_for_serialization(pod), last)
+        body = self._serializer.sanitize_for_serialization(pod)
         launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
         launch.workload = StoredWorkload.of(job)
         return Creation(body, workload.token)
@@ -139,6 +147,9 @@ class PodBuilder:
             _guard(pod)
         if told:
             _set_environment(pod, {PREVIOUS_FAILURE: told.to_json()})
+        return pod
+
+    def _mutate(self, pod: V1Pod, job: KubernetesJob) -> V1Pod:
         # Last, so that a deployment's hook has the last word about everything.
         try:
             settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
@@ -176,9 +187,9 @@ def _keep_last_words(pod: V1Pod) -> None:
 
     .. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
     """
-    for container in pod.spec.containers:
-        if container.name == WORKER_CONTAINER and container.termination_message_policy is None:
-            container.termination_message_policy = "FallbackToLogsOnError"
+    worker = _worker(pod)
+    if worker.termination_message_policy is None:
+        worker.termination_message_policy = "FallbackToLogsOnError"
 
 
 def _guard(pod: V1Pod) -> None:
@@ -191,13 +202,25 @@ def _guard(pod: V1Pod) -> None:
 
 def _set_environment(pod: V1Pod, variables: Mapping[str, str]) -> None:
     """Set environment variables of the worker, unless its container has stated them."""
-    for container in pod.spec.containers:
-        if container.name == WORKER_CONTAINER:
-            stated = {item.name for item in container.env or ()}
-            new = [
-                V1EnvVar(name=name, value=value) for name, value in variables.items() if name not in stated
-            ]
-            container.env = [*(container.env or ()), *new]
+    worker = _worker(pod)
+    stated = {item.name for item in worker.env or ()}
+    new = [V1EnvVar(name=name, value=value) for name, value in variables.items() if name not in stated]
+    worker.env = [*(worker.env or ()), *new]
+
+
+def _worker(pod: V1Pod) -> V1Container:
+    """
+    Return the container that runs the task: the one with the workload, whatever its name.
+
+    A hook may have put the workload elsewhere. The name says which container it is then, or its place: an
+    override is merged by position.
+    """
+    containers: list[V1Container] = pod.spec.containers
+    with_workload = (
+        item for item in containers if WORKLOAD_OPTION in [*(item.command or ()), *(item.args or ())]
+    )
+    named = (item for item in containers if item.name == WORKER_CONTAINER)
+    return next(with_workload, None) or next(named, None) or containers[0]
 
 
 def rename(launch: Launch) -> None:
@@ -222,11 +245,15 @@ def _replace(value: Any, old: str, new: str) -> Any:
             return value
 
 
-def _elsewhere(manifest: dict[str, Any], last: LedgerEntry | None) -> dict[str, Any]:
-    """Keep a pod away from the node on which the one before failed, if it was decided so."""
-    if last is None:
-        return manifest
-    return avoid(manifest, last.context.metadata.get("node"), last.decision.avoid_node)
+def _elsewhere(pod: V1Pod, last: LedgerEntry | None) -> V1Pod:
+    """Keep a pod away from the node on which the one before failed, if that was decided and it exists."""
+    node = last.context.metadata.get(MetadataKey.NODE) if last else None
+    if last is None or node is None or last.decision.avoid_node is AvoidNode.NONE:
+        return pod
+    if last.context.metadata.get(MetadataKey.CAUSE) == NODE_GONE:
+        return pod
+    manifest = avoid(PodGenerator.serialize_pod(pod), node, last.decision.avoid_node)
+    return PodGenerator.deserialize_model_dict(manifest)
 
 
 def _pinned_name(job: KubernetesJob) -> str | None:

@@ -15,6 +15,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs/concepts"
+NODE_GONE = "node-gone"
+"""Cause of a pod whose node does not exist any more, or is out of service."""
+
 _CONDITIONS = f"{_DOCS}/workloads/pods/disruptions/#pod-disruption-conditions"
 _SHUTDOWN = f"{_DOCS}/cluster-administration/node-shutdown/#graceful-node-shutdown"
 
@@ -64,7 +67,7 @@ DISRUPTIONS = (
         url=f"{_DOCS}/scheduling-eviction/api-eviction/",
     ),
     Cause(
-        name="node-gone",
+        name=NODE_GONE,
         applies=_disrupted_by("DeletionByPodGC"),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
