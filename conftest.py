@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+pytest_plugins = ["breeze.fail_fast"]
+
 # Hypothesis' own profile for CI has no limits of time either: a property that fails on a busy machine would
 # only say that the machine was busy.
 settings.register_profile("release", settings.get_profile("ci"), derandomize=False)
