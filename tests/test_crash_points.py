@@ -177,7 +177,7 @@ def test_two_schedulers_run_only_their_own_tasks_again_until_one_dies(testbed: T
     assert run.wait_for_all_to_end() == dict.fromkeys(tasks, twice)
     for task in tasks:
         assert run.steps(task) == ["begun", "begun", "begun", "ended"]
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def lose_all(testbed: Testbed, run: Run) -> None:
@@ -194,12 +194,12 @@ def expect_running(testbed: Testbed, run: Run) -> None:
     assert run.wait_for_end("limited").state == "failed"
     run.release()
     run.wait_for_end("again")
-    wait_for("the callback is called", lambda: run.outcome("limited").callbacks)
+    run.wait_for_callback("limited")
     assert {task: run.outcome(task) for task in RUNNING} == {"again": RUN_AGAIN, "limited": LIMIT_REACHED}
     assert run.steps("again") == ["begun", "begun", "ended"]
     actions = [row["action"] for row in run.ledger("limited", event=EXECUTION_FAILURE_EVENT)]
     assert actions == ["relaunch", "count"]
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 # ---------------------------------------------------------------------- what all of them have in common
@@ -222,4 +222,4 @@ def expect(testbed: Testbed, run: Run, healed: Outcome = HEALED) -> None:
     run.release()
     assert run.wait_for_all_to_end() == {"healed": healed, "hopeless": GIVEN_UP}
     assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch"] * RELAUNCHES + ["count"]
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)

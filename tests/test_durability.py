@@ -69,7 +69,7 @@ def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(testbed: Tes
     run.release()
     outcomes = {task: run.wait_for_end(task) for task in tasks}
     assert outcomes == dict.fromkeys(tasks, Outcome(state="success", pods=2, launch_failures=1))
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 @pytest.mark.long
@@ -125,7 +125,7 @@ def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None
     run.release()
     outcomes = [run.wait_for_end(task) for task in tasks]
     assert outcomes == [Outcome(state="success", pods=1, launch_failures=0)] * len(tasks)
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_with_no_relaunch_allowed_the_failure_is_visible(testbed: Testbed) -> None:

@@ -121,7 +121,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     testbed.reconnect()
     run.release()
     assert run.wait_for_all_to_end() == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 @needs("chromium", find_chromium())
@@ -150,7 +150,7 @@ def test_what_a_drained_node_ran_runs_again(testbed: Testbed, runs: dict[str, Ru
     assert run.wait_for_all_to_end() == {"python": RUN_AGAIN, "bash": RUN_AGAIN}
     for task in ("python", "bash"):
         expect_unseen(run, task)
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_task_may_use_its_grace_period(testbed: Testbed, runs: dict[str, Run]) -> None:
@@ -168,13 +168,13 @@ def test_a_task_may_use_its_grace_period(testbed: Testbed, runs: dict[str, Run])
         wait_for("it has been told to go", lambda: testbed.cluster.is_ending(pod))
         testbed.order(pod, Order.SUCCEED)
         assert run.wait_for_end("finishes") == UNTOUCHED
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_without_a_budget_nothing_runs_again(runs: dict[str, Run]) -> None:
     run = runs["version_unprotected"]
     run.wait_for_end("work")
-    wait_for("the callback is called", lambda: run.outcome("work").callbacks)
+    run.wait_for_callback("work")
     assert run.outcome("work") == Outcome(
         state="failed", pods=1, ended=0, launch_failures=0, execution_failures=1, callbacks=1
     )
@@ -196,7 +196,7 @@ def test_the_tasks_own_failure_and_a_lost_pod_are_counted_apart(
         execution_failures=1,
     )
     assert run.history("work") == 1
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_deferred_task_is_resumed_again_with_its_event(testbed: Testbed, runs: dict[str, Run]) -> None:
@@ -207,7 +207,7 @@ def test_a_deferred_task_is_resumed_again_with_its_event(testbed: Testbed, runs:
         state="success", pods=3, begun=3, ended=2, launch_failures=0, execution_failures=1
     )
     expect_unseen(run, "deferred", phases=2)
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
@@ -226,7 +226,7 @@ def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
         state="success", pods=2, begun=2, ended=2, launch_failures=0, execution_failures=1
     )
     expect_unseen(run, "succeeds")
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 # ---------------------------------------------------------------------- its scheduler dies
@@ -248,7 +248,7 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
     assert run.wait_for_end("hopeless").state == "failed"
     run.release()
     run.wait_for_all_to_end()
-    wait_for("the callback is called", lambda: run.outcome("hopeless").callbacks)
+    run.wait_for_callback("hopeless")
     assert {task.task_id: outcome for task, outcome in run.outcomes().items()} == {
         "relaunched": RECOVERED,
         "lost": RUN_AGAIN,
@@ -256,7 +256,7 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
     }
     assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch", "count"]
     assert run.steps("lost") == ["begun", "begun", "ended"]
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 # ---------------------------------------------------------------------- what several of them have in common
@@ -280,8 +280,3 @@ def expect_unseen(run: Run, task: str, *, phases: int = 1) -> None:
     ]
     assert events == starts * phases + [EXECUTION_FAILURE_EVENT, *starts]
     assert run.history(task) == 0
-
-
-def expect_nothing_left(testbed: Testbed, run: Run) -> None:
-    """Expect that no pod of tasks that have ended is in use."""
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))

@@ -75,7 +75,7 @@ def test_tasks_of_the_celery_executor_run_between_pods_that_are_lost(testbed: Te
     assert outcomes == {
         task_id: RECOVERED if task_id.startswith("pod") else WITHOUT_POD for task_id in outcomes
     }
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
     expect_no_harm(testbed)
 
 
@@ -103,7 +103,7 @@ def test_beside_the_official_executor_each_has_its_own_tasks(testbed: Testbed) -
     outcomes = run.wait_for_all_to_end()
     assert outcomes["ours_lost"] == RECOVERED
     assert outcomes["ours_untouched"] == outcomes["official_untouched"] == UNTOUCHED
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
     expect_no_harm(testbed)
 
 
@@ -135,7 +135,7 @@ def test_of_a_dead_scheduler_each_executor_adopts_its_own_tasks(testbed: Testbed
         # Its process has ended with the scheduler, and Airflow resets it.
         "local_running": Outcome(state="success", try_number=2, pods=0, begun=2, launch_failures=0),
     }
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
     expect_no_harm(testbed)
 
 

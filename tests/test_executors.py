@@ -10,7 +10,6 @@ import pytest
 from testbed.airflow_configuration import RESILIENT_EXECUTOR
 from testbed.records import Outcome
 from testbed.testbed import Testbed
-from testbed.waiting import wait_for
 
 pytestmark = [
     pytest.mark.system,
@@ -37,7 +36,7 @@ def test_tasks_of_the_local_executor_run_between_pods_that_are_lost(testbed: Tes
     outcomes = run.wait_for_all_to_end()
     assert len(outcomes) == 12
     assert outcomes == {task_id: POD if task_id.startswith("pod") else OTHER for task_id in outcomes}
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
     log = testbed.schedulers.log()
     assert "crashed" not in log
     assert "forked while the Kubernetes thread is busy" not in log

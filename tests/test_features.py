@@ -119,7 +119,7 @@ def test_a_task_cleared_during_its_relaunch_runs_once(testbed: Testbed) -> None:
     assert run.wait_for_end("held") == Outcome(
         state="success", try_number=2, max_tries=1, pods=3, launch_failures=1
     )
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_task_marked_success_during_its_relaunch_leaves_no_pod_behind(testbed: Testbed) -> None:
@@ -129,7 +129,7 @@ def test_a_task_marked_success_during_its_relaunch_leaves_no_pod_behind(testbed:
     testbed.api.mark("marked", run.run_id, "held", "success")
     testbed.decide(replacement)
 
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
     assert run.wait_for_end("held") == Outcome(state="success", pods=2, begun=0, ended=0, launch_failures=1)
 
 

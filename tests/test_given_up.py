@@ -12,7 +12,7 @@ import pytest
 from cluster_lab.apiserver import RequestInfo
 from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
-from testbed.waiting import LONGEST_WAIT, wait_for
+from testbed.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.system
 
@@ -63,4 +63,4 @@ def finish(testbed: Testbed, run: Run) -> None:
     """Let everything come to its end, and compare it with what should have become of it."""
     run.release()
     assert run.wait_for_all_to_end() == dict.fromkeys(LATE, UNTOUCHED)
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)

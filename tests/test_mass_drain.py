@@ -68,7 +68,7 @@ def assert_all_healed(testbed: Testbed, run: Run) -> None:
         show=lambda: {task: outcome for task, outcome in run.outcomes().items() if outcome != HEALED},
     )
     assert run.outcomes() == {TaskId("item", number): HEALED for number in range(TASKS)}
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def show_waits(run: Run, drained_at: datetime) -> None:

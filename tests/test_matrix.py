@@ -51,7 +51,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(testbed: Testbe
     outcomes = run.wait_for_all_to_end()
     assert outcomes == {task_id: EXPECTED.get(task_id, RECOVERED) for task_id in outcomes}
     assert [task_id for task_id in outcomes if not is_replaced(run, task_id)] == ["control"]
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def has_failed(run: Run, task_id: str, pod: str) -> bool:

@@ -188,5 +188,5 @@ def finish(testbed: Testbed, run: Run, launches: Run) -> None:
     launches.release()
     assert run.wait_for_all_to_end() == EXPECTED
     assert launches.wait_for_all_to_end() == EXPECTED_NEW
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(launches.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
+    testbed.cluster.wait_until_done(launches.run_id)

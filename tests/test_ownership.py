@@ -65,7 +65,7 @@ def test_a_successor_is_killed_before_its_adoption_is_committed(
 
     run.release()
     assert run.wait_for_all_to_end() == dict.fromkeys(tasks, UNTOUCHED)
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(
@@ -138,7 +138,7 @@ def test_a_task_that_was_cleared_waits_for_its_worker_whatever_becomes_of_its_sc
     ended = run.wait_for_end("running")
     assert (ended.state, ended.try_number, ended.pods) == ("success", 2, 2)
     assert run.steps("running") == ["begun", "ended"] * 2
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_pods_of_tries_that_are_over_are_tidied_up_after_a_scheduler_that_died(
@@ -187,7 +187,7 @@ def finish(testbed: Testbed, run: Run) -> None:
     run.release()
     expected = dict.fromkeys(RUNNING, UNTOUCHED) | {"starting": HEALED}
     assert run.wait_for_all_to_end() == expected
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def wait_for_owner(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:

@@ -124,7 +124,7 @@ def test_a_permission_that_is_missing_is_named_and_nothing_is_lost(
         run = WITHOUT[taken](testbed, refused)
     run.release()
     assert run.wait_for_end("work") == (HEALED if WITHOUT[taken] in (get, patch) else UNTOUCHED)
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 @pytest.mark.parametrize(

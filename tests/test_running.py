@@ -10,7 +10,7 @@ workers at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -198,7 +198,7 @@ def test_a_retry_is_given_back_that_a_worker_without_the_guard_has_taken(testbed
     )
     (row,) = run.ledger("evicted", event=EXECUTION_FAILURE_EVENT)
     assert (row["action"], row["in_next_try"]) == ("relaunch", True)
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_task_that_finishes_within_its_grace_period_has_succeeded(
@@ -210,13 +210,13 @@ def test_a_task_that_finishes_within_its_grace_period_has_succeeded(
     wait_for("it has been told to go", lambda: testbed.cluster.is_ending(pod))
     testbed.order(pod, Order.SUCCEED)
     assert run.wait_for_end("finishes") == Outcome(state="success", pods=1, launch_failures=0)
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_task_that_wants_no_protection_fails(runs: dict[str, Run]) -> None:
     ended = runs["unprotected"].wait_for_end("work")
     assert (ended.state, ended.pods, ended.begun, ended.ended) == ("failed", 1, 1, 0)
-    wait_for_callback(runs["unprotected"], "work")
+    runs["unprotected"].wait_for_callback("work")
 
 
 # ---------------------------------------------------------------------- the worker that is replaced
@@ -244,7 +244,7 @@ def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
         dict.fromkeys(cut_off, (2, 1))
     )
     assert [outcomes[task].ended for task in ("succeeds", "fails", "goes_on")] == [2, 1, 1]
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 # ---------------------------------------------------------------------- the try goes on
@@ -258,13 +258,13 @@ def test_a_deferred_task_is_resumed_again_with_its_event(testbed: Testbed, runs:
         state="success", pods=3, begun=3, ended=2, launch_failures=0, execution_failures=1
     )
     expect_unseen(run, "deferred")
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_the_timeout_of_a_rescheduled_sensor_goes_on(runs: dict[str, Run]) -> None:
     # By the third poke it is over; a timeout that began anew would have been good for another one.
     runs["resumed"].wait_for_end("rescheduled")
-    wait_for_callback(runs["resumed"], "rescheduled")
+    runs["resumed"].wait_for_callback("rescheduled")
     assert runs["resumed"].outcome("rescheduled") == Outcome(
         state="failed", pods=3, begun=3, ended=2, launch_failures=0, execution_failures=1, callbacks=1
     )
@@ -280,13 +280,13 @@ def test_a_task_fails_once_when_its_budget_is_used_up(testbed: Testbed, runs: di
         run.wait_for_times(number, "lost_again")
         testbed.cluster.evict(run.pods("lost_again")[-1])
     run.wait_for_end("lost_again")
-    wait_for_callback(run, "lost_again")
+    run.wait_for_callback("lost_again")
     assert run.outcome("lost_again") == Outcome(
         state="failed", pods=5, begun=5, ended=0, launch_failures=0, execution_failures=5, callbacks=1
     )
     rows = run.ledger("lost_again", event=EXECUTION_FAILURE_EVENT)
     assert [row["action"] for row in rows] == ["relaunch"] * 4 + ["count"]
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_the_tasks_own_failure_and_a_lost_pod_are_counted_apart(
@@ -306,7 +306,7 @@ def test_the_tasks_own_failure_and_a_lost_pod_are_counted_apart(
     )
     # One is the task's own failure.
     assert run.history("work") == 1
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_process_that_is_killed_alone_is_the_tasks_own_failure(
@@ -354,7 +354,7 @@ def expect_run_again(testbed: Testbed, run: Run) -> None:
     for task in tasks:
         assert run.steps(task) == ["begun", "begun", "ended"]
         expect_unseen(run, task)
-    expect_nothing_left(testbed, run)
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def expect_unseen(run: Run, task: str) -> None:
@@ -365,17 +365,3 @@ def expect_unseen(run: Run, task: str) -> None:
     assert "failed" not in events
     assert [event for event in events[lost:] if event in ("running", "success")] == ["running", "success"]
     assert run.history(task) == 0
-
-
-def wait_for_callback(run: Run, task: str) -> None:
-    """Wait until the failure callback of a task has been called: the DAG processor does that."""
-    wait_for("the callback is called", lambda: run.outcome(task).callbacks)
-
-
-def expect_nothing_left(testbed: Testbed, *runs: Run) -> None:
-    """Expect that no pod of the tasks that have ended is left."""
-
-    def left() -> Iterable[str]:
-        return [pod for run in runs for pod in testbed.cluster.unfinished_business(run.run_id)]
-
-    wait_for("no pod is left", lambda: not left(), show=left)

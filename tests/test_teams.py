@@ -139,4 +139,4 @@ def test_of_a_dead_scheduler_each_team_s_executor_adopts_its_own(
     reset = Outcome(state="success", try_number=2, pods=0, begun=2, launch_failures=0)
     assert {team: found["local"] for team, found in outcomes.items()} == dict.fromkeys(NAMES, reset)
     for run in runs.values():
-        wait_for("no pod is left", lambda run=run: not testbed.cluster.unfinished_business(run.run_id))
+        testbed.cluster.wait_until_done(run.run_id)

@@ -49,7 +49,7 @@ def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(testbed: Te
     assert run.wait_for_end("lost") == Outcome(state="success", pods=2, launch_failures=1)
     with testbed.records.engine.connect() as connection:
         assert connection.execute(STUCK).scalar() == 0
-    wait_for("no pod is left", lambda: not testbed.cluster.unfinished_business(run.run_id))
+    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_worker_that_is_not_heard_of_any_more_is_replaced(testbed: Testbed) -> None:

@@ -13,12 +13,9 @@ import os
 import signal
 from contextlib import suppress
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 PATIENCE = 60.0
 """Seconds after the first failure in which others are still found, up to as many as ``--maxfail`` allows."""
@@ -101,26 +98,10 @@ class _Controller:
 
 
 class _Worker:
-    """Ends the test that runs when it is told to stop, but for what cleans up after a test."""
-
-    _interruptible = False
+    """Runs no more tests after the present one when it is told to stop."""
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         def stop(*_: object) -> None:
             session.shouldfail = _STOPPED
-            if self._interruptible:
-                self._interruptible = False
-                # Not code 2, after which pytest-xdist would start another process.
-                pytest.exit(_STOPPED, returncode=1)
 
         signal.signal(STOP, stop)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self) -> Generator[None]:
-        self._interruptible = True
-        try:
-            yield
-        finally:
-            self._interruptible = False
-
-    pytest_runtest_call = pytest_runtest_setup

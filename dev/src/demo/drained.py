@@ -59,7 +59,7 @@ def drain_nodes(testbed: Testbed, run: Run, console: Console) -> list[DrainedTas
     :param console: Where to say what happens.
     """
     drains: Counter[str] = Counter()
-    _wait_until(run, "every task works", lambda tasks: all(_works(task) for task in tasks.values()))
+    _wait_until(run, "every task works", lambda tasks: bool(tasks) and all(map(_works, tasks.values())))
     for _ in range(DRAINS):
         before = _outcomes(run)
         places = {task: _nodes(run, task)[-1] for task, outcome in before.items() if _works(outcome)}

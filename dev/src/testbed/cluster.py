@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
 from cluster_lab.kubelet.pod import GO_ON_ANNOTATION
 from cluster_lab.kubelet.status import timestamp
 from cluster_lab.loop_thread import entered_on_loop
+from testbed.waiting import wait_for
 
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/default/pods"
@@ -66,6 +68,11 @@ class Cluster:
     def unfinished_business(self, run_id: str) -> list[str]:
         """Return the pods of a run that are in use; failed ones are kept, with a label."""
         return [pod["metadata"]["name"] for pod in self.pods(run_id) if _is_in_use(pod)]
+
+    def wait_until_done(self, run_id: str) -> None:
+        """Wait until no pod of a run is in use."""
+        left = partial(self.unfinished_business, run_id)
+        wait_for("no pod is left", lambda: not left(), show=left)
 
     def is_done(self, name: str) -> bool:
         """Tell whether a pod is gone, or no executor looks at it any more."""

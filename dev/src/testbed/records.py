@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -281,6 +282,11 @@ class Run:
             return ended.issuperset(tasks)
 
         wait_for(f"{len(tasks)} tasks of {self.dag_id} have ended", all_ended, show=self.states)
+
+    def wait_for_callback(self, task_id: str) -> None:
+        """Wait until the failure callback of a task has been called: the DAG processor does that."""
+        outcome = partial(self.outcome, task_id)
+        wait_for("the callback is called", lambda: outcome().callbacks, show=outcome)
 
     def release(self) -> None:
         """Let the tasks that wait for it come to their end, those of all runs of the DAG."""
