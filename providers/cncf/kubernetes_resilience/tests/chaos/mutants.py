@@ -197,8 +197,12 @@ def delete_what_was_created_without_an_answer(patch):
 
 def delete_what_has_started_of_old_calls(patch):
     """Delete the pod of a create call that was called off in vain, though the task may run in it."""
-    call_off = PodDeletion.call_off
-    patch.setattr(PodDeletion, "call_off", lambda self, key, **_: call_off(self, key))
+    delete = PodDeletion._delete_if_created
+    patch.setattr(
+        PodDeletion,
+        "_delete_if_created",
+        lambda self, launch, **_: delete(self, launch, unless_started=False),
+    )
 
 
 def take_the_place_of_any_launch(patch):

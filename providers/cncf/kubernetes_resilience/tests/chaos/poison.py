@@ -27,7 +27,7 @@ STEPS = {
     "creation.pod_builder:PodBuilder.build": "killed",
     "creation.create_retries:CreateRetries.ask": "killed",
     "creation.create_retries:CreateRetries._wait": "not created",
-    "creation.create_retries:awaits_pod": "not created",
+    "creation.create_retries:standing": "not created",
     "failures.event_filter:find_failure": "orphaned",
     "deletion.cancelled_launches:standing": "pending",
     "deletion.garbage_collection:task_key": "left behind",

@@ -111,11 +111,7 @@ DIRECTED_STANDSTILLS = {
         "I1",
     ),
     mutants.delete_what_was_created_without_an_answer: (
-        partial(
-            standstill_histories.test_another_has_adopted_what_was_created_without_an_answer,
-            sees=False,
-            runs=False,
-        ),
+        standstill_histories.test_another_has_adopted_what_was_taken_back_before_it_was_found,
         "I1",
     ),
     mutants.delete_what_has_started_of_old_calls: (

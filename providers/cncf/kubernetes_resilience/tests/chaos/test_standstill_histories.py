@@ -40,6 +40,26 @@ def have_unanswered_creations_adopted(chaos):
     return first
 
 
+def test_another_has_adopted_what_was_taken_back_before_it_was_found(chaos, world):
+    """Its scheduler stands still when Airflow has queued it again, and learns of the pod when it comes back."""
+    first = world.schedulers[0]
+    chaos.enqueue_all()
+    chaos.decide(first)
+    first.runtime.carry_out_all("unanswered")
+    for ti in chaos.tis("queued"):
+        world.revoke(ti)
+    chaos.enqueue_all()
+    world.turn(first)
+    take_for_dead(chaos, first)
+    first.stream.clear()
+    world.resume(first)
+    first.runtime.carry_out_all()
+    world.turn(first)
+    world.turn(first)
+    first.runtime.carry_out_all()
+    nothing_was_deleted(chaos)
+
+
 def nothing_was_deleted(chaos):
     chaos.world.check()
     assert (len(chaos.world.pods), [pod.name for pod in chaos.world.pods if pod.asked_at]) == (2, [])

@@ -15,7 +15,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
     PUBLISH_BACKOFF,
     REFUSALS,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    CREATION_TIMEOUT,
+    UNKNOWN_VERSION,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
@@ -26,7 +29,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     UnknownOwnerError,
     error_from_status,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodNotCreated
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodCreated,
+    PodNotCreated,
+    PodNotDeleted,
+)
 
 from ....support import manifests as m
 from ....support.cluster import Pod
@@ -253,7 +260,7 @@ def test_a_pod_that_comes_after_its_creation_was_given_up_is_deleted(harness, qu
     assert harness.runtime.take("look_for")
     harness.observe(pod, m.starting())
     find(harness, launch_id, pod)
-    assert harness.runtime.take("delete") == [(pod.ref,)]
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
 
 
 @pytest.mark.parametrize("retries", ["0", "1"])
@@ -291,6 +298,67 @@ def test_a_creation_without_an_answer_is_given_up_silently_if_the_task_runs_in_a
     wait(harness)
     assert (harness.events(), harness.occupied(ti)) == ({}, False)
     assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
+
+
+def test_a_creation_without_an_answer_in_whose_pod_the_task_runs_under_a_host_that_says_nothing(
+    harness, queued_ti
+):
+    """An address tells nothing of a pod that is not known, and the first launch's may be it."""
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.node_lost())
+    launch_id, body = harness.create_call()
+    pod = harness.cluster.add(Pod(body))
+    harness.send(PodNotCreated(launch_id, LOST))
+    harness.begin(ti, pod)
+    harness.set_state(ti, "running", hostname="10.0.0.7")
+    wait(harness)
+    find(harness, launch_id, pod)
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+    harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
+    assert (harness.runtime.take("delete"), harness.events()) == ([], {})
+
+
+def test_a_pod_of_a_creation_that_counts_as_failed_is_followed_if_it_has_started(start, queued_ti):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="1")
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    pod = harness.cluster.add(Pod(body))
+    harness.send(PodNotCreated(launch_id, LOST))
+    for _ in range(REFUSALS):
+        wait(harness)
+        harness.runtime.take("create")
+        harness.send(PodNotCreated(launch_id, REFUSED_CREDENTIALS[0]))
+    wait(harness)
+    find(harness, launch_id, pod)
+    harness.begin(ti, pod)
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+    harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
+    wait(harness, CREATION_TIMEOUT)
+    assert (harness.runtime.take("create"), harness.runtime.take("delete"), harness.events()) == ([], [], {})
+    assert harness.executor._registry.by_uid(pod.uid)
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_the_pod_of_a_creation_without_an_answer_is_left_to_the_scheduler_that_has_adopted_it(
+    harness, queued_ti, successor, state
+):
+    ti = queued_ti()
+    launch_id, body = begin(harness, ti)
+    pod = harness.cluster.add(Pod(body))
+    harness.send(PodNotCreated(launch_id, LOST))
+    heir = successor()
+    assert heir.adopt(ti) == []
+    if state == "running":
+        heir.begin(ti, pod)
+    wait(harness)
+    assert (harness.occupied(ti), harness.runtime.take("create"), harness.runtime.take("look_for")) == (
+        False,
+        [],
+        [],
+    )
+    # An answer that was under way for all that time names a pod that is not, or not any more, this one's.
+    harness.send(PodCreated(launch_id, pod.ref))
+    assert harness.runtime.take("delete") in ([], [(pod.ref, UNKNOWN_VERSION, harness.label)])
 
 
 def test_a_creation_is_not_given_up_while_the_database_is_away(harness, queued_ti, monkeypatch):
@@ -424,7 +492,7 @@ def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent,
     assert persistent.runtime.take("create") == []
     pod = Pod(body)
     persistent.send(PodCreated(first, pod.ref))
-    assert persistent.runtime.take("delete") == [(pod.ref,)]
+    assert persistent.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, persistent.label)]
     persistent.deleted(pod.ref)
     assert persistent.create_call()[0] != first
 

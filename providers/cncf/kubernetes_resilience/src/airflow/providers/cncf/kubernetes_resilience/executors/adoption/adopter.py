@@ -98,7 +98,7 @@ class Adopter:
         launch = self._registry.get(key)
         if launch and launch.ref is None:
             # A create call that is carried out all the same makes a pod in which the task may run.
-            self._deletion.call_off(key, unless_started=True)
+            self._deletion.call_off(key)
 
     def continue_(self) -> None:
         """

@@ -84,6 +84,8 @@ class NotLaunched:
     """The exception because of which it cannot be handled."""
     runs: bool = False
     """Whether its task instance runs: another worker has started it."""
+    is_anothers: bool = False
+    """Whether its task instance is another scheduler's, which may have adopted a pod that a call has made."""
 
 
 class CreateRetries:
@@ -210,8 +212,12 @@ class CreateRetries:
         # If the worker runs, a call without an answer was carried out, and its repetition finds the pod. To
         # give the launch up would fail, or delete, a healthy task.
         runs = _runs(launch, row)
-        if not runs and not awaits_pod(launch, row, self._job_id):
-            log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
+        now = standing(row, try_number=launch.key.try_number, job_id=self._job_id)
+        if now is Standing.ELSEWHERE:
+            log.info("%s was adopted by scheduler job %s", launch.key, row and row.queued_by_job_id)
+            return NotLaunched(launch, is_anothers=True)
+        if not runs and now is not Standing.QUEUED:
+            log.info("Not launching %s: it is not queued any more", launch.key)
             return NotLaunched(launch, runs=is_running(row))
         if attempt.final is None:
             self.ask(launch)

@@ -151,7 +151,7 @@ class PodDeletion:
             is not followed again
         """
         if launch.ref is None:
-            self.delete_if_created(launch)
+            self._delete_if_created(launch, unless_started=True)
         elif failure is None or not failure.alive:
             runs_on = launch.facts is not None and launch.facts.has_done_worker
             lingers = failure.lingers if failure else runs_on
@@ -189,7 +189,7 @@ class PodDeletion:
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch, whatever its state."""
         if launch.ref is None:
-            self.delete_if_created(launch)
+            self._delete_if_created(launch, unless_started=False)
         else:
             pod = launch.facts or PodFacts(launch.ref, {}, {})
             self._delete(launch.key, pod, DeletePod(launch.ref), launch)
@@ -225,7 +225,7 @@ class PodDeletion:
         """
         self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
 
-    def delete_if_created(self, launch: Launch, *, unless_started: bool = False) -> None:
+    def _delete_if_created(self, launch: Launch, *, unless_started: bool) -> None:
         """
         Delete the pod of a create call that has had no clear answer, if there is one.
 
@@ -299,15 +299,15 @@ class PodDeletion:
                 self._registry.found(departure.launch, pod.ref)
             self._delete(departure.key, pod, command, departure.launch)
 
-    def call_off(self, key: TaskInstanceKey, *, unless_started: bool = False) -> None:
+    def call_off(self, key: TaskInstanceKey) -> None:
         """
         Release the current launch of a key. If its pod is not known, delete the one that may exist.
 
-        :param unless_started: whether that pod stays if it has started by the time of its deletion
+        That pod stays if it has started by the time of its deletion: the task may run in it.
         """
         launch = self._registry.release(key)
         if launch and launch.ref is None:
-            self.delete_if_created(launch, unless_started=unless_started)
+            self._delete_if_created(launch, unless_started=True)
 
 
 def _was_unclear(launch: Launch | None) -> bool:

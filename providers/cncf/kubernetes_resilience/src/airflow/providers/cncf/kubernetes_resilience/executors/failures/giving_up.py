@@ -93,6 +93,9 @@ class GivingUp:
             if item.error:
                 self._give_up(launch, item.error)
                 continue
+            if item.is_anothers:
+                self.release(launch)
+                continue
             if item.context:
                 self.store_why(launch.key, item.context)
             self._drop(launch.key)
