@@ -27,6 +27,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.timezone import utcnow
 from airflow.triggers.testing import SuccessTrigger
 
+from airflow_resilience.termination import guard
 from airflow_resilience.termination.guard import MARGIN, TerminationGuard
 from airflow_resilience.termination.own_state import Terminator
 
@@ -218,6 +219,29 @@ def test_if_it_was_not_infrastructure_everything_is_as_without_a_guard(answer, c
     assert run(task, Asked(answer), grace_period=SOME) == "result"
     assert task.killed == 1
     assert caplog.text == ""
+
+
+@pytest.fixture
+def naps(monkeypatch) -> list[float]:
+    """Have the guard sleep by a clock of its own, and note for how long."""
+    naps: list[float] = []
+    monkeypatch.setattr(guard.time, "sleep", naps.append)
+    monkeypatch.setattr(guard.time, "monotonic", lambda: sum(naps))
+    return naps
+
+
+@pytest.mark.parametrize("silences", [1, 5])
+def test_an_airflow_that_does_not_answer_is_asked_again(naps, silences, caplog):
+    unanswered = [Terminator.UNKNOWN] * silences
+    asked = Asked(*unanswered, Terminator.INFRASTRUCTURE, Terminator.USER, before=terminate)
+    assert run(Disturbed.of(finish), asked, grace_period=2.0 * silences) == "result"
+    assert HELD in caplog.text
+
+
+def test_half_of_the_grace_period_is_for_the_report(naps):
+    asked = Asked(Terminator.UNKNOWN)
+    assert run(Disturbed.of(finish), asked, grace_period=10) == "result"
+    assert (sum(naps), asked.times) == (5.0, 6)
 
 
 def test_on_kill_is_called_as_often_as_the_signal_comes():

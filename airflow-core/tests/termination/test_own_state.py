@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+from socket import socketpair
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.sdk.execution_time.comms import CommsDecoder, ErrorResponse, GetVariable, _ResponseFrame
 
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.termination import own_state
@@ -79,26 +81,35 @@ def test_why_it_is_terminated(state, run_state, expected):
     assert found == expected
 
 
-def test_asked_in_a_signal_handler_that_interrupts_a_question_it_is_unknown(monkeypatch):
-    monkeypatch.setattr(own_state, "ANSWER_WITHIN", 0.1)
-    connection, answers = threading.Lock(), []
+def test_asked_in_a_signal_handler_that_interrupts_a_question_it_is_unknown():
+    """Before Airflow 3.2 the answer to one of two questions is taken for that to the other."""
+    connection, supervisor = socketpair()
+    answers: list[Terminator] = []
 
-    class Locked(Ti):
+    class Asked(Ti):
         def get_task_states(self, **criteria: Any) -> dict[str, Any]:
-            with connection:
-                return super().get_task_states(**criteria)
+            raise AssertionError("another question is under way")
 
-    before = signal.signal(
-        signal.SIGTERM, lambda *_: answers.append(ask_airflow(Locked({"task": "running"})))
-    )
+    def serve() -> None:
+        supervisor.recv(4096)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+        while not answers:
+            time.sleep(0.01)
+        supervisor.sendall(_ResponseFrame(0).as_bytes())
+
+    def on_term(*_: Any) -> None:
+        answers.append(ask_airflow(Asked({"task": "running"})).terminator)
+
+    before = signal.signal(signal.SIGTERM, on_term)
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
     try:
-        with connection:  # the lock of the connection is held by the code that is interrupted
-            signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
+        with connection, supervisor:
+            assert CommsDecoder(socket=connection).send(GetVariable(key="a")) is None
+            serving.join()
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert [answer.terminator for answer in answers] == [Terminator.UNKNOWN, Terminator.INFRASTRUCTURE]
-    assert [answer.context is None for answer in answers] == [True, False]
+    assert answers == [Terminator.UNKNOWN]
 
 
 @pytest.mark.parametrize("error", [EOFError("Request socket closed before length"), BrokenPipeError()])

@@ -34,6 +34,9 @@ Seconds after the grace period in which SIGKILL is still expected. On a node in 
 too early fails a task that was to run again, to wait too long delays one that nobody kills.
 """
 
+ASK_AGAIN = 1.0
+"""Seconds between two questions, where Airflow does not answer: all workers of a node ask at once."""
+
 _OWN_ENDS = (AirflowTaskTimeout, AirflowSensorTimeout, KeyboardInterrupt)
 """The task has used up its own time, or a person interrupts it: true whoever terminates the worker."""
 
@@ -55,6 +58,7 @@ class TerminationGuard:
         self._task = task
         self._find_terminator = find_terminator
         self._patience = grace_period + MARGIN
+        self._answer_within = grace_period / 2
         self._airflows_handler: Any = None
         self._terminated_at: float | None = None
         self._holding = False
@@ -116,7 +120,7 @@ class TerminationGuard:
         signal.setitimer(signal.ITIMER_REAL, 0)
         deadline = self._terminated_at + self._patience
         self._holding = True
-        while self._find_terminator() is Terminator.INFRASTRUCTURE:
+        while self._ask(self._terminated_at + self._answer_within) is Terminator.INFRASTRUCTURE:
             log.warning(
                 "The worker is being terminated, and nobody asked Airflow for that. The task ended with %s,"
                 " which is not reported: the executor decides whether the task runs again.",
@@ -133,3 +137,9 @@ class TerminationGuard:
                     self._patience,
                 )
                 return
+
+    def _ask(self, deadline: float) -> Terminator:
+        """Return who has the worker terminated. After the deadline, what is left is for reporting an end."""
+        while (found := self._find_terminator()) is Terminator.UNKNOWN and time.monotonic() < deadline:
+            time.sleep(ASK_AGAIN)
+        return found

@@ -7,10 +7,12 @@ from __future__ import annotations
 import _thread
 import enum
 import logging
+import sys
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow.sdk import DagRunState, TaskInstanceState
+from airflow.sdk.execution_time.comms import CommsDecoder
 
 from airflow_resilience.context import (
     ContextSource,
@@ -21,6 +23,8 @@ from airflow_resilience.context import (
 )
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 ANSWER_WITHIN = 2.0
@@ -71,9 +75,11 @@ def ask_airflow(ti: RuntimeTaskInstance) -> Answer:
     Ask Airflow for the state of this task instance, and say who has its worker terminated, and why.
 
     The supervisor goes on serving its task process while it waits for it to end. May be called in a signal
-    handler: if the code that is interrupted holds the lock of the connection to the supervisor, there is no
-    answer.
+    handler: if the code that is interrupted waits for the supervisor itself, there is no answer.
     """
+    if _interrupts_a_question():
+        log.warning("The task itself waits for an answer of Airflow, which cannot be asked for its state")
+        return _UNKNOWN
     answers: SimpleQueue[Answer] = SimpleQueue()
     try:
         # The supervisor repeats a request to an API server that is away, for minutes: a request cannot be
@@ -86,6 +92,15 @@ def ask_airflow(ti: RuntimeTaskInstance) -> Answer:
     ):  # No answer; no thread for the question, as in a container out of processes.
         log.warning("Airflow did not say within %g seconds whether it still wants this task", ANSWER_WITHIN)
         return _UNKNOWN
+
+
+def _interrupts_a_question() -> bool:
+    # The answer to one question would be taken for that to the other: before Airflow 3.2 the connection has
+    # no lock, and from then on the code that is interrupted holds it.
+    frame: FrameType | None = sys._getframe()
+    while frame and frame.f_code is not CommsDecoder.send.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _ask(ti: RuntimeTaskInstance) -> Answer:
