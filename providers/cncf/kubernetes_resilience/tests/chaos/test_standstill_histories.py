@@ -41,7 +41,7 @@ def have_unanswered_creations_adopted(chaos):
 
 
 def test_another_has_adopted_what_was_taken_back_before_it_was_found(chaos, world):
-    """Its scheduler stands still when Airflow has queued it again, and learns of the pod afterwards."""
+    """Its scheduler stands still while Airflow queues it again, and learns of the pod when it comes back."""
     first = world.schedulers[0]
     chaos.enqueue_all()
     chaos.decide(first)

@@ -17,6 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     CREATION_TIMEOUT,
+    DELETION_TIMEOUT,
     UNKNOWN_VERSION,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -34,6 +35,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodNotDeleted,
 )
+from airflow_resilience.propagation.database import read_failure
 
 from ....support import manifests as m
 from ....support.cluster import Pod
@@ -222,8 +224,13 @@ def give_up(harness, ti, error) -> tuple[str, dict]:
     wait(harness)
     assert harness.create_call() == call
     harness.send(PodNotCreated(launch_id, QUOTA))
-    assert [state for state, _ in harness.events().values()] == ["failed"]
+    assert (harness.events(), harness.occupied(ti)) == ({}, True)
     return call
+
+
+def stored(harness, ti):
+    """Return what callbacks are told of why a task has failed."""
+    return read_failure(ti.key, session=harness.session)
 
 
 def find(harness, launch_id, pod) -> None:
@@ -234,8 +241,13 @@ def find(harness, launch_id, pod) -> None:
 
 @pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
 def test_a_pod_that_may_exist_is_looked_for_when_its_creation_is_given_up(harness, queued_ti, error):
-    launch_id, body = give_up(harness, queued_ti(), error)
+    ti = queued_ti()
+    launch_id, body = give_up(harness, ti, error)
     assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
+    wait(harness, CREATION_TIMEOUT)
+    ((state, info),) = harness.events().values()
+    assert (state, QUOTA.message in info, harness.occupied(ti)) == ("failed", True, False)
+    assert stored(harness, ti).context.metadata["message"] == str(QUOTA)
 
 
 def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_waited_for(harness, queued_ti):
@@ -261,6 +273,25 @@ def test_a_pod_that_comes_after_its_creation_was_given_up_is_deleted(harness, qu
     harness.observe(pod, m.starting())
     find(harness, launch_id, pod)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+    wait(harness, CREATION_TIMEOUT)
+    assert harness.events() == {}
+    harness.accepted(pod.ref)
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_a_task_whose_pod_has_started_after_its_creation_was_given_up_goes_on(harness, queued_ti):
+    """The pod of a call without an answer has used up the quota, and the call after that was refused."""
+    ti = queued_ti()
+    launch_id, body = give_up(harness, ti, LOST)
+    pod = harness.cluster.add(Pod(body))
+    find(harness, launch_id, pod)
+    harness.begin(ti, pod)
+    harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
+    wait(harness, DELETION_TIMEOUT)
+    assert (harness.events(), harness.occupied(ti), stored(harness, ti)) == ({}, True, None)
+    harness.set_state(ti, "success")
+    harness.observe(pod, m.succeeded())
+    assert [state for state, _ in harness.events().values()] == ["success"]
 
 
 @pytest.mark.parametrize("retries", ["0", "1"])

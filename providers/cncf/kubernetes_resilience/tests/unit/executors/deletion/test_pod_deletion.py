@@ -158,12 +158,12 @@ def test_a_pod_that_is_given_up_on_for_good_is_deleted_too(start, queued_ti):
     )
     pod = harness.launch(queued_ti())
     harness.observe(pod, m.image_pull_error())
+    assert harness.runtime.take("delete") == [(pod.ref,)]
+    harness.accepted(pod.ref)
     ((state, info),) = harness.events().values()
     assert state == "failed"
     assert "ErrImagePull" in info
     assert "manifest unknown" in info
-    harness.executor.sync()
-    assert harness.runtime.take("delete") == [(pod.ref,)]
 
 
 def test_a_pending_pod_of_a_provider_that_failed_is_deleted(harness, queued_ti):

@@ -6,20 +6,32 @@ from __future__ import annotations
 
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     DELETION_TIMEOUT,
     UNKNOWN_VERSION,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodDeleted,
     PodNotDeleted,
     PodObservation,
 )
+from airflow_resilience.propagation.database import read_failure
 
 from ....support import manifests as m
+from ....support.harness import lock
 
 CONFIG = {"KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "RunContainerError"}
+FAIL = """\
+policies:
+  - name: strict
+    rules:
+      - {name: broken, action: Fail, onReasons: [RunContainerError]}
+defaultPolicy: strict
+"""
 STARTED = m.pod("Running", [m.base(m.running())])
 
 
@@ -262,6 +274,139 @@ def test_a_next_phase_that_was_handed_in_is_not_called_off(given_up):
     harness.executor.heartbeat()
     not_deleted(harness, pod, STARTED)
     assert harness.created().launch_number == 2
+
+
+class TestGivenUpForGood:
+    """A task whose launch is not repeated has failed when its pod cannot start any more, and not before."""
+
+    @pytest.fixture(params=["count", "fail"])
+    def config(self, request, tmp_path):
+        if request.param == "count":
+            return CONFIG | {"KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0"}
+        file = tmp_path / "policies.yaml"
+        file.write_text(FAIL)
+        return CONFIG | {"KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(file)}
+
+    @pytest.fixture
+    def failing(self, start, queued_ti, config):
+        """Give an executor, a task instance whose only pod was given up on, and that pod."""
+        harness = start(**config)
+        ti = queued_ti(retries=1)
+        pod = harness.launch(ti)
+        give_up(harness, pod)
+        return harness, ti, pod
+
+    def nothing_is_told(self, harness, ti):
+        told = read_failure(ti.key, session=harness.session)
+        is_unchanged = harness.occupied(ti) and harness.row(ti).max_tries == 1
+        return is_unchanged and (harness.events(), told) == ({}, None)
+
+    def has_failed(self, harness, ti):
+        """Whether that is told, once, and the row says so before Airflow has its callbacks run."""
+        events = [(state, "RunContainerError" in info) for state, info in harness.events().values()]
+        (entry,) = harness.ledger(ti)
+        told = read_failure(ti.key, session=harness.session)
+        return (
+            events == [("failed", True)]
+            and not harness.occupied(ti)
+            and harness.row(ti).max_tries == (1 if entry["action"] == "count" else 0)
+            and told.context.metadata["phase"] == "Pending"
+        )
+
+    @pytest.mark.parametrize("goes", ["accepted", "deleted", "vanish"])
+    def test_it_has_failed_when_its_pod_is_gone_or_goes(self, failing, goes):
+        harness, ti, pod = failing
+        assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
+        assert self.nothing_is_told(harness, ti)
+        getattr(harness, goes)(pod if goes == "vanish" else pod.ref)
+        assert self.has_failed(harness, ti)
+        harness.wait(DELETION_TIMEOUT + 1)
+        assert (harness.events(), harness.runtime.take("create")) == ({}, [])
+
+    def test_it_has_failed_if_the_deletion_is_never_accepted(self, failing):
+        harness, ti, _ = failing
+        harness.wait(DELETION_TIMEOUT - 1)
+        assert self.nothing_is_told(harness, ti)
+        harness.wait(2)
+        assert self.has_failed(harness, ti)
+
+    @learns
+    @pytest.mark.parametrize("is_late", [False, True])
+    def test_one_that_starts_first_goes_on(self, failing, learns, is_late):
+        harness, ti, pod = failing
+        if is_late:
+            harness.begin(ti, pod)  # its worker has reported before its kubelet has
+        learns(harness, pod, STARTED)
+        harness.wait(DELETION_TIMEOUT + 1)
+        assert self.nothing_is_told(harness, ti)
+        harness.begin(ti, pod)
+        harness.set_state(ti, "success")
+        harness.observe(pod, m.succeeded())
+        assert [state for state, _ in harness.events().values()] == ["success"]
+        assert not harness.occupied(ti)
+
+    def test_a_row_that_is_locked_is_told_of_later(self, failing):
+        harness, ti, pod = failing
+        with lock(ti):
+            harness.accepted(pod.ref)
+            assert (harness.events(), harness.occupied(ti)) == ({}, True)
+        harness.executor.sync()
+        assert self.has_failed(harness, ti)
+
+    def test_a_task_that_was_cleared_meanwhile_has_not_failed(self, failing):
+        harness, ti, pod = failing
+        harness.set_state(ti, None)
+        harness.accepted(pod.ref)
+        assert (harness.events(), harness.occupied(ti)) == ({}, False)
+
+    def test_one_that_was_taken_away_and_queued_again_fails_then(self, failing):
+        """Airflow takes away what is queued for too long, and queues it again in the same try."""
+        harness, ti, pod = failing
+        harness.executor.revoke_task(ti=ti)
+        harness.queue(ti)
+        harness.executor.heartbeat()
+        harness.accepted(pod.ref)
+        assert harness.events() == {}, "the next launch waits until the pod is gone"
+        harness.deleted(pod.ref)
+        assert self.has_failed(harness, ti)
+        assert harness.runtime.take("create") == []
+
+    def test_a_scheduler_that_ends_leaves_it_to_the_next(self, failing, successor, config):
+        harness, ti, pod = failing
+        harness.executor.end()
+        assert harness.events() == {}
+        heir = successor(**config)
+        heir.adopt(ti)
+        heir.executor.sync()
+        assert self.nothing_is_told(heir, ti)
+        heir.accepted(pod.ref)
+        assert self.has_failed(heir, ti)
+
+    def test_the_next_scheduler_tells_of_it_if_its_pod_is_gone(self, failing, successor, config):
+        harness, ti, pod = failing
+        harness.cluster.remove(pod)
+        heir = successor(**config)
+        heir.adopt(ti)
+        assert heir.row(ti).state == "scheduled"
+        heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
+        heir.queue(ti)
+        heir.executor.heartbeat()
+        assert self.has_failed(heir, ti)
+
+    @pytest.mark.parametrize("step", ["settle", "act"])
+    def test_one_that_cannot_be_handled_has_failed_no_sooner(self, start, queued_ti, monkeypatch, step):
+        harness = start(**CONFIG)
+        ti = queued_ti()
+        pod = harness.launch(ti)
+        owner, name = (Settlement, "settle") if step == "settle" else (LaunchQueue, "relaunch")
+        monkeypatch.setattr(owner, name, lambda *args: 1 / 0)
+        give_up(harness, pod)
+        for _ in range(isolation.ATTEMPTS):
+            harness.wait(10)
+        assert (harness.events(), harness.occupied(ti)) == ({}, True)
+        harness.accepted(pod.ref)
+        ((state, info),) = harness.events().values()
+        assert (state, "ZeroDivisionError" in info, harness.occupied(ti)) == ("failed", True, False)
 
 
 class TestAdopted:

@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
 from sqlalchemy import delete, select
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
     PodConflictError,
@@ -509,4 +510,5 @@ def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
     harness.executor.heartbeat()
     launch = harness.executor._registry.get(ti.key)
     harness.executor._parts.giving_up.cannot_settle(launch, RuntimeError("a bug"))
+    harness.wait(CREATION_TIMEOUT)
     assert in_words(told_without_a_pod(harness, ti)) == ("INFRASTRUCTURE", "UNKNOWN", "EXECUTOR")

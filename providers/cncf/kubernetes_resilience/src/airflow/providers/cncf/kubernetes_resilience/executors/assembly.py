@@ -224,6 +224,7 @@ class Parts:
             deletion=self.deletion,
             event_filter=self.event_filter,
             settlement=self.settlement,
+            launch_queue=self.launch_queue,
             traces=self.traces,
             isolation=self._isolation,
         )

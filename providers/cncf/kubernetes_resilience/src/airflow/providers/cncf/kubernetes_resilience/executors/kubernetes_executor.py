@@ -418,15 +418,17 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._parts.traces.cancelled(launch)
 
     def _report(self, launch: Launch, state: str | None, settled: Settled, explanation: str = "") -> None:
-        info = None
+        info, entry = None, settled.entry
         if failure := settled.failure:
             info = f"The task's {failure}" + (f"; {explanation}" if explanation else "")
             # A pod may fail after its task has ended: that of a task which was marked as a success, for
             # example.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
-            fields = fields_of(launch, settled.entry)
-            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields)
-        self._parts.giving_up.report(launch, state, info)
+            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields_of(launch, entry))
+        if info and entry and entry.phase is Phase.LAUNCH:
+            self._parts.launch_queue.fail(launch, info)  # its pod may start while it is deleted
+        else:
+            self._parts.giving_up.report(launch, state, info)
 
     # ------------------------------------------------------------------ what the scheduler asks for
 

@@ -52,7 +52,8 @@ class HandBack:
         clear = [
             launch
             for launch in self._registry.in_state(LaunchState.WAITING)
-            if launch.waiting and launch.waiting.job is None and self._registry.is_clear(launch.key, now)
+            if launch.waiting and not (launch.waiting.job or launch.waiting.fails)
+            if self._registry.is_clear(launch.key, now)
         ]
         # One that cannot be handed back is let go of all the same: it is queued, and Airflow limits the time.
         for launch in self._isolation.batch(

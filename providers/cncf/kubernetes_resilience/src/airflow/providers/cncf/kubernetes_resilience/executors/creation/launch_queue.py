@@ -10,7 +10,7 @@ executor's inbox.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ from airflow_resilience.context import (
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation import audit
+from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.propagation.stored import StoredContext
 
 log = logging.getLogger(__name__)
@@ -123,6 +124,19 @@ class LaunchQueue:
         adopted_from = launch.adopted_from
         self._registry.hold(Launch(key=launch.key, ti_id=ti_id, waiting=waiting, adopted_from=adopted_from))
 
+    def fail(self, launch: Launch, why: str, context: ExecutionContext | None = None) -> None:
+        """
+        Queue the report that a task instance has failed, until no pod of it can start any more.
+
+        :param launch: what has failed; it is followed again if its pod starts first
+        :param context: the same for whoever is told of the failure; None if the ledger has it
+        """
+        waiting = Waiting(job=None, is_relaunch=True, fails=why, context=context)
+        adopted_from = launch.adopted_from
+        self._registry.hold(
+            Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting, adopted_from=adopted_from)
+        )
+
     def create_due(self) -> tuple[list[NotLaunched], bool]:
         """
         Ask for the pods of the launches that are due, as many as one turn may take.
@@ -155,10 +169,9 @@ class LaunchQueue:
         return [
             launch
             for launch in self._registry.in_state(LaunchState.WAITING)
-            if launch.waiting
-            and launch.waiting.job
-            and launch.waiting.not_before <= now
-            and self._registry.is_clear(launch.key, now)
+            if launch.waiting and launch.waiting.not_before <= now
+            if (launch.waiting.job and self._registry.is_clear(launch.key, now))
+            or (launch.waiting.fails and self._registry.is_stopped(launch.key, now))
         ]
 
     def _read(self, due: Sequence[Launch]) -> list[_Read]:
@@ -171,6 +184,20 @@ class LaunchQueue:
             # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
             task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
+            failed = {
+                launch: last
+                for launch in due
+                if (last := histories[launch.key].launches.last)
+                and last.decision.action is not Action.RELAUNCH
+            }
+            locked = task_instances.lock_rows({launch.ti_id for launch in failed}, session=session)
+            held = {
+                launch: entry
+                for launch, entry in failed.items()
+                if awaits_pod(launch, locked.get(launch.ti_id), self._job_id)
+            }
+            _write_failed(held, session)
+        rows |= locked
         return [
             _Read(
                 launch,
@@ -180,6 +207,8 @@ class LaunchQueue:
                 failures.get(launch.key),
             )
             for launch in due
+            # A row that somebody else has locked is reported in a later turn.
+            if launch not in failed or launch.ti_id in locked or launch.ti_id not in rows
         ]
 
     def _create(
@@ -205,6 +234,8 @@ class LaunchQueue:
         if not awaits_pod(launch, row, self._job_id):
             log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
             yield NotLaunched(launch, runs=is_running(row))
+        elif waiting.fails:
+            yield NotLaunched(launch, waiting.fails, waiting.context)
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
         elif why := self._build(launch, history, _tell(launch, decided, failed)):
@@ -228,6 +259,18 @@ class LaunchQueue:
             return f"Pod could not be built: {error!r}"
         self._registry.create(launch, creation)
         return None
+
+
+def _write_failed(failed: Mapping[Launch, LedgerEntry], session: Session) -> None:
+    """
+    Write down why launches have failed for good, and that task instances which are to fail have no retries.
+
+    :param failed: launches of rows that are locked, with what was decided
+    """
+    for_good = {launch.ti_id for launch, entry in failed.items() if entry.decision.action is Action.FAIL}
+    task_instances.forbid_retries(for_good, session=session)
+    contexts = {launch.key: (launch.ti_id, entry.context) for launch, entry in failed.items()}
+    write_failures(contexts, session=session)
 
 
 def _record_reported(due: Sequence[Launch], session: Session) -> None:

@@ -233,7 +233,7 @@ class PodDeletion:
 
         :param unless_started: whether the pod stays if it has started by the time of its deletion
         """
-        if launch.creation is None or not launch.creation.may_exist:
+        if not launch.may_run:
             return
         deadline = self._clock() + CREATION_TIMEOUT
         command = FindCreatedPod(launch.namespace, launch.name, launch.launch_id)

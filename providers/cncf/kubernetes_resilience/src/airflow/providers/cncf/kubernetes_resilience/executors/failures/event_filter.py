@@ -361,7 +361,7 @@ class StaleEventFilter:
         launch = departure.survivor if departure else None
         if launch is None or not self._registry.take_back(launch, facts.ref):
             return False
-        log.info("Pod %s of %s has started after all; it is not replaced", facts.ref, launch.key)
+        log.info("Pod %s of %s has started after all; it is followed again", facts.ref, launch.key)
         self._observe(launch, facts, gone=False)
         return True
 

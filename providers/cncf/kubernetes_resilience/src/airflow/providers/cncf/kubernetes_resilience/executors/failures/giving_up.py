@@ -14,6 +14,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
@@ -33,6 +34,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.propagation import audit
+from airflow_resilience.retry_policy.evidence import Phase
 
 
 class GivingUp:
@@ -41,6 +43,7 @@ class GivingUp:
 
     :param slots: those of the launches are freed
     :param settlement: says whether a task instance is still queued
+    :param launch_queue: reports failures once no pod can start any more
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class GivingUp:
         deletion: PodDeletion,
         event_filter: StaleEventFilter,
         settlement: Settlement,
+        launch_queue: LaunchQueue,
         traces: LaunchTraces,
         isolation: Isolation,
     ) -> None:
@@ -59,6 +63,7 @@ class GivingUp:
         self._deletion = deletion
         self._event_filter = event_filter
         self._settlement = settlement
+        self._launch_queue = launch_queue
         self._traces = traces
         self._isolation = isolation
 
@@ -96,26 +101,27 @@ class GivingUp:
             if item.is_anothers:
                 self.release(launch)
                 continue
-            if item.context:
-                self.store_why(launch.key, item.context)
-            self._drop(launch.key)
             if item.why:
-                self._slots.fail(launch.key, item.why)
-            elif item.runs:
+                self._fail(launch, item.why, item.context)
+                continue
+            self._drop(launch.key)
+            if item.runs:
                 running.append(launch.key)
         return running
 
     def cannot_act(self, settled: Settled, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
-        match settled.outcome:
+        launch, outcome = settled.launch, settled.outcome
+        match outcome:
+            case Decided(entry) if entry.phase is Phase.LAUNCH:
+                self._launch_queue.fail(launch, _unhandled(error))
             case Decided():
-                state: str | None = TaskInstanceState.FAILED
+                self.report(launch, TaskInstanceState.FAILED, _unhandled(error))
             case Report(state):
-                pass
+                self.report(launch, state, _unhandled(error))
             case _:
-                state = None
-        self.report(settled.launch, state, _unhandled(error))
-        self._put_away(settled.launch, settled.failure)
+                self.release(launch)
+        self._put_away(launch, settled.failure)
 
     def cannot_settle(self, launch: Launch, error: Exception) -> None:
         """Give up a launch that could not be settled."""
@@ -138,9 +144,7 @@ class GivingUp:
         no healthy task may fail: Airflow's own timeouts end the task if it does not run.
         """
         if self._isolation.run("give-up", self._settlement.is_queued, launch.key, launch.ti_id):
-            self.store_why(launch.key, _not_handled(error))
-            self._drop(launch.key)
-            self._slots.fail(launch.key, _unhandled(error))
+            self._fail(launch, _unhandled(error), _not_handled(error))
         else:
             self.release(launch)
 
@@ -148,6 +152,17 @@ class GivingUp:
         self._event_filter.settled(launch)
         self._traces.cancelled(launch)
         self._isolation.run("retire", self._deletion.supersede, launch, failure)
+
+    def _fail(self, launch: Launch, why: str, context: ExecutionContext | None) -> None:
+        """Report that a task instance has failed, once no pod of its launch can start any more."""
+        if launch.may_run:
+            self._deletion.call_off(launch.key)
+            self._launch_queue.fail(launch, why, context)
+            return
+        if context:
+            self.store_why(launch.key, context)
+        self._drop(launch.key)
+        self._slots.fail(launch.key, why)
 
     def _drop(self, key: TaskInstanceKey) -> None:
         self._deletion.call_off(key)

@@ -53,7 +53,6 @@ from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import Histories
 from airflow_resilience.propagation import audit
-from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -182,7 +181,8 @@ class Settlement:
                 if is_new:
                     new.append((launch.key, outcome.entry))
         ledger.record(new, session=session)
-        self._write_rows(decided, session)
+        waiting = {launch.ti_id for launch, _ in decided}
+        task_instances.refresh_queued(waiting, at=datetime.now(UTC), session=session)
         return [Settled(launch, outcome) for launch, outcome in decided]
 
     def _still_queued(self, key: TaskInstanceKey, row: TaskInstanceRow | None) -> bool:
@@ -212,21 +212,6 @@ class Settlement:
         if len(before) >= _FREE_EXPIRIES or not self._expired_tokens.has_expired(launch):
             return failure
         return find_expired_token(failure) or failure
-
-    def _write_rows(self, decided: Collection[tuple[Launch, Decided]], session: Session) -> None:
-        by_action: dict[Action, set[str]] = {action: set() for action in Action}
-        for launch, outcome in decided:
-            by_action[outcome.entry.decision.action].add(launch.ti_id)
-        task_instances.refresh_queued(by_action[Action.RELAUNCH], at=datetime.now(UTC), session=session)
-        task_instances.forbid_retries(by_action[Action.FAIL], session=session)
-        write_failures(
-            {
-                launch.key: (launch.ti_id, outcome.entry.context)
-                for launch, outcome in decided
-                if outcome.entry.decision.action is not Action.RELAUNCH
-            },
-            session=session,
-        )
 
 
 def _record_cleared(

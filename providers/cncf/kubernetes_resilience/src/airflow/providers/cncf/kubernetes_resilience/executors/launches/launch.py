@@ -23,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload im
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import LedgerEntry
 
 
@@ -69,7 +70,7 @@ class Waiting:
 
     job: KubernetesJob | None
     """What to launch. None for an adopted task instance, whose job is not known here: it is handed back to
-    the scheduler, which queues it again."""
+    the scheduler, which queues it again. None for one that is to fail."""
     not_before: float = 0.0
     """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
     is_relaunch: bool = False
@@ -78,6 +79,11 @@ class Waiting:
     """What was decided about the worker that was lost while the task ran; None for other launches."""
     previous_name: str | None = None
     """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
+    fails: str | None = None
+    """How its task instance has failed: that is reported in place of a launch, once no pod before can start
+    any more. None to launch it."""
+    context: ExecutionContext | None = None
+    """The same for whoever is told of the failure; None if the ledger has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,13 @@ class Launch:
         )
 
     @property
+    def may_run(self) -> bool:
+        """Whether its pod runs or may start, as far as is known; one that is not known may exist."""
+        if self.ref is None:
+            return self.creation is not None and self.creation.may_exist
+        return self.facts is None or not self.facts.is_terminal
+
+    @property
     def worker_uid(self) -> str:
         """What the ledger knows its worker by."""
         return self.ref.uid if self.ref else self.launch_id
@@ -207,6 +220,8 @@ class Launch:
         :param now: on the executor's monotonic clock (seconds)
         """
         if self.waiting:
+            if self.waiting.fails:
+                return f"fails once no pod of it can start any more: {self.waiting.fails}"
             due = max(0.0, self.waiting.not_before - now)
             goal = "launched" if self.waiting.job else "handed back to the scheduler"
             return f"{goal} in {due:.0f} s, once the pods before it are gone"

@@ -337,6 +337,10 @@ class LaunchRegistry:
         """Whether no superseded pod of the key has to be waited for."""
         return all(departure.deadline <= now for departure in self.departures(key))
 
+    def is_stopped(self, key: TaskInstanceKey, now: float) -> bool:
+        """Whether no superseded pod of the key can start any more, or is waited for no longer."""
+        return all(item.accepted or item.deadline <= now for item in self.departures(key))
+
     def _is_departing(self, launch: Launch) -> bool:
         return any(departure.launch is launch for departure in self.departures(launch.key))
 
