@@ -128,7 +128,7 @@ def lose_vanished_pods(patch):
 
 
 def drop_orphans_without_pods(patch):
-    patch.setattr(hand_back.task_instances, "reschedule", lambda *args, **kwargs: None)
+    patch.setattr(hand_back.task_instances, "reschedule", lambda *args, **kwargs: set())
 
 
 def adopt_nothing(patch):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ....support import manifests as m
+from ....support.harness import lock
 
 
 def test_a_failed_launch_that_is_adopted_is_scheduled_again_in_the_same_try(harness, queued_ti, successor):
@@ -34,4 +35,27 @@ def test_a_queued_task_without_pod_is_scheduled_again(harness, queued_ti, succes
     row = heir.row(ti)
     assert (row.state, row.queued_dttm, row.queued_by_job_id) == ("scheduled", None, None)
     assert (row.try_number, heir.ledger(ti)) == (1, [])
+    assert not heir.occupied(ti)
+
+
+def test_a_row_that_somebody_has_locked_is_not_waited_for(queued_ti, successor):
+    ti, other = queued_ti("locked"), queued_ti("other")
+    heir = successor()
+    heir.offer(ti, other)
+    with lock(ti):
+        heir.executor.sync()
+    assert (heir.row(ti).state, heir.row(other).state) == ("queued", "scheduled")
+    assert (heir.occupied(ti), heir.occupied(other)) == (True, False)
+    heir.executor.sync()
+    assert heir.row(ti).state == "scheduled"
+    assert not heir.occupied(ti)
+
+
+def test_the_slot_of_a_row_that_is_gone_is_freed(queued_ti, successor, session):
+    ti = queued_ti()
+    heir = successor()
+    heir.offer(ti)
+    session.delete(ti)
+    session.commit()
+    heir.executor.sync()
     assert not heir.occupied(ti)

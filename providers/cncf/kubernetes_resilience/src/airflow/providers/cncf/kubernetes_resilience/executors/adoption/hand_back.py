@@ -44,7 +44,8 @@ class HandBack:
         """
         Hand back the launches whose superseded pods are gone.
 
-        A scheduler that is handed one knows nothing of a pod that still departs.
+        A scheduler that is handed one knows nothing of a pod that still departs. A launch whose row somebody
+        else has locked comes again in the next turn.
 
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
@@ -65,11 +66,11 @@ class HandBack:
         self._slots.free(launch.key)
         self._registry.release(launch.key)
 
-    def _reschedule(self, launches: Sequence[Launch]) -> Sequence[Launch]:
+    def _reschedule(self, launches: Sequence[Launch]) -> list[Launch]:
         ti_ids = [launch.ti_id for launch in launches]
         with create_session(scoped=False) as session:
-            task_instances.reschedule(ti_ids, self._job_id, at=datetime.now(UTC), session=session)
-        return launches
+            locked = task_instances.reschedule(ti_ids, self._job_id, at=datetime.now(UTC), session=session)
+        return [launch for launch in launches if launch.ti_id not in locked]
 
 
 def _launch_id(launch: Launch) -> str:

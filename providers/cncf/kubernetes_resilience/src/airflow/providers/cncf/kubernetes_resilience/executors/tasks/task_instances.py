@@ -156,28 +156,24 @@ def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: dateti
     refresh_queued(queued, at=at, session=session)
 
 
-def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
+def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> set[str]:
     """
     Hand queued task instances back to the scheduler, which queues them again in the same try.
 
     These are the columns that Airflow's scheduler sets when it re-schedules a task stuck in queued.
+
+    :return: those whose row somebody else has locked, for which nothing was done
     """
-    if ti_ids:
-        session.execute(
-            update(TaskInstance)
-            .where(
-                TaskInstance.id.in_(typed_ids(ti_ids)),
-                TaskInstance.state == TaskInstanceState.QUEUED,
-                TaskInstance.queued_by_job_id == job_id,
-            )
-            .values(
-                state=TaskInstanceState.SCHEDULED,
-                queued_dttm=None,
-                queued_by_job_id=None,
-                scheduled_dttm=at,
-            )
-            .execution_options(synchronize_session=False)
-        )
+    rows = lock_rows(ti_ids, session=session)
+    values = {
+        "state": TaskInstanceState.SCHEDULED,
+        "queued_dttm": None,
+        "queued_by_job_id": None,
+        "scheduled_dttm": at,
+    }
+    own = {row.ti_id for row in rows.values() if row.queued_by_job_id == job_id}
+    _update(own, TaskInstanceState.QUEUED, values, session)
+    return set(read_rows(set(ti_ids) - rows.keys(), session=session))
 
 
 def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> None:
