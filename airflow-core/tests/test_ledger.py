@@ -396,6 +396,26 @@ def test_both_histories_are_read_with_one_query(queued_ti, session):
     assert (found.launches.entries, found.losses.entries) == ([failed], [lost])
 
 
+def test_no_more_starts_are_read_than_count(queued_ti, session):
+    ti = queued_ti()
+    read = []
+    event.listen(session.bind, "after_cursor_execute", lambda *args: read.append(args[1].rowcount))
+    for item in ("a", "b", None):
+        session.add_all(Log(event="running", task_instance=ti.key) for _ in range(50))
+        session.flush()
+        if item:
+            record(ti.key, replace(entry(ti, item), phase=Phase.EXECUTION), session=session)
+            session.flush()
+            record(ti.key, entry(ti, f"launch of {item}"), session=session)
+            session.flush()
+    read.clear()
+    found = ledger.read_all_histories({ti.key: str(ti.id)}, session=session)[ti.key]
+    assert read == [3 * 2 + 2 * 2]
+    assert found.launches.entries == []
+    assert [item.worker_uid for item in found.losses.entries] == ["a", "b"]
+    assert min(found.losses.starts.values()) > 1
+
+
 @pytest.mark.parametrize("phase", ["afterwards", None, []])
 def test_a_row_with_a_phase_that_nobody_knows_is_no_entry(queued_ti, phase):
     fields = json.loads(entry(queued_ti(), "a").to_json())

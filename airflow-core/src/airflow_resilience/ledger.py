@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import insert, select, tuple_
+from sqlalchemy import case, func, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
@@ -340,12 +340,25 @@ def _rows(
         return
     # Not by try: a task instance may have had many, and each would be a condition of its own.
     columns = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index)
+    is_start = case((Log.event == TaskInstanceState.RUNNING.value, 1), else_=0)
+    found = (
+        select(
+            Log.id,
+            *columns,
+            Log.try_number,
+            Log.event,
+            Log.extra,
+            # A sensor may have been rescheduled ten thousand times: more than two starts in a row say
+            # nothing that two do not.
+            func.sum(is_start).over(partition_by=columns, order_by=Log.id, rows=(-2, 0)).label("starts"),
+        )
+        .where(tuple_(*columns).in_(list(places)), Log.event.in_(events), Log.try_number.is_not(None))
+        .subquery()
+    )
     rows = session.execute(
         # By id, not by time. All of these rows are written under the task instance's row lock, so their ids
         # are in the order of events. The clocks of several machines are not.
-        select(*columns, Log.try_number, Log.event, Log.extra)
-        .where(tuple_(*columns).in_(list(places)), Log.event.in_(events), Log.try_number.is_not(None))
-        .order_by(Log.id)
+        select(found).where(found.c.starts <= 2).order_by(found.c.id)
     )
     for row in rows:
-        yield tuple(row[:4]), _Row(cast("int", row[4]), row[5], row[6])
+        yield tuple(row[1:5]), _Row(cast("int", row[5]), row[6], row[7])
