@@ -13,7 +13,12 @@ from unittest.mock import ANY
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import DEFAULT_PAUSE, RETRY, Calls
+from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import (
+    DEFAULT_PAUSE,
+    REFUSALS,
+    RETRY,
+    Calls,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
@@ -27,6 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,
     PodDeleted,
     PodDeletionAccepted,
+    PodNotConfirmed,
     PodNotCreated,
     PodNotDeleted,
 )
@@ -433,6 +439,13 @@ class TestDeleteUnlessStarted:
         assert created.outcome() == PodDeletionAccepted(REF, 30)
         assert cluster.deletions[-1]["resource_version"] == "2"
 
+    async def test_ends_if_the_pod_may_not_be_read(self, created: Bench, cluster: Any, refused: Any) -> None:
+        cluster.fail["get"] = [refused(403, "Forbidden")] * REFUSALS
+        cluster.before["delete"] = [lambda: cluster.change("worker")]
+        with pytest.raises(KubernetesApiError, match="Forbidden"):
+            await created.launcher.delete(REF, "1")
+        assert created.emitted == []
+
 
 class TestHousekeeping:
     @pytest.fixture
@@ -531,6 +544,14 @@ class TestConfirm:
     async def test_gone(self, bench: Bench) -> None:
         await bench.launcher.confirm(REF)
         assert bench.outcome() == PodConfirmed(REF, None)
+
+    async def test_one_that_may_not_be_read(
+        self, created: Bench, cluster: Any, refused: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        cluster.fail["get"] = [refused(403, "Forbidden")] * REFUSALS
+        await created.launcher.confirm(REF)
+        assert created.outcome() == PodNotConfirmed(REF)
+        assert "Pod airflow/worker cannot be read: 403 Forbidden" in caplog.text
 
 
 async def test_list_leaves_out_malformed_pods(bench: Bench, cluster: Any, pod: Callable[..., Any]) -> None:

@@ -48,6 +48,13 @@ class PodConfirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class PodNotConfirmed:
+    """The API server does not permit that a pod is read."""
+
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
 class PodDeleted:
     """The pod is gone after a deletion: nothing of it can run any more."""
 
@@ -79,6 +86,7 @@ Message = (
     | PodCreated
     | PodNotCreated
     | PodConfirmed
+    | PodNotConfirmed
     | PodDeleted
     | PodDeletionAccepted
     | PodNotDeleted

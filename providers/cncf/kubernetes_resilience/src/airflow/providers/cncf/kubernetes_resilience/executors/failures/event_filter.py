@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -50,6 +51,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,
     PodDeleted,
     PodDeletionAccepted,
+    PodNotConfirmed,
     PodNotCreated,
     PodNotDeleted,
     PodObservation,
@@ -58,7 +60,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 log = logging.getLogger(__name__)
 
 UNSEEN_TIMEOUT = 60.0
-"""Seconds after its creation at which the API server is asked about a pod that the informer has not seen."""
+"""Seconds after its creation, and between two answers, at which the API server is asked about a pod that no
+informer sees."""
 
 SIDECAR_GRACE = 30.0
 """
@@ -78,6 +81,15 @@ class _Lasting(NamedTuple):
     failure: PodFailure
     """How the launch has failed then."""
     deadline: float
+
+
+class _Unseen(NamedTuple):
+    """A launch whose pod no informer sees."""
+
+    launch: Launch
+    due: float
+    """When the API server is asked about it; infinite until it has answered."""
+    was_asked: bool
 
 
 class StaleEventFilter:
@@ -117,7 +129,7 @@ class StaleEventFilter:
         self._clock = clock
         self._lasting: dict[str, _Lasting] = {}
         self._overdue: dict[str, tuple[Launch, float]] = {}
-        self._unseen: dict[str, tuple[Launch, float]] = {}
+        self._unseen: dict[str, _Unseen] = {}
         self._early: dict[str, PodObservation] = {}
         """The last observation of each pod that may soon be adopted, by UID."""
         self._found_early: list[PodCreated] = []
@@ -133,7 +145,10 @@ class StaleEventFilter:
             case PodNotCreated():
                 self._not_created(message)
             case PodConfirmed():
+                self._ask_again(message.ref)
                 self._confirmed(message)
+            case PodNotConfirmed():
+                self._ask_again(message.ref)
             case PodDeleted():
                 self._registry.left(message.ref.uid)
             case PodDeletionAccepted():
@@ -169,8 +184,9 @@ class StaleEventFilter:
         If the informer has not seen its pod yet, it would not notice that the pod is gone. The API server is
         asked first. Airflow guesses again, and by then that is known.
         """
-        if launch.launch_id in self._unseen:
-            self._unseen[launch.launch_id] = (launch, self._clock())
+        unseen = self._unseen.get(launch.launch_id)
+        if unseen and not unseen.was_asked:
+            self._expect(launch, 0.0)
         elif launch.facts and launch.state is not LaunchState.ENDED:
             self._registry.end(launch, find_heartbeat_timeout(launch.facts), self._clock())
 
@@ -262,7 +278,7 @@ class StaleEventFilter:
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
             # apart, so ask.
-            self._commands.send(ConfirmPod(facts.ref))
+            self._ask(launch, facts.ref)
             return
         self._evaluate(launch, find_failure(facts, given_up_reasons=self._given_up_reasons))
 
@@ -413,8 +429,19 @@ class StaleEventFilter:
             launch.calls = max(0, launch.calls - 1)
         return launch
 
-    def _expect(self, launch: Launch) -> None:
-        self._unseen[launch.launch_id] = (launch, self._clock() + UNSEEN_TIMEOUT)
+    def _expect(self, launch: Launch, seconds: float = UNSEEN_TIMEOUT, *, was_asked: bool = False) -> None:
+        """Ask about a pod after that time, unless an informer sees it."""
+        self._unseen[launch.launch_id] = _Unseen(launch, self._clock() + seconds, was_asked)
+
+    def _ask(self, launch: Launch, ref: PodRef) -> None:
+        self._expect(launch, inf, was_asked=True)
+        self._commands.send(ConfirmPod(ref))
+
+    def _ask_again(self, ref: PodRef) -> None:
+        """Note that there is an answer about a pod."""
+        launch = self._registry.by_uid(ref.uid)
+        if launch and launch.launch_id in self._unseen:
+            self._expect(launch, was_asked=True)
 
     def _not_created(self, message: PodNotCreated) -> None:
         launch = self._answered(message.launch_id)
@@ -466,11 +493,11 @@ class StaleEventFilter:
                 self._registry.end(launch, find_overdue_deletion(launch.facts), self._clock())
 
     def _ask_for_unseen(self) -> None:
-        # A pod that was deleted before the informer had ever seen it is missing in none of its lists.
+        # A pod that was deleted before the informer had ever seen it is missing in none of its lists, and one
+        # in a namespace that is not watched is in none of them.
         now = self._clock()
-        for launch_id, (launch, deadline) in list(self._unseen.items()):
+        for launch_id, (launch, due, _) in list(self._unseen.items()):
             if launch.ref is None or not self._registry.is_current(launch):
                 del self._unseen[launch_id]
-            elif deadline <= now:
-                del self._unseen[launch_id]
-                self._commands.send(ConfirmPod(launch.ref))
+            elif due <= now:
+                self._ask(launch, launch.ref)

@@ -78,7 +78,7 @@ class StopAndKeepPod:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmPod:
-    """Ask what is true of a pod now; answered by ``PodConfirmed``."""
+    """Ask what is true of a pod now; answered by ``PodConfirmed``, or ``PodNotConfirmed``."""
 
     ref: PodRef
 

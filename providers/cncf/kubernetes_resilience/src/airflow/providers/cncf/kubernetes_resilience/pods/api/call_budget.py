@@ -33,7 +33,7 @@ HOUSEKEEPING_SHARE = 8
 its replacement cannot."""
 
 REFUSALS = 10
-"""Attempts at a change that is not permitted: some five minutes. Without a limit, a missing permission would
+"""Attempts at a request that is not permitted: some five minutes. Without a limit, a missing permission would
 keep one more command alive for each pod that ends."""
 
 
@@ -80,7 +80,6 @@ class Calls:
         request: Request[T],
         *,
         attempts: int | None = None,
-        stubborn: bool = False,
         is_housekeeping: bool = False,
     ) -> T:
         """
@@ -88,7 +87,6 @@ class Calls:
 
         :param what: for the log
         :param attempts: how often; None for as long as it takes
-        :param stubborn: repeat it after every answer but success and "there is no such pod"
         :param is_housekeeping: see :meth:`once`
         :raises KubernetesApiError: with the final answer, or the one to the last attempt
         """
@@ -96,7 +94,7 @@ class Calls:
             try:
                 return await self.once(request, is_housekeeping=is_housekeeping)
             except KubernetesApiError as error:
-                if attempt == attempts or not _may_change(error, attempt, stubborn=stubborn):
+                if attempt == attempts or not _may_change(error, attempt):
                     raise
                 await self.pause(what, attempt, error)
         raise AssertionError  # count() does not end
@@ -113,14 +111,12 @@ class Calls:
         self._paused_until = max(self._paused_until, self._timing.clock() + pause)
 
 
-def _may_change(error: KubernetesApiError, attempt: int, *, stubborn: bool) -> bool:
+def _may_change(error: KubernetesApiError, attempt: int) -> bool:
     match answer_of(error):
-        case Answer.NOT_FOUND:
-            return False
         case Answer.TRANSIENT:
             return True
         case Answer.REFUSED | Answer.QUOTA_EXCEEDED:
             # It may pass, and a pod that has to be deleted still has to be deleted then.
-            return stubborn or attempt < REFUSALS
+            return attempt < REFUSALS
         case _:
-            return stubborn
+            return False

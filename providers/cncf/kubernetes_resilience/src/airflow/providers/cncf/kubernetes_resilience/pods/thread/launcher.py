@@ -44,6 +44,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,
     PodDeleted,
     PodDeletionAccepted,
+    PodNotConfirmed,
     PodNotCreated,
     PodNotDeleted,
 )
@@ -206,9 +207,18 @@ class Launcher:
         return await self._label(ref, labels)
 
     async def confirm(self, ref: PodRef) -> None:
-        """Read a pod, however long the API is away; emits :class:`PodConfirmed`."""
-        pod = await self._read(f"Confirming pod {ref}", ref)
-        self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
+        """
+        Read a pod, however long the API is away; emits :class:`PodConfirmed`.
+
+        If that is refused for minutes, :class:`PodNotConfirmed`.
+        """
+        try:
+            pod = await self._read(f"Confirming pod {ref}", ref)
+        except KubernetesApiError as error:
+            logger.warning("Pod %s cannot be read: %s", ref, error)
+            self._emit(PodNotConfirmed(ref))
+        else:
+            self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
 
     async def list_pods(
         self, namespaces: Iterable[str | None], label_selector: str, field_selector: str | None = None
@@ -352,8 +362,7 @@ class Launcher:
             return pod
 
         try:
-            # The command cannot go on without the answer.
-            pod = await self._calls.until_answered(what, request, stubborn=True)
+            pod = await self._calls.until_answered(what, request)
         except PodNotFoundError:
             return None
         return pod if _ref(pod).uid == ref.uid else None
