@@ -146,7 +146,7 @@ class Launcher:
         return pod is not None
 
     async def list_pods(
-        self, namespaces: Any, label_selector: str, field_selector: str | None = None
+        self, namespace: str | None, label_selector: str, field_selector: str | None = None
     ) -> list[PodFacts]:
         if self._world.is_away or self._world.is_down:
             raise ConnectionFailedError("refused")

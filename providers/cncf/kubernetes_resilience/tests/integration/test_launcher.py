@@ -246,7 +246,7 @@ def test_adoption_finds_and_takes_over(
     ref = kubelet.create(body)
     kubelet.create(pod("b"))
     launcher = runtime.launcher
-    found = runtime.call(launcher.list_pods(["default"], "kubernetes_executor=True,airflow-worker!=1"), WAIT)
+    found = runtime.call(launcher.list_pods("default", "kubernetes_executor=True,airflow-worker!=1"), WAIT)
     assert [facts.ref for facts in found] == [ref]
     assert runtime.call(launcher.adopt(ref, {"airflow-worker": "1"}), WAIT) is True
     assert inbox.observation("a").facts.ref == ref

@@ -124,6 +124,8 @@ class Cluster:
         """Raised by every request while it is set."""
         self.refused: dict[str, Exception] = {}
         """Raised by a change of the pod with that UID."""
+        self.unlisted: dict[str, Exception] = {}
+        """Raised by a list of the pods in that namespace."""
 
     def add(self, pod: Pod) -> Pod:
         self.pods[pod.ref.uid] = pod
@@ -175,11 +177,13 @@ class FakeLauncher:
         pod.labels.update(labels)
         return True
 
-    async def list_pods(self, namespaces, label_selector, field_selector=None):
-        self.listed.append((namespaces, label_selector, field_selector))
+    async def list_pods(self, namespace, label_selector, field_selector=None):
+        self.listed.append((namespace, label_selector, field_selector))
         self._cluster.answer()
-        found = select(self._cluster.pods.values(), label_selector, field_selector)
-        return [pod.facts() for pod in found]
+        if error := self._cluster.unlisted.get(namespace):
+            raise error
+        found = [pod.facts() for pod in select(self._cluster.pods.values(), label_selector, field_selector)]
+        return [facts for facts in found if namespace in (None, facts.ref.namespace)]
 
 
 class PausedRuntime:

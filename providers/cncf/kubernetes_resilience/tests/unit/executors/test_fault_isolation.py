@@ -340,8 +340,8 @@ def test_the_time_in_queued(start, queued_ti, poison, counted, monkeypatch):
     poison(task_instances, "begin_queued_anew", tis[BAD])
     harness.clock.advance(10)
     held_off = harness.executor._parts.queued_timeout
-    monkeypatch.setattr(held_off, "_waiting_on_purpose", lambda: {str(ti.id) for ti in tis})
-    held_off.tick()
+    monkeypatch.setattr(held_off, "_waiting_on_purpose", lambda _: {str(ti.id) for ti in tis})
+    held_off.tick(())
     fresh = {ti.map_index for ti in tis if harness.row(ti).queued_dttm != before[ti.map_index]}
     assert fresh == OTHERS
     assert counted == ["hold-off"]

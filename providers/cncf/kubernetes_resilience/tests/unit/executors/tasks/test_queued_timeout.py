@@ -208,7 +208,7 @@ def test_while_an_adoption_is_postponed(start, queued_ti, successor):
     ti = queued_ti()
     harness.launch(ti)
     heir = successor(**CONFIG)
-    heir.cluster.outage = KubernetesApiError("no", status=403)
+    heir.cluster.outage = ConnectionFailedError("no")
     heir.adopt(ti)
     age(heir, ti)
     heir.wait(INTERVAL)

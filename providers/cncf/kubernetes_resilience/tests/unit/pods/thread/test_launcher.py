@@ -556,7 +556,7 @@ class TestConfirm:
 
 async def test_list_leaves_out_malformed_pods(bench: Bench, cluster: Any, pod: Callable[..., Any]) -> None:
     cluster.pods = {"a": pod("a", uid="a"), "bad": {"metadata": {"name": "bad"}}, "b": pod("b", uid="b")}
-    pods = await bench.launcher.list_pods(["airflow"], "kubernetes_executor=True")
+    pods = await bench.launcher.list_pods("airflow", "kubernetes_executor=True")
     assert [facts.ref.name for facts in pods] == ["a", "b"]
 
 

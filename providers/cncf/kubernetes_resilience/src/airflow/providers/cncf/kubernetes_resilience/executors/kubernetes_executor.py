@@ -270,7 +270,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             run("own", self._settle_ownership)
             has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
-            run("hold-off", parts.queued_timeout.tick)
+            run("hold-off", parts.queued_timeout.tick, parts.adopter.waiting())
             run("expire", self._replace_expired)
             run("create", self._repeat_creations)
             has_more |= run("launch", self._launch_due)

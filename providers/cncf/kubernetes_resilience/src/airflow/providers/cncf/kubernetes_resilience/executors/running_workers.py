@@ -120,7 +120,7 @@ class RunningWorkers:
         if launch and _is_followed(launch):
             return True
         orphan = self._registry.adopting_of(key)
-        if orphan and orphan.state != TaskInstanceState.RUNNING:
+        if orphan and (orphan.state != TaskInstanceState.RUNNING or self._adopter.is_refused):
             return False
         if orphan:
             return self._has_budget(orphan.ti_id, step="adopt")

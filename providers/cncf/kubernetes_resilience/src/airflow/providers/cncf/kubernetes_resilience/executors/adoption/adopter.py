@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -117,7 +117,24 @@ class Adopter:
                 raise
         if self._search.is_refused:
             self._surplus.wait_no_longer()
+            if self._search.is_due:
+                self._isolation.run("adopt", self._forget_over)
         self._search.look_again(self._surplus.abandoned | self._registry.adopting())
+
+    def _forget_over(self) -> None:
+        """Forget what has ended, and whose pod may never be found; the collector tidies that up."""
+        for key in self._orphans.find_over(self._registry.adopting().values()):
+            self._orphans.let_go_of(key)
+        self._surplus.reclaim(self._orphans.find_over(self._surplus.abandoned.values()))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the pods of what is adopted may not be listed, which may last."""
+        return self._search.is_refused
+
+    def waiting(self) -> Iterable[Orphan]:
+        """Return the task instances that wait until the API server answers."""
+        return () if self.is_refused else self._registry.adopting().values()
 
     def forget(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""

@@ -98,6 +98,8 @@ class Completion:
         for orphan in completed.values():
             self._isolation.alone("adopt", orphan, complete, name=_key, give_up=give_up)
         self._surplus.delete(found, completed)
+        if not completed:
+            return lost
         adopting = self._registry.adopting()
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "

@@ -20,6 +20,8 @@ class FoundPods:
 
     orphans: Mapping[TaskInstanceKey, Orphan]
     plan: AdoptionPlan
+    is_partial: bool = False
+    """Whether a namespace could not be listed, in which a task instance without a pod may have one."""
     is_late: bool = False
     """Whether the first look has failed: the API server was away, which may have kept pods from starting."""
     listed: Mapping[TaskInstanceKey, PodRef] = field(default_factory=dict)
@@ -33,8 +35,10 @@ class FoundPods:
         return pod.ref == self.listed.get(key) and self.relabelled.get(key, False)
 
     def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
-        """Return the orphans that still wait, except those whose current pod is still to be relabelled."""
+        """Return the orphans that still wait, without those whose pod is not relabelled, or not listed."""
         unclear = self.listed.keys() - self.relabelled.keys()
+        if self.is_partial:
+            unclear |= self.orphans.keys() - self.plan.current.keys()
         return {
             key: orphan
             for key, orphan in self.orphans.items()

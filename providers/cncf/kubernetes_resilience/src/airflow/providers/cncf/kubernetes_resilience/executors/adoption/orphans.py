@@ -10,7 +10,7 @@ transaction fails, and another scheduler may take what is offered at the same ti
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
@@ -86,15 +86,32 @@ class Orphans:
 
     def forget_adopted_elsewhere(self) -> None:
         """Forget what another scheduler has adopted since, as it took this one for dead."""
-        orphans = self._registry.adopting()
+        for orphan, row in self._standing(self._registry.adopting().values(), Standing.ELSEWHERE):
+            log.info("%s was adopted by scheduler job %s", orphan.key, row and row.queued_by_job_id)
+            self.let_go_of(orphan.key)
+
+    def find_over(self, orphans: Collection[Orphan]) -> set[TaskInstanceKey]:
+        """Return those of the orphans that no worker runs, or is to run, any more."""
+        ends = (Standing.GONE, Standing.OVER, Standing.HELD_UP)
+        return {orphan.key for orphan, _ in self._standing(orphans, *ends)}
+
+    def _standing(
+        self, orphans: Collection[Orphan], *wanted: Standing
+    ) -> list[tuple[Orphan, TaskInstanceRow | None]]:
+        """Return the orphans that stand so by their rows, and these rows."""
         with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({o.ti_id for o in orphans.values()}, session=session)
-        for key, orphan in orphans.items():
-            row = rows.get(orphan.ti_id)
-            now = standing(row, try_number=key.try_number, job_id=self._job_id, adopted_from=orphan.job_id)
-            if now is Standing.ELSEWHERE:
-                log.info("%s was adopted by scheduler job %s", key, row and row.queued_by_job_id)
-                self.let_go_of(key)
+            rows = task_instances.read_rows({orphan.ti_id for orphan in orphans}, session=session)
+            gone = {orphan.key for orphan in orphans if orphan.ti_id not in rows}
+            restarting = task_instances.read_restarting(gone, session=session)
+        found = [(orphan, rows.get(orphan.ti_id)) for orphan in orphans if orphan.key not in restarting]
+        return [
+            (orphan, row)
+            for orphan, row in found
+            if standing(
+                row, try_number=orphan.key.try_number, job_id=self._job_id, adopted_from=orphan.job_id
+            )
+            in wanted
+        ]
 
     def let_go_of(self, key: TaskInstanceKey) -> None:
         """Adopt a task instance no longer; without a launch it has no slot."""

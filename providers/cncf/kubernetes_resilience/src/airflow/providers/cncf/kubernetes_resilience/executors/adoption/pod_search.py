@@ -22,6 +22,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import REMINDER_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
@@ -44,6 +45,10 @@ RELABEL_TIMEOUT = 10.0
 
 RETRY_INTERVAL = 5.0
 """Seconds between attempts while the API server does not answer."""
+
+REFUSED_INTERVAL = 60.0
+"""Seconds between attempts while the pods of a namespace may not be listed: that may last, and each attempt
+lists the pods of all the others."""
 
 
 class PodSearch:
@@ -78,7 +83,8 @@ class PodSearch:
         """None ends an attempt."""
         self._next_look = 0.0
         self.is_refused = False
-        """Whether the API server has answered that the pods may not be listed, which is no outage."""
+        """Whether the pods of a namespace may not be listed, which is no outage."""
+        self._next_warning = 0.0
 
     @property
     def is_due(self) -> bool:
@@ -96,11 +102,9 @@ class PodSearch:
             with self._patience.spent(self._clock) as seconds:
                 found = self._runtime.call(self._list(orphans), seconds)
         except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
-            self.is_refused = _is_refusal(error)
             log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
             return None
         self._next_look = self._clock() + ADOPTION_TIMEOUT
-        self.is_refused = False
         self._commands.run(self._relabel, found)
         return found
 
@@ -115,7 +119,8 @@ class PodSearch:
         self._patience.forget(self._clock())
         while self._answers:
             found = self._answers.popleft()
-            self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else RETRY_INTERVAL)
+            retry = REFUSED_INTERVAL if self.is_refused else RETRY_INTERVAL
+            self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else retry)
             if found:
                 yield found
 
@@ -126,21 +131,36 @@ class PodSearch:
     async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
         # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
         # alive, may have been cut off after it had put its own on some of the pods.
-        pods = await self._runtime.launcher.list_pods(self._namespaces, NOT_DONE)
+        pods, refusals = [], []
+        for namespace in self._namespaces:
+            try:
+                pods += await self._runtime.launcher.list_pods(namespace, NOT_DONE)
+            except KubernetesApiError as error:
+                if error.transient:
+                    self.is_refused = False
+                    raise
+                refusals.append(f"{namespace or 'all namespaces'}: {error}")
+        self.is_refused = bool(refusals)
+        if refusals:
+            self._warn(refusals)
         plan = plan_adoption(orphans, pods, phases_may_be_past=True)
-        return FoundPods(orphans, plan, listed={key: pod.ref for key, pod in plan.current.items()})
+        listed = {key: pod.ref for key, pod in plan.current.items()}
+        return FoundPods(orphans, plan, is_partial=bool(refusals), listed=listed)
+
+    def _warn(self, refusals: Sequence[str]) -> None:
+        if self._clock() >= self._next_warning:
+            self._next_warning = self._clock() + REMINDER_INTERVAL
+            log.warning(
+                "Task instances whose pods may not be listed are not adopted: %s", "; ".join(refusals)
+            )
 
     async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
         try:
             found = await self._list(orphans)
         except KubernetesApiError as error:
-            is_news = _is_refusal(error) and not self.is_refused
-            level = logging.WARNING if is_news else logging.DEBUG
-            log.log(level, "Adoption of %d task instances postponed again: %r", len(orphans), error)
-            self.is_refused = _is_refusal(error)
+            log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
             self._answers.append(None)
         else:
-            self.is_refused = False
             found = replace(found, is_late=True)
             self._answers.append(found)
             await self._relabel(found)
@@ -162,7 +182,3 @@ class PodSearch:
         # One pod that the API server will not have changed must not keep the others waiting.
         async with asyncio.timeout(RELABEL_TIMEOUT):
             return await self._runtime.launcher.adopt(ref, self._own_labels)
-
-
-def _is_refusal(error: BaseException) -> bool:
-    return isinstance(error, KubernetesApiError) and not error.transient

@@ -85,14 +85,15 @@ class OrphanCollector:
             self._commands.run(self._list, f"{SCHEDULER_LABEL} notin ({labels}),{NOT_DONE}")
 
     async def _list(self, selector: str) -> None:
-        try:
-            pods = await self._runtime.launcher.list_pods(self._namespaces, selector, "status.phase!=Running")
-        except KubernetesApiError as error:
-            # The informer reports an outage; here nobody waits for anything.
-            log.debug("Looking for pods of dead schedulers is put off: %r", error)
-        else:
-            if pods:
-                self._found.put(pods)
+        for namespace in self._namespaces:
+            try:
+                pods = await self._runtime.launcher.list_pods(namespace, selector, "status.phase!=Running")
+            except KubernetesApiError as error:
+                # The informer reports an outage; here nobody waits for anything.
+                log.debug("Looking for pods of dead schedulers is put off: %r", error)
+            else:
+                if pods:
+                    self._found.put(pods)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
         ti_ids = {pod.ref.uid: ti_id for pod in pods if (ti_id := ti_id_of(pod))}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from airflow.utils.session import create_session
@@ -13,6 +13,7 @@ from airflow.utils.state import TaskInstanceState
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 
@@ -56,16 +57,17 @@ class QueuedTimeout:
         self._next = clock() + self._interval
         self._was_away = False
 
-    def tick(self) -> None:
+    def tick(self, orphans: Iterable[Orphan]) -> None:
         """
         Begin the time of those task instances anew, if it is time for that or an outage begins or ends.
 
+        :param orphans: task instances whose adoption waits until the API server answers
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
         now, is_away = self._clock(), self._commands.is_away
         if now < self._next and is_away == self._was_away:
             return
-        ti_ids = self._waiting_on_purpose()
+        ti_ids = self._waiting_on_purpose(orphans)
         if is_away or self._was_away:
             for launch in self._registry.starting():
                 launch.was_held = True
@@ -77,15 +79,14 @@ class QueuedTimeout:
         with create_session(scoped=False) as session:
             task_instances.begin_queued_anew(ti_ids, self._job_id, at=datetime.now(UTC), session=session)
 
-    def _waiting_on_purpose(self) -> set[str]:
+    def _waiting_on_purpose(self, orphans: Iterable[Orphan]) -> set[str]:
         """Return the UUIDs of the queued task instances that wait because this executor wants them to."""
         waiting = self._registry.in_state(LaunchState.WAITING)
         creating = self._registry.in_state(LaunchState.CREATING)
-        adopting = self._registry.adopting().values()
         return {
             *(launch.ti_id for launch in waiting if _is_relaunched(launch)),
             *(launch.ti_id for launch in creating if launch.is_created_again or self._is_late(launch)),
-            *(orphan.ti_id for orphan in adopting if orphan.state == TaskInstanceState.QUEUED),
+            *(orphan.ti_id for orphan in orphans if orphan.state == TaskInstanceState.QUEUED),
         }
 
     def _not_started(self) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any
@@ -221,25 +221,22 @@ class Launcher:
             self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
 
     async def list_pods(
-        self, namespaces: Iterable[str | None], label_selector: str, field_selector: str | None = None
+        self, namespace: str | None, label_selector: str, field_selector: str | None = None
     ) -> list[PodFacts]:
         """
         List pods once; malformed ones are left out.
 
-        :param namespaces: None for all
-        :raises KubernetesApiError: if a list cannot be had
+        :param namespace: None for all
+        :raises KubernetesApiError: if the list cannot be had
         """
-        pods: list[PodFacts] = []
-        for namespace in namespaces:
-            listing = await self._client.list_pods(
-                namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                read=_read_or_skip,
-                decoder=POD_LIST_WITH_WORKLOADS,
-            )
-            pods += listing.items
-        return pods
+        listing = await self._client.list_pods(
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            read=_read_or_skip,
+            decoder=POD_LIST_WITH_WORKLOADS,
+        )
+        return listing.items
 
     async def _create(self, launch_id: str, body: Json) -> PodCreated:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
