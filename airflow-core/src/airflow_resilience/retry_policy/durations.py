@@ -8,13 +8,14 @@ Durations as Kubernetes writes them: ``30s``, ``5m``, ``1m30s``.
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Final
 
 import durationpy
 
-_DURATION: Final = re.compile(r"(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
+from airflow_resilience.retry_policy.patterns import Pattern
+
+_DURATION: Final = Pattern(r"\A(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+\z")
 """Stricter than the library, which skips unknown text between two parts and reads ``mm`` as a month. There is
 no sign: a delay cannot be negative."""
 
@@ -31,7 +32,7 @@ def parse_duration(text: object) -> float:
     :param text: the value in the file, of any type; a bare number is refused, because it has no unit
     :raises ValueError: if it is no duration, or is longer
     """
-    if not isinstance(text, str) or not _DURATION.fullmatch(text):
+    if not isinstance(text, str) or not _DURATION.found_in(text):
         raise ValueError(
             f"got {text!r}; a duration is numbers with units (ns, us, ms, s, m, h), as 30s or 1m30s"
         )

@@ -291,6 +291,49 @@ def test_log_counts_only_if_the_worker_ended_by_itself(exit_code: int, reason: s
     assert row_of(worker_that_said(read_worker_log("airflow-3.3-refused"), exit_code, reason)) == row
 
 
+# ------------------------------------------------------------------------- texts that are made to take long
+
+MADE_TO_TAKE_LONG = [
+    '"name":"reraise"}' * 60
+    + 'airflow/sdk/api/client.py""name":"raise_on_4xx_5xx"}' * 10
+    + "\t" * 2600
+    + "x",
+    'airflow/sdk/api/client.py", line 1, in request\n' * 25 + "in map_httpcore_exceptions\n\nhttpx.a: " * 25,
+    'airflow/sdk/api/client.py", line 1, in raise_on_4xx_5xx\n' * 70,
+    '"exc_type":"ImportError"' * 170,
+    "ImportError: a\n" * 270,
+    "a." * 2048 + "AirflowConfigException",
+    '"exc_type":"a","exc_value":"' + "\\\\" * 2000,
+    '  File "' + "A" * 4000,
+    'exceptions":[]}]}' * 20 + "\n" * 3700 + "x",
+    "repository " * 370,
+    "unexpected status " * 230,
+    "secret configmap " * 240,
+    "exceeds " * 500,
+    "sub path " * 450,
+    "\n" * 4096,
+    "\x00" * 4096,
+]
+REASONS_THAT_ARE_LOOKED_INTO = [
+    *("Error", "ErrImagePull", "CreateContainerConfigError", "StartError", "ContainerCreating", None)
+]
+
+
+@pytest.mark.parametrize("said", MADE_TO_TAKE_LONG, ids=lambda text: repr(text[:20]))
+def test_text_that_makes_an_engine_go_back_and_forth_is_classified(said: str) -> None:
+    # Python's own engine takes a quarter of a minute for some.
+    manifests = [
+        *(m.pod("Failed", [m.base(m.terminated(1, item, said))]) for item in REASONS_THAT_ARE_LOOKED_INTO),
+        m.pod("Failed", reason="Evicted", message=said),
+        m.unschedulable(said),
+    ]
+    for manifest in manifests:
+        failure = find_failure(facts := read_pod(manifest)) or find_obstacle(facts)
+        assert failure is not None
+        assert classify(failure).cause in TABLE
+        assert str(failure)
+
+
 # --------------------------------------------------------------------------------------------------- metadata
 
 

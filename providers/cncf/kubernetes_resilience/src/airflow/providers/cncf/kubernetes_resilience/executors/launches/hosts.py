@@ -11,7 +11,6 @@ the pod's address, or anything else.
 
 from __future__ import annotations
 
-import re
 from enum import Enum, auto
 from ipaddress import ip_address
 from typing import Final
@@ -91,4 +90,6 @@ def _is_sibling(hostname: str, name: str) -> bool:
     stem = name[:-_UNIQUE_SUFFIX_LENGTH]
     if len(name) > HOSTNAME_LENGTH or not stem:
         return False
-    return re.fullmatch(rf"{re.escape(stem)}(-[a-z0-9]{{8}})?(\..*)?", hostname) is not None
+    suffix = hostname[len(stem) :].partition(".")[0]
+    is_unique = len(suffix) == _UNIQUE_SUFFIX_LENGTH and suffix[0] == "-" and suffix[1:].isalnum()
+    return hostname.startswith(stem) and (not suffix or is_unique)

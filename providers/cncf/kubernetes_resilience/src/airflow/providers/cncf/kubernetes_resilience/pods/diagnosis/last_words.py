@@ -12,7 +12,6 @@ is what its program wrote into its termination log, or the end of its log; that 
 from __future__ import annotations
 
 import json
-import re
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerState
 
@@ -27,14 +26,10 @@ _CUT = "…"
 _OF_PROGRAMS = frozenset({"Error", "Completed", "OOMKilled", None})
 """Reasons of terminated containers whose message is the program's. With others it is the runtime's."""
 
-_IN_JSON = re.compile(r'"exc_type":"(\w+)","exc_value":("(?:[^"\\]|\\.)*+")')
-"""An exception as Airflow's workers write it since 3.2; the root of a chain of them comes last."""
-
 _FRAME = '  File "'
 """A line of a traceback. Without one, what looks like an exception may be anything."""
 
-_IN_TEXT = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*: [^\n]*", re.MULTILINE)
-"""The last line of Python's own traceback; the exception that was not caught comes last."""
+_DECODER = json.JSONDecoder(strict=False)
 
 
 def cut(message: str | None) -> str | None:
@@ -56,11 +51,8 @@ def summarise(container: ContainerFacts) -> str | None:
     message = container.message or ""
     if not _is_programs(container):
         return cut(container.message)
-    if found := _IN_JSON.findall(message):
-        type_, value = found[-1]
-        return cut(f"{type_}: {_decoded(value)}")
-    if _FRAME in message and (found := _IN_TEXT.findall(message)):
-        return cut(found[-1])
+    if exception := _in_json(message) or _in_text(message):
+        return cut(exception)
     return _end(message.strip(), MESSAGE_LIMIT) or None
 
 
@@ -76,8 +68,29 @@ def _end(text: str, limit: int) -> str:
     return _CUT + encoded[len(_CUT.encode()) - limit :].decode(errors="ignore")
 
 
-def _decoded(literal: str) -> str:
+# Without regular expressions, since any task can write these texts.
+
+
+def _in_json(message: str) -> str | None:
+    """Return an exception as Airflow's workers write it since 3.2: the last one is the root of its chain."""
+    type_, _, rest = message.rpartition('"exc_type":"')[2].partition('","exc_value":')
+    if not type_.isidentifier() or not rest.startswith('"'):
+        return None
     try:
-        return str(json.loads(literal, strict=False))
+        value, _ = _DECODER.raw_decode(rest)
     except ValueError:
-        return literal
+        return None
+    return f"{type_}: {value}"
+
+
+def _in_text(message: str) -> str | None:
+    """Return the last line of Python's own traceback: the last one is that of the exception not caught."""
+    if _FRAME not in message:
+        return None
+    return next(filter(_is_exception, reversed(message.split("\n"))), None)
+
+
+def _is_exception(line: str) -> bool:
+    name, found, _ = line.partition(": ")
+    *modules, class_ = name.split(".")
+    return bool(found) and class_[:1].isupper() and all(map(str.isidentifier, [*modules, class_]))

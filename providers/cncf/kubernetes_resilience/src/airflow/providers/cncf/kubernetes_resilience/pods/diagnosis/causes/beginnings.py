@@ -29,8 +29,10 @@ from __future__ import annotations
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
     Cause,
     both,
+    container_message,
     container_says,
     either,
+    said,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
@@ -42,19 +44,29 @@ def _worker_exited_by_itself(failure: PodFailure) -> bool:
     return failure.worker_exited_by_itself and failure.container is not None and failure.container.failed
 
 
+def _root_exception(failure: PodFailure) -> str:
+    """Return what follows the last name of an exception in JSON: the root of a chain of them comes last."""
+    return container_message(failure).rpartition('"exc_type":"')[2]
+
+
+def _uncaught_exception(failure: PodFailure) -> str:
+    """Return what follows the last beginning of a traceback: the exception that was not caught."""
+    return f"\n{container_message(failure)}".rpartition("\nTraceback")[2]
+
+
 _NO_CONNECTION = either(
     container_says(
         r'httpcore/_exceptions\.py","lineno":\d+,"name":"map_exceptions"\}\]'
-        r',"is_group":false,"exceptions":\[\]\}\]\}\s*\Z'
+        r',"is_group":false,"exceptions":\[\]\}\]\}\s*\z'
     ),
     container_says(
         r'(?s)airflow/sdk/api/client\.py", line \d+, in request\n.*in map_httpcore_exceptions\n'
-        r"(?:[^\n]*\n){1,3}httpx\.\w+: [^\n]*\s*\Z"
+        r"(?:[^\n]*\n){1,3}httpx\.\w+: [^\n]*\s*\z"
     ),
 )
 _SERVER_ERROR = either(
     container_says(
-        r'"name":"reraise"\}.*airflow/sdk/api/client\.py"[^{}]*"name":"raise_on_4xx_5xx\w*"\}[^\n]*\s*\Z'
+        r'"name":"reraise"\}.*airflow/sdk/api/client\.py"[^{}]*"name":"raise_on_4xx_5xx\w*"\}[^\n]*\s*\z'
     ),
     container_says(
         r"(?s)airflow/sdk/api/client\.py\", line \d+, in raise_on_4xx_5xx\w*\n"
@@ -62,13 +74,15 @@ _SERVER_ERROR = either(
     ),
 )
 _NOT_IMPORTED = either(
-    # The root of a chain of exceptions comes last in JSON; in a traceback the one that was not caught.
-    container_says(r'(?s)"exc_type":"(ModuleNotFound|Import)Error"(?!.*"exc_type")'),
-    container_says(
-        r"(?ms)^(((ModuleNotFound|Import)Error: |"
-        r"(\w+\.)*AirflowConfigException: The object could not be loaded\.)(?!.*^Traceback)"
+    said(_root_exception, r'\A(ModuleNotFound|Import)Error"'),
+    either(
+        said(
+            _uncaught_exception,
+            r"(?m)^((ModuleNotFound|Import)Error: "
+            r"|(\w+\.)*AirflowConfigException: The object could not be loaded\.)",
+        ),
         # Python's own words for a module that it was told to run.
-        r"|[^\n]*No module named '?airflow\b)"
+        container_says(r"No module named '?airflow\b"),
     ),
 )
 

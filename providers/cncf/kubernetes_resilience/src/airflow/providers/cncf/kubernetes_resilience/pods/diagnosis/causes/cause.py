@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.retry_policy.patterns import Pattern
 
 Predicate = Callable[[PodFailure], bool]
 
@@ -43,12 +43,24 @@ def container_reason(*reasons: str) -> Predicate:
     return lambda failure: failure.container is not None and failure.container.reason in reasons
 
 
+def said(text: Callable[[PodFailure], str | None], pattern: str) -> Predicate:
+    """
+    Return whether the pattern is found in a text of the failure, in upper or lower case.
+
+    A task can write most of these texts, so the table has no other regular expressions than these.
+    """
+    compiled = Pattern(f"(?i){pattern}")
+    return lambda failure: compiled.found_in(text(failure) or "")
+
+
+def container_message(failure: PodFailure) -> str:
+    """Return the message of the container that decides; empty if there is none."""
+    return failure.container.message or "" if failure.container else ""
+
+
 def container_says(pattern: str) -> Predicate:
     """Return whether the pattern is found in the message of the container that decides."""
-    compiled = re.compile(pattern, re.IGNORECASE)
-    return lambda failure: (
-        failure.container is not None and compiled.search(failure.container.message or "") is not None
-    )
+    return said(container_message, pattern)
 
 
 def container_failed(type_: ContainerType) -> Predicate:

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import re
-
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
     Cause,
     Predicate,
     pod_reason,
+    said,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
@@ -21,7 +20,7 @@ NODE_GONE = "node-gone"
 _CONDITIONS = f"{_DOCS}/workloads/pods/disruptions/#pod-disruption-conditions"
 _SHUTDOWN = f"{_DOCS}/cluster-administration/node-shutdown/#graceful-node-shutdown"
 
-_OWN_LIMIT = re.compile(r"\bexceed(s|ed)\b.*\blimit\b", re.IGNORECASE)
+_over_own_limit = said(lambda failure: failure.facts.message, r"\bexceed(s|ed)\b.*\blimit\b")
 """The kubelet's message for an eviction because of the pod's own limits."""
 
 
@@ -32,7 +31,7 @@ def _disrupted_by(reason: str) -> Predicate:
 def _under_node_pressure(failure: PodFailure) -> bool:
     # The kubelet sets the condition if its node runs short, but not if the pod exceeds its own limit.
     return failure.facts.reason == "Evicted" and (
-        failure.disruption is not None or not _OWN_LIMIT.search(failure.facts.message or "")
+        failure.disruption is not None or not _over_own_limit(failure)
     )
 
 

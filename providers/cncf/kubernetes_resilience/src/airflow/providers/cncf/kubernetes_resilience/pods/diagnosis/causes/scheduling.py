@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-import re
-
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause, Predicate
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause, Predicate, said
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs"
 
 
+def _message(failure: PodFailure) -> str | None:
+    return condition.message if (condition := failure.facts.unscheduled) else None
+
+
 def _unscheduled(pattern: str) -> Predicate:
-    compiled = re.compile(pattern, re.IGNORECASE)
-    return lambda failure: (
-        (condition := failure.facts.unscheduled) is not None
-        and compiled.search(condition.message or "") is not None
-    )
+    return said(_message, pattern)
 
 
 SCHEDULING = (
