@@ -4,7 +4,7 @@
 Worker pods as ``kubectl get -o yaml`` shows them, from ``fixtures/pods``.
 
 The head of each file says what happened, and then: ``expects``, the row of the table; ``container``, the one
-that decides; ``seen``, how the executor came to ask.
+that decides; ``seen``, how the executor came to ask; ``phase``, how far the task had come, if it had begun.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_unreported_end,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
+from airflow_resilience.retry_policy.evidence import Phase
 
 FOLDER = Path(__file__).parent / "fixtures" / "pods"
 WORKER_LOGS = Path(__file__).parent / "fixtures" / "worker_logs"
@@ -69,6 +70,7 @@ class PodFixture:
     expects: str
     container: str | None
     seen: str
+    phase: Phase
 
     @property
     def failure(self) -> PodFailure:
@@ -79,9 +81,10 @@ class PodFixture:
 
 def read_fixture(name: str) -> PodFixture:
     text = (FOLDER / f"{name}.yaml").read_text()
-    head = dict(re.findall(r"^# (expects|container|seen): (\S+)$", text, re.MULTILINE))
+    head = dict(re.findall(r"^# (expects|container|seen|phase): (\S+)$", text, re.MULTILINE))
     container = None if head["container"] == "-" else head["container"]
-    return PodFixture(name, read_pod(yaml.safe_load(text)), head["expects"], container, head["seen"])
+    phase = Phase(head.get("phase", Phase.LAUNCH))
+    return PodFixture(name, read_pod(yaml.safe_load(text)), head["expects"], container, head["seen"], phase)
 
 
 def read_worker_log(name: str) -> str:

@@ -452,6 +452,36 @@ def test_no_other_error_than_malformed_pod_is_raised(manifest: Any) -> None:
         assert read_pod(manifest).ref.uid
 
 
+@pytest.mark.parametrize(
+    ("resources", "of_pod", "unlimited"),
+    [
+        ({}, None, True),
+        ({"requests": {"memory": "1Gi"}, "limits": {"cpu": "1"}}, None, True),
+        ({"limits": {"memory": "0"}}, None, True),
+        ({"limits": None}, {"limits": {"cpu": "1"}}, True),
+        ({"limits": {"memory": "1Gi"}}, None, False),
+        ({}, {"limits": {"memory": "1Gi"}}, False),
+        (None, None, True),
+    ],
+)
+def test_memory_is_limited_by_the_container_or_by_its_pod(
+    resources: Any, of_pod: Any, unlimited: bool
+) -> None:
+    init = [m.status_of("a", m.COMPLETED)]
+    manifest = m.pod("Running", [m.base(m.running()), m.status_of("b", m.running())], init=init)
+    for containers in ("initContainers", "containers"):
+        manifest["spec"][containers][0]["resources"] = resources
+    manifest["spec"]["resources"] = of_pod
+    first, worker, unknown = read_pod(manifest).containers
+    assert (first.unlimited_memory, worker.unlimited_memory) == (unlimited, unlimited)
+    assert not unknown.unlimited_memory
+
+
+def test_container_whose_resources_are_not_shown_may_have_a_limit() -> None:
+    (worker,) = read_pod(m.pod("Running", [m.base(m.running())])).containers
+    assert not worker.unlimited_memory
+
+
 def test_version_of_a_pod_whose_worker_may_still_start_beside_a_sidecar_is_kept() -> None:
     worker = m.base(m.waiting("RunContainerError", "no"))
     facts = read_pod(m.pod("Running", [worker, m.status_of("statsd", m.running())]))

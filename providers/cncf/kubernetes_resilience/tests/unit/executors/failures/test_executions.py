@@ -108,8 +108,10 @@ def run_again(harness, key):
         m.disrupted("DeletionByTaintManager"),
         m.disrupted("PreemptionByScheduler"),
         m.worker_error(137),
+        m.pod("Failed", [m.base(m.terminated(255, "Unknown"))]),
+        m.not_admitted(),
     ],
-    ids=["api", "pressure", "shutdown", "lost", "taint", "preempted", "killed"],
+    ids=["api", "pressure", "shutdown", "lost", "taint", "preempted", "killed", "rebooted", "not admitted"],
 )
 def test_it_runs_again_in_the_same_try(harness, running, like):
     ti, pod = running(harness)
@@ -125,6 +127,18 @@ def test_it_runs_again_in_the_same_try(harness, running, like):
     assert (loss["action"], loss["ti_id"], loss["next_ti_id"]) == ("relaunch", before, str(row.id))
     assert loss["context"]["category"] == "INFRASTRUCTURE"
     assert (harness.events(), key in harness.executor.running) == ({}, True)
+
+
+def test_a_worker_without_a_memory_limit_was_killed_for_want_of_memory_on_its_node(harness, queued_ti):
+    ti = queued_ti()
+    requests = k8s.V1ResourceRequirements(requests={"memory": "1Gi"})
+    base = k8s.V1Container(name="base", resources=requests)
+    override = k8s.V1Pod(spec=k8s.V1PodSpec(containers=[base]))
+    harness.set_state(ti, "queued", executor_config={"pod_override": override})
+    pod = harness.run(ti)
+    lose(harness, pod, m.out_of_memory())
+    (loss,) = losses(harness)
+    assert (loss["action"], loss["context"]["metadata"]["cause"]) == ("relaunch", "node-out-of-memory")
 
 
 def test_its_next_pod_is_made_for_the_new_id_after_the_delay_and_elsewhere(harness, running):

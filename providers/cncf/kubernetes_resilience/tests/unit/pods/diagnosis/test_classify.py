@@ -10,6 +10,7 @@ import re
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
@@ -31,9 +32,9 @@ ROWS = {cause.name: cause for cause in TABLE}
 pods = pytest.mark.parametrize("pod", ALL, ids=lambda pod: pod.name)
 
 
-def row_of(failure: PodFailure | None) -> str:
+def row_of(failure: PodFailure | None, phase: Phase = Phase.LAUNCH) -> str:
     assert failure is not None
-    return classify(failure).cause.name
+    return classify(failure, phase=phase).cause.name
 
 
 # -------------------------------------------------------------------------------------------------- the table
@@ -42,12 +43,12 @@ def row_of(failure: PodFailure | None) -> str:
 @pods
 def test_pod_is_explained_by_the_row_that_its_file_names(pod: PodFixture) -> None:
     container = pod.failure.container
-    assert row_of(pod.failure) == pod.expects
+    assert row_of(pod.failure, pod.phase) == pod.expects
     assert (container.name if container else None) == pod.container
 
 
 def test_every_row_is_reached_by_a_pod_and_none_is_hidden_by_an_earlier_one() -> None:
-    assert {row_of(pod.failure) for pod in ALL} == set(ROWS)
+    assert {row_of(pod.failure, pod.phase) for pod in ALL} == set(ROWS)
 
 
 def test_names_are_unique_and_can_be_tags_of_metrics() -> None:
@@ -74,6 +75,8 @@ CLASSES = {
     "evicted-by-node-pressure": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
     "evicted-over-own-limit": (Category.APPLICATION, Reason.RESOURCE_EXHAUSTION),
     "refused-out-of-resources": (Category.INFRASTRUCTURE, Reason.ADMISSION_REFUSED),
+    "refused-by-kubelet": (Category.INFRASTRUCTURE, Reason.ADMISSION_REFUSED),
+    "not-admitted-again": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
     "active-deadline-exceeded": (Category.TIMEOUT, Reason.EXECUTION_TIMEOUT),
     "deleted": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
     "vanished": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
@@ -83,6 +86,7 @@ CLASSES = {
     "registry-unavailable": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
     "config-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
     "command-not-runnable": (Category.APPLICATION, Reason.START_ERROR),
+    "node-out-of-memory": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
     "worker-out-of-memory": (Category.APPLICATION, Reason.RESOURCE_EXHAUSTION),
     "init-container-out-of-memory": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
     "init-container-failed": (Category.INFRASTRUCTURE, Reason.START_ERROR),
@@ -97,7 +101,7 @@ CLASSES = {
 @pytest.mark.parametrize("name", CLASSES)
 def test_row_has_the_category_and_reason_on_which_policies_rely(name: str) -> None:
     pod = next(pod for pod in ALL if pod.expects == name)
-    context = classify(pod.failure).context
+    context = classify(pod.failure, phase=pod.phase).context
     assert (context.category, context.reason) == CLASSES[name]
     assert context.source is ContextSource.EXECUTOR
 
@@ -206,6 +210,47 @@ def test_pod_over_its_own_limit_was_not_disrupted(
 
 def test_shutdown_of_a_node_on_which_the_worker_ran_is_no_refusal() -> None:
     assert row_of(find_failure(read_pod(m.node_shutdown()))) == "node-shutdown"
+
+
+@pytest.mark.parametrize("reason", [*sorted(REFUSALS), "OutOfcpu", "OutOfnvidia.com/gpu", "NodeShutdown"])
+def test_running_worker_that_a_restarted_kubelet_does_not_admit_was_taken(reason: str) -> None:
+    failure = find_failure(read_pod(m.pod("Failed", reason=reason)))
+    assert failure is not None
+    launch, execution = classify(failure), classify(failure, phase=Phase.EXECUTION)
+    assert launch.context.reason is Reason.ADMISSION_REFUSED
+    assert execution.context.reason in (Reason.WORKER_LOST, Reason.WORKER_TERMINATION)
+    assert {launch.context.category, execution.context.category} == {Category.INFRASTRUCTURE}
+
+
+@pytest.mark.parametrize("init", [True, False])
+@pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])
+def test_container_of_unknown_end_was_lost(reason: str, init: bool) -> None:
+    ended = m.terminated(255, reason)
+    manifest = m.pod(
+        "Failed", [m.base(m.PREPARING if init else ended)], init=[m.status_of("a", ended)] * init
+    )
+    assert row_of(find_failure(read_pod(manifest))) == "container-status-unknown"
+
+
+TOO_LITTLE_TO_START = [
+    "OCI runtime create failed: runc create failed: unable to start container process: "
+    "container init was OOM-killed (memory limit too low?): unknown",
+    "set memory limit 1048576 too low; should be at least 12582912 bytes",
+    "Error response from daemon: Minimum memory limit allowed is 6MB",
+]
+
+
+@pytest.mark.parametrize("limits", [{"memory": "1Gi"}, {"cpu": "1"}, {}])
+@pytest.mark.parametrize(
+    "ended", [("OOMKilled", None), *(("StartError", message) for message in TOO_LITTLE_TO_START)]
+)
+def test_only_a_container_with_a_limit_can_have_exceeded_it(
+    limits: m.Json, ended: tuple[str, str | None]
+) -> None:
+    manifest = m.pod("Failed", [m.base(m.terminated(137, *ended))])
+    manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
+    row = "worker-out-of-memory" if "memory" in limits else "node-out-of-memory"
+    assert row_of(find_failure(read_pod(manifest))) == row
 
 
 # -------------------------------------------------------------------------------------- by the worker's log

@@ -167,6 +167,8 @@ class ContainerFacts:
     """Whether a process of it has ever run."""
     finished_at: datetime | None = None
     """When it ended, by the clock of its node; None if it has not, or if that is not known."""
+    unlimited_memory: bool = False
+    """Whether neither it nor its pod has a limit of memory, as far as is known."""
 
     @property
     def failed(self) -> bool:
@@ -448,16 +450,36 @@ def _containers(spec: Mapping[str, Any], status: Mapping[str, Any], worker: str)
         for item in _mappings(spec.get("initContainers"))
         if item.get("restartPolicy") == "Always"
     }
+    unlimited = _without_memory_limit(spec)
     for item in _mappings(status.get("initContainerStatuses")):
         type_ = ContainerType.SIDECAR if _text(item.get("name")) in native_sidecars else ContainerType.INIT
-        yield _container(item, type_, before_worker=True)
+        yield _container(item, type_, unlimited, before_worker=True)
     for item in _mappings(status.get("containerStatuses")):
         is_worker = item.get("name") == worker
         type_ = ContainerType.WORKER if is_worker else ContainerType.SIDECAR
-        yield _container(item, type_, before_worker=False)
+        yield _container(item, type_, unlimited, before_worker=False)
 
 
-def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: bool) -> ContainerFacts:
+def _without_memory_limit(spec: Mapping[str, Any]) -> set[str | None]:
+    """Name the containers that may take all the memory of their node."""
+    # https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+    if _limits_memory(spec):
+        return set()
+    containers = (*_mappings(spec.get("initContainers")), *_mappings(spec.get("containers")))
+    # The API server shows the resources of each container, also if there are none.
+    return {
+        _text(item.get("name")) for item in containers if "resources" in item and not _limits_memory(item)
+    }
+
+
+def _limits_memory(holder: Mapping[str, Any]) -> bool:
+    limits = _mapping(_mapping(holder.get("resources")).get("limits"))
+    return limits.get("memory") not in (None, "0", 0)
+
+
+def _container(
+    item: Mapping[str, Any], type_: ContainerType, unlimited: set[str | None], *, before_worker: bool
+) -> ContainerFacts:
     states = _mapping(item.get("state"))
     for state in (ContainerState.TERMINATED, ContainerState.RUNNING, ContainerState.WAITING):
         if isinstance(states.get(state), dict):
@@ -476,6 +498,7 @@ def _container(item: Mapping[str, Any], type_: ContainerType, *, before_worker: 
         before_worker=before_worker,
         started=_ever_started(states) or _ever_started(_mapping(item.get("lastState"))),
         finished_at=_time(_mapping(states.get(ContainerState.TERMINATED)).get("finishedAt")),
+        unlimited_memory=_text(item.get("name")) in unlimited,
     )
 
 

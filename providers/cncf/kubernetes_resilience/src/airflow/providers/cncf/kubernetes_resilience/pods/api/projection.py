@@ -28,8 +28,12 @@ class _Metadata(TypedDict, total=False):
     deletionGracePeriodSeconds: Any
 
 
-class _InitContainer(TypedDict, total=False):
+class _Container(TypedDict, total=False):
     name: Any
+    resources: Any
+
+
+class _InitContainer(_Container, total=False):
     restartPolicy: Any
 
 
@@ -37,16 +41,20 @@ class _Spec(TypedDict, total=False):
     nodeName: Any
     restartPolicy: Any
     terminationGracePeriodSeconds: Any
+    resources: Any
     initContainers: list[_InitContainer] | None
 
 
-class _Container(TypedDict, total=False):
-    name: Any
+class _SpecOfWatch(_Spec, total=False):
+    containers: list[_Container] | None
+
+
+class _Worker(_Container, total=False):
     args: Any
 
 
 class _SpecWithWorkload(_Spec, total=False):
-    containers: list[_Container] | None
+    containers: list[_Worker] | None
 
 
 class _ContainerStatus(TypedDict, total=False):
@@ -76,7 +84,7 @@ class _Status(TypedDict, total=False):
 
 class _Pod(TypedDict, total=False):
     metadata: _Metadata | None
-    spec: _Spec | None
+    spec: _SpecOfWatch | None
     status: _Status | None
 
 

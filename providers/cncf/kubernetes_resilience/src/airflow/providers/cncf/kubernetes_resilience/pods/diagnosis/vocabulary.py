@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
 from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
@@ -54,29 +55,6 @@ _OF_PODS = (
     "NodeLost",
     # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle
     "DeadlineExceeded",
-    # pkg/kubelet/lifecycle/predicate.go: names of plugins of the scheduler that the kubelet asks too
-    "NodeAffinity",
-    "NodeName",
-    "NodePorts",
-    # pkg/kubelet/lifecycle/predicate.go
-    "InitContainerRestartPolicyForbidden",
-    "InvalidNodeInfo",
-    "PodOSNotSupported",
-    "PodOSSelectorNodeLabelDoesNotMatch",
-    "SupplementalGroupsPolicyNotSupported",
-    "UnexpectedAdmissionError",
-    "UnexpectedPredicateFailureType",
-    "UnknownReason",
-    # pkg/kubelet/lifecycle/handlers.go
-    "AppArmor",
-    "PodFeatureUnsupported",
-    "PodLevelResourcesNotSupported",
-    # pkg/kubelet/sysctl, pkg/kubelet/cm/topologymanager, pkg/kubelet/volumemanager
-    "SysctlForbidden",
-    "TopologyAffinityError",
-    "VolumeAttachmentLimitExceeded",
-    # https://virtual-kubelet.io/docs/architecture/
-    "ProviderFailed",
 )
 _OF_WAITING_CONTAINERS = (
     # pkg/kubelet/kubelet_pods.go
@@ -124,6 +102,7 @@ VOCABULARY: Final = Vocabulary(
             *_OF_DISRUPTIONS,
             *_OF_SCHEDULING,
             *_OF_PODS,
+            *REFUSALS,
             *_OF_WAITING_CONTAINERS,
             *_OF_TERMINATED_CONTAINERS,
             *OWN_REASONS,

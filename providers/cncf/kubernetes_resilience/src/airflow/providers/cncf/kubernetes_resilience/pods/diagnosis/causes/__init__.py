@@ -29,6 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.deletion
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.disruptions import DISRUPTIONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.exits import EXITS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.images import IMAGES
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.memory import MEMORY
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.scheduling import SCHEDULING
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.silences import SILENCES
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.startup import STARTUP
@@ -56,6 +57,7 @@ TABLE: tuple[Cause, ...] = (
     *OTHER_POD_REASONS,
     *SILENCES,
     *SCHEDULING,
+    *MEMORY,
     *IMAGES,
     *STARTUP,
     *EXITS,

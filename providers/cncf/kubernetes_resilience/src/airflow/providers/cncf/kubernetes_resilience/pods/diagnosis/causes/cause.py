@@ -43,6 +43,12 @@ def container_reason(*reasons: str) -> Predicate:
     return lambda failure: failure.container is not None and failure.container.reason in reasons
 
 
+NOT_STARTED = container_reason(
+    "CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"
+)
+"""Whether the container that decides could not be created or started; its message is the runtime's."""
+
+
 def said(text: Callable[[PodFailure], str | None], pattern: str) -> Predicate:
     """
     Return whether the pattern is found in a text of the failure, in upper or lower case.

@@ -96,6 +96,7 @@ DISRUPTIONS = (
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The pod came to its node when that was shutting down already.",
         url=_SHUTDOWN,
+        launch_only=True,
     ),
     Cause(
         name="node-shutdown",

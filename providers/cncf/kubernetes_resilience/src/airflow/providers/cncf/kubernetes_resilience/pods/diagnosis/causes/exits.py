@@ -13,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause im
     both,
     container_failed,
     container_reason,
-    is_container,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     SILENT_EXIT,
@@ -24,12 +23,10 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerTyp
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs"
-_MEMORY = f"{_DOCS}/tasks/configure-pod-container/assign-memory-resource/#exceed-a-container-s-memory-limit"
 _FAILURE = f"{_DOCS}/tasks/debug/debug-application/determine-reason-pod-failure/"
 _SIDECARS = f"{_DOCS}/concepts/workloads/pods/sidecar-containers/"
 _TERMINATION = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-termination"
 
-_OUT_OF_MEMORY = container_reason("OOMKilled")
 _WORKER_FAILED = container_failed(ContainerType.WORKER)
 
 
@@ -49,10 +46,12 @@ def _worker_never_started(failure: PodFailure) -> bool:
 EXITS = (
     Cause(
         name="container-status-unknown",
-        applies=container_reason("ContainerStatusUnknown"),
+        # The kubelet's word, and containerd's for a container whose process it does not find any more:
+        # internal/cri/server
+        applies=container_reason("ContainerStatusUnknown", "Unknown"),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
-        why="The kubelet lost track of the container, as after a crash or a restart of the node.",
+        why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
         url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states",
     ),
     Cause(
@@ -62,31 +61,6 @@ EXITS = (
         reason=StateChangeReason.EXECUTION_TIMEOUT,
         why="The container was ended because a limit of time was over.",
         url=f"{_DOCS}/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle",
-    ),
-    Cause(
-        name="worker-out-of-memory",
-        applies=both(_OUT_OF_MEMORY, is_container(ContainerType.WORKER)),
-        category=StateChangeCategory.APPLICATION,
-        reason=StateChangeReason.RESOURCE_EXHAUSTION,
-        why="The worker needed more memory than its own limit allows, and most likely will again.",
-        url=_MEMORY,
-    ),
-    Cause(
-        name="init-container-out-of-memory",
-        applies=both(_OUT_OF_MEMORY, is_container(ContainerType.INIT)),
-        # Its limits are in the pod template, which belongs to the deployment. The task has not run.
-        category=StateChangeCategory.INFRASTRUCTURE,
-        reason=StateChangeReason.RESOURCE_EXHAUSTION,
-        why="An init container needed more memory than its limit allows, before anything of the task ran.",
-        url=_MEMORY,
-    ),
-    Cause(
-        name="sidecar-out-of-memory",
-        applies=_OUT_OF_MEMORY,
-        category=StateChangeCategory.INFRASTRUCTURE,
-        reason=StateChangeReason.RESOURCE_EXHAUSTION,
-        why="A sidecar needed more memory than its limit allows.",
-        url=_MEMORY,
     ),
     Cause(
         name="init-container-failed",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
+    NOT_STARTED,
     Cause,
     both,
     container_reason,
@@ -19,9 +20,6 @@ _DOCS = "https://kubernetes.io/docs"
 _STATES = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states"
 
 _NOT_CONFIGURED = container_reason("CreateContainerConfigError")
-_NOT_STARTED = container_reason(
-    "CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"
-)
 
 
 def _waits_for_init(failure: PodFailure) -> bool:
@@ -56,7 +54,7 @@ STARTUP = (
     ),
     Cause(
         name="command-not-runnable",
-        applies=both(_NOT_STARTED, container_says(r'exec: "|executable file not found|no command specified')),
+        applies=both(NOT_STARTED, container_says(r'exec: "|executable file not found|no command specified')),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.START_ERROR,
         why="The container's command is not in its image, or is not one that can be run.",
@@ -66,7 +64,7 @@ STARTUP = (
         name="volume-unavailable",
         applies=both(
             either(
-                either(_NOT_CONFIGURED, _NOT_STARTED),
+                either(_NOT_CONFIGURED, NOT_STARTED),
                 container_reason("ContainerCreating", "PodInitializing"),
             ),
             container_says(r"\b(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?)\b"),
