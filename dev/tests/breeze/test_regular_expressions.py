@@ -27,7 +27,7 @@ ALLOWED = {
     ("airflow_resilience/retry_policy/selection.py", "_why_selected"): (
         "250 characters of a Dag's id, and patterns of the deployer, of which Python makes atomic groups"
     ),
-    (f"{KUBERNETES}/executors/failures/masking.py", "_TOKEN"): (
+    (f"{KUBERNETES}/executors/masking.py", "_TOKEN"): (
         "written by tasks; nothing follows what repeats but the end of a text at its beginning"
     ),
     (f"{KUBERNETES}/cli/in_place_wheel.py", "_describe"): "the metadata of a wheel, on a person's command",

@@ -123,7 +123,10 @@ def _runs_here(ti: Any) -> bool:
 
 def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool) -> ExecutionContext:
     """Return why a task instance has failed, which is stored then."""
-    from airflow_resilience.propagation import audit  # noqa: PLC0415 - a worker has no database
+    # A worker has no database, and another masker.
+    from airflow._shared.secrets_masker import redact  # noqa: PLC0415
+
+    from airflow_resilience.propagation import audit  # noqa: PLC0415
 
     if is_manual:
         context = ExecutionContext(
@@ -136,7 +139,7 @@ def _in_database(ti: Any, error: str | BaseException | None, *, is_manual: bool)
         known = audit.read(ti)
         if known.stored:
             return known.stored
-        context = _guess(known, str(error or ""))
+        context = _guess(known, str(redact(str(error or ""))))
     audit.record(ti, context)
     return context
 

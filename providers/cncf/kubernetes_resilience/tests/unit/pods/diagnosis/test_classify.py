@@ -233,8 +233,7 @@ def test_container_of_unknown_end_was_lost(reason: str, init: bool) -> None:
 
 
 TOO_LITTLE_TO_START = [
-    "OCI runtime create failed: runc create failed: unable to start container process: "
-    "container init was OOM-killed (memory limit too low?): unknown",
+    "unable to start container process: container init was OOM-killed (memory limit too low?): unknown",
     "set memory limit 1048576 too low; should be at least 12582912 bytes",
     "Error response from daemon: Minimum memory limit allowed is 6MB",
 ]

@@ -21,6 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask
 from airflow_resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class Isolation:
 
 def describe(error: Exception) -> str:
     """Return an exception in one line, for the user of a task."""
-    return textwrap.shorten(f"{type(error).__name__}: {error}", DESCRIPTION_LIMIT)
+    return textwrap.shorten(mask(f"{type(error).__name__}: {error}"), DESCRIPTION_LIMIT)
 
 
 def database_answers() -> bool:

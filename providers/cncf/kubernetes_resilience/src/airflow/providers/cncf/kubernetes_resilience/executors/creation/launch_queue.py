@@ -34,6 +34,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     Waiting,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
@@ -249,14 +250,14 @@ class LaunchQueue:
             creation = self._builder.build(launch, history, told)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
-            return f"Pod mutation hook failed: {error.__cause__!r}"
+            return f"Pod mutation hook failed: {mask(repr(error.__cause__))}"
         except PodReconciliationError as error:
             log.exception("Template, configuration and override could not be merged for %s", launch.key)
-            return f"Pod could not be put together: {error.__cause__!r}"
+            return f"Pod could not be put together: {mask(repr(error.__cause__))}"
         except Exception as error:
             # A template that cannot be read, for example. That concerns this task alone.
             log.exception("No pod could be built for %s", launch.key)
-            return f"Pod could not be built: {error!r}"
+            return f"Pod could not be built: {mask(repr(error))}"
         self._registry.create(launch, creation)
         return None
 

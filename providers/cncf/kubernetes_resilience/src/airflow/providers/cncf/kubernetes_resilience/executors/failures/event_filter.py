@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     AdoptPod,
@@ -28,6 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
     SILENT_EXIT,
@@ -448,6 +448,7 @@ class StaleEventFilter:
         if launch is None:
             self._deletion.not_created(message.launch_id, message.error)
         elif launch.ref is None:  # else its pod was seen, whatever became of the call
+            message.error.message = mask(message.error.message)  # it may quote the pod
             self._create_retries.failed(launch, message.error)
 
     def _confirmed(self, message: PodConfirmed) -> None:

@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What others say is logged and stored without the secrets in it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from airflow._shared.secrets_masker import mask_secret, reset_secrets_masker
+from airflow.models.log import Log
+from airflow.models.xcom import XComModel
+from sqlalchemy import select
+from sqlalchemy.exc import DataError
+
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
+    PUBLISH_BACKOFF,
+    REFUSALS,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import ATTEMPTS
+from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
+
+from ...support import manifests as m
+from ...support.harness import noted_log
+
+SECRET = "correct-horse-battery"
+JWT = "eyJhbGciOiJIUzUxMiJ9.eyJzdWIiOiIwMTk5In0.c2lnbmF0dXJl_-c2ln"
+BEGINNING = (
+    '{{"event":"Executing workload","workload":"ExecuteTask(token=\'{}\', ti=TaskInstance(id=UUID(\'0\'))'
+)
+
+
+@pytest.fixture
+def secret():
+    """Give a text that Airflow masks."""
+    mask_secret(SECRET)
+    yield SECRET
+    reset_secrets_masker()
+
+
+def said(message: str) -> m.Json:
+    return m.pod("Failed", [m.base(m.terminated(1, "Error", message))])
+
+
+def masked(message: str) -> str | None:
+    (container,) = mask_secrets(read_pod(said(message))).containers
+    return container.message
+
+
+def test_what_airflow_masks_is_masked(secret):
+    assert masked(f"cannot log in to db with {secret}\n") == "cannot log in to db with ***\n"
+
+
+def test_token_of_a_worker_that_prints_it():
+    assert masked(BEGINNING.format(JWT)) == BEGINNING.format("***")
+
+
+@pytest.mark.parametrize("cut", range(1, len(JWT)))
+def test_token_that_the_kubelet_has_cut_in_two(cut):
+    """Airflow 3.1 prints its token in the line that it begins with, of which the kubelet keeps the end."""
+    _, token, rest = BEGINNING.format(JWT).partition(JWT)
+    assert masked(token[cut:] + rest) == "***" + rest
+
+
+def test_text_without_secrets_is_not_changed():
+    text = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x\', ti=TaskInstance(\n'
+    assert masked(text) == text
+    facts = read_pod(m.worker_error())
+    assert mask_secrets(facts) is facts
+
+
+def test_neither_ledger_nor_log_nor_event_shows_a_secret(harness, queued_ti, secret, caplog, monkeypatch):
+    monkeypatch.setattr(KubernetesExecutor, "log", noted_log(__name__))
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with caplog.at_level(logging.INFO):
+        harness.observe(pod, said(f"ValueError: wrong password {secret}, token {JWT}\n"))
+    (entry,) = harness.ledger(ti)
+    assert entry["context"]["metadata"]["message"] == "ValueError: wrong password ***, token ***\n"
+    ((state, info),) = harness.events().values()
+    assert state == "failed"
+    assert "ValueError: wrong password ***" in info
+    assert "ValueError: wrong password ***" in caplog.text
+    for text in (info, caplog.text, str(entry)):
+        assert secret not in text
+        assert JWT not in text
+
+
+def a_pod(harness, secret, monkeypatch):
+    """Say it in each text of a pod."""
+    failed = m.pod(
+        "Failed",
+        [m.base(m.terminated(1, "Error", secret))],
+        init=[m.status_of("git-sync", m.terminated(1, "Error", secret))],
+        reason="Odd",
+        message=secret,
+        conditions=(m.condition("DisruptionTarget", "True", "Odd", secret),),
+    )
+    harness.observe(harness.created(), failed)
+
+
+def a_scheduler_of_kubernetes(harness, secret, monkeypatch):
+    harness.observe(harness.created(), m.unschedulable(secret))
+    harness.wait(60)
+
+
+def the_api_server(status):
+    def refuse(harness, secret, monkeypatch):
+        message = f'Pod "x" is invalid: spec.containers[0].env[0].value: Invalid value: "{secret}"'
+        for _ in range(REFUSALS + 2):
+            if calls := harness.runtime.take("create"):
+                error = error_from_status(status, {"kind": "Status", "reason": "Odd", "message": message})
+                harness.send(PodNotCreated(calls[0][0], error))
+            harness.wait(PUBLISH_BACKOFF.maximum)
+
+    return refuse
+
+
+def a_hook(harness, secret, monkeypatch):
+    def hook(pod):
+        raise RuntimeError(secret)
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+
+
+def a_template(harness, secret, monkeypatch):
+    def reconcile(base, client):
+        raise ValueError(secret)
+
+    generator = "airflow.providers.cncf.kubernetes.pod_generator.PodGenerator"
+    monkeypatch.setattr(f"{generator}.reconcile_pods", reconcile)
+
+
+def a_builder(harness, secret, monkeypatch):
+    def build(*args):
+        raise OSError(secret)
+
+    monkeypatch.setattr(PodBuilder, "build", build)
+
+
+def the_database(harness, secret, monkeypatch):
+    def fail(*args, **options):
+        raise DataError(secret, None, ValueError(secret))
+
+    monkeypatch.setattr(task_instances, "begin_queued_anew", fail)
+
+
+BEFORE_A_POD = [a_hook, a_template, a_builder, the_database]
+
+
+@pytest.mark.parametrize(
+    "say",
+    [a_pod, a_scheduler_of_kubernetes, the_api_server(422), the_api_server(403), *BEFORE_A_POD],
+    ids=lambda say: say.__name__,
+)
+def test_nothing_that_is_told_of_a_failure_shows_a_secret(start, queued_ti, secret, monkeypatch, say):
+    harness = start(
+        KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT="30", KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0"
+    )
+    ti = queued_ti()
+    if say in BEFORE_A_POD:
+        say(harness, f"wrong password {secret}", monkeypatch)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    if say not in BEFORE_A_POD:
+        say(harness, f"wrong password {secret}", monkeypatch)
+    for _ in range(ATTEMPTS + 1):
+        harness.wait(10)
+    harness.session.commit()
+    rows = [row.extra or "" for row in harness.session.scalars(select(Log))]
+    told = [info for _, info in harness.events().values()]
+    told += [*rows, *(str(item.value) for item in harness.session.scalars(select(XComModel)))]
+    assert any("wrong password ***" in text or "Invalid value" in text for text in told), told
+    assert not [text for text in told if secret in text]
