@@ -42,7 +42,7 @@ _COMPARED_RULES: Final = 100
 
 def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
     """
-    Return what can have no effect, and where it stands.
+    Return what can have no effect, or another one than is meant, and where it stands.
 
     :param vocabulary: words that can match; None for any
     """

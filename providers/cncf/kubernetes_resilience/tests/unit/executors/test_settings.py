@@ -27,6 +27,8 @@ EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reason
 PUBLISH = ("kubernetes_executor", "task_publish_max_retries")
 CONCURRENCY = ("kubernetes_resilience", "api_concurrency")
 POLICIES = ("kubernetes_resilience", "retry_policy_file")
+PENDING = ("kubernetes_resilience", "pending_timeout")
+GATE = ("kubernetes_resilience", "scheduling_gate_timeout")
 UNSCHEDULABLE = ("kubernetes_resilience", "unschedulable_timeout")
 BUDGET = ("kubernetes_resilience", "infrastructure_retry_budget")
 DELAY = ("kubernetes_resilience", "infrastructure_retry_delay")
@@ -50,6 +52,8 @@ def test_defaults_are_the_documented_ones() -> None:
         api_concurrency=32,
         watch_inactivity_timeout=150.0,
         unschedulable_timeout=0.0,
+        pending_timeout=0.0,
+        scheduling_gate_timeout=86400.0,
         retry_policy_file=None,
         infrastructure_retry_budget=0,
         infrastructure_retry_delay=10.0,
@@ -83,6 +87,8 @@ def test_defaults_are_the_documented_ones() -> None:
         (INACTIVITY, "watch_inactivity_timeout", "90", 90.0),
         (INACTIVITY, "watch_inactivity_timeout", "120.5", 120.5),
         (UNSCHEDULABLE, "unschedulable_timeout", "300", 300.0),
+        (PENDING, "pending_timeout", "480", 480.0),
+        (GATE, "scheduling_gate_timeout", "0", 0.0),
         (BUDGET, "infrastructure_retry_budget", "4", 4),
         (BUDGET, "infrastructure_retry_budget", "-1", -1),
         (DELAY, "infrastructure_retry_delay", "0", 0.0),
@@ -122,6 +128,8 @@ def test_value_is_read(
             "a number of seconds, 90 or more",
         ),
         (UNSCHEDULABLE, ["", "-1", "nan", "inf", "5m"], "a number of seconds, or 0 for no limit"),
+        (PENDING, ["", "-1", "nan", "inf", "5m"], "a number of seconds, or 0 for no limit"),
+        (GATE, ["", "-1", "nan", "inf", "1d"], "a number of seconds, or 0 for none"),
         (BUDGET, ["", "three", "1.5", "-2"], "a whole number: 0 for none, -1 for no limit"),
         (DELAY, ["", "-1", "nan", "inf", "10s"], "a number of seconds, 0 or more"),
         (

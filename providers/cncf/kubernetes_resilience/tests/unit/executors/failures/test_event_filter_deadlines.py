@@ -62,7 +62,7 @@ def test_its_time_ends_when_it_is_not_unschedulable_any_more(impatient, queued_t
     impatient.observe(pod, m.unschedulable())
     impatient.wait(TIMEOUT / 2)
     impatient.observe(pod, like)
-    impatient.wait(TIMEOUT * 10)
+    impatient.wait(TIMEOUT * 5)
     assert (impatient.ledger(ti), impatient.runtime.take("delete")) == ([], [])
 
 
@@ -128,6 +128,83 @@ def test_a_rule_can_be_about_it(start, queued_ti, tmp_path):
     harness.observe(harness.launch(ti), m.unschedulable())
     harness.wait(5)
     assert [(entry["rule"], entry["action"]) for entry in harness.ledger(ti)] == [("none", "fail")]
+
+
+# ---------------------------------------------------------------------------------------------------- pending
+
+
+HANGS_IN_INIT = m.pod("Pending", [m.base(m.PREPARING)], init=[m.status_of("vault", m.running())])
+NEVER_PULLED = m.pod("Pending", [m.base(m.waiting("ErrImageNeverPull", "not present"))])
+
+
+@pytest.fixture
+def limited(start):
+    return start(KUBERNETES_RESILIENCE__PENDING_TIMEOUT=f"{TIMEOUT:g}")
+
+
+@pytest.mark.parametrize(
+    ("like", "cause"),
+    [
+        (HANGS_IN_INIT, "init-container-running"),
+        (NEVER_PULLED, "image-not-on-node"),
+        (m.starting(), "container-creating"),
+        (m.unschedulable(), "unschedulable-resources"),
+    ],
+    ids=["init", "image", "creating", "unschedulable"],
+)
+def test_a_pod_that_stays_pending_is_given_up(limited, queued_ti, like, cause):
+    ti = queued_ti()
+    pod = limited.launch(ti)
+    limited.observe(pod, like)
+    limited.wait(TIMEOUT - 0.1)
+    assert limited.ledger(ti) == []
+    limited.wait(0.2)
+    assert [(row["action"], row["context"]["metadata"]["cause"]) for row in limited.ledger(ti)] == [
+        ("relaunch", cause)
+    ]
+    assert limited.runtime.take("delete") == [(pod.ref,)]
+
+
+def test_its_time_goes_on_whatever_keeps_it_pending(limited, queued_ti):
+    ti = queued_ti()
+    pod = limited.launch(ti)
+    for like in (m.unschedulable(), m.starting(), HANGS_IN_INIT):
+        limited.observe(pod, like)
+        assert limited.ledger(ti) == []
+        limited.wait(TIMEOUT / 3)
+    assert len(limited.ledger(ti)) == 1
+
+
+@pytest.mark.parametrize("like", [m.alive(), m.gated()], ids=["running", "gated"])
+def test_a_pod_that_has_started_or_is_behind_a_gate_is_not_pending(limited, queued_ti, like):
+    ti = queued_ti()
+    pod = limited.launch(ti)
+    limited.observe(pod, m.starting())
+    limited.observe(pod, like)
+    limited.wait(TIMEOUT * 10)
+    assert limited.ledger(ti) == []
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "pending", "like"),
+    [(30, 100, m.unschedulable()), (30, 10, HANGS_IN_INIT), (100, 30, m.unschedulable())],
+    ids=["first", "pending, after it was unschedulable", "pending"],
+)
+def test_the_limit_that_is_reached_first_counts(start, queued_ti, unschedulable, pending, like):
+    harness = start(
+        KUBERNETES_RESILIENCE__PENDING_TIMEOUT=str(pending + 20),
+        KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT=str(unschedulable + 20),
+    )
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.unschedulable())
+    harness.wait(20)
+    harness.observe(pod, like)
+    reached = min(pending, unschedulable) if like == m.unschedulable() else pending
+    harness.wait(reached - 1)
+    assert harness.ledger(ti) == []
+    harness.wait(1)
+    assert len(harness.ledger(ti)) == 1
 
 
 # ------------------------------------------------------------------------- a sidecar that outlives its worker

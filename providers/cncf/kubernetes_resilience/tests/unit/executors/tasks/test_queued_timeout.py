@@ -161,6 +161,64 @@ def test_a_database_that_does_not_answer_is_asked_again(waiting, monkeypatch):
     assert is_fresh(harness, ti)
 
 
+@pytest.mark.parametrize(
+    ("timeout", "scheduled", "is_held"),
+    [
+        ("3600", timedelta(minutes=50), True),
+        ("3600", timedelta(minutes=70), False),
+        ("0", timedelta(0), False),
+    ],
+)
+def test_while_a_scheduling_gate_holds_a_pod_back(start, queued_ti, timeout, scheduled, is_held):
+    harness = start(**CONFIG, KUBERNETES_RESILIENCE__SCHEDULING_GATE_TIMEOUT=timeout)
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.gated())
+    age(harness, ti, scheduled_dttm=datetime.now(UTC) - scheduled)
+    harness.wait(INTERVAL)
+    assert is_fresh(harness, ti) is is_held
+
+
+def test_a_gated_pod_is_replaced_when_its_token_expires(start, queued_ti):
+    """Its worker could not start the task any more, however late the gate is lifted."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.gated())
+    harness.wait(INTERVAL)
+    harness.wait(89 - INTERVAL)
+    assert harness.runtime.take("delete") == []
+    harness.wait(20)
+    ((ref, *_),) = harness.runtime.take("delete")
+    assert ref == pod.ref
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 1
+    assert harness.ledger(ti) == []
+
+
+def test_what_airflow_takes_back_is_told_with_what_kept_it(start, queued_ti):
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.pod("Pending", [m.base(m.PREPARING)], init=[m.status_of("vault", m.running())]))
+    harness.executor.revoke_task(ti=ti)
+    (row,) = harness.ledger(ti)
+    told = (row["action"], row["policy"], row["context"]["metadata"]["cause"], row["worker_name"])
+    assert told == ("relaunch", "-", "init-container-running", pod.name)
+    harness.deleted(pod.ref)
+    assert harness.launch(harness.row(ti)).launch_number == 2
+
+
+@pytest.mark.parametrize("like", [None, m.alive()], ids=["unseen", "running"])
+def test_nothing_is_told_of_what_kept_nothing(start, queued_ti, like):
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    if like:
+        harness.observe(pod, like)
+    harness.executor.revoke_task(ti=ti)
+    assert harness.ledger(ti) == []
+
+
 def test_many_at_once(start, queued_ti):
     harness = start(**CONFIG)
     tis = queued_ti(mapped=3)
@@ -363,7 +421,7 @@ def test_it_is_not_replaced_if_its_task_does_not_wait_for_it_here_any_more(expir
     harness.wait(11)
     # What was cleared is deleted for that.
     assert harness.runtime.take("delete") == ([(pod.ref, "7")] if since == "cleared" else [])
-    assert ("has expired in an outage" in caplog.text, harness.runtime.take("create")) == (False, [])
+    assert ("has expired before it started" in caplog.text, harness.runtime.take("create")) == (False, [])
 
 
 def test_without_an_outage_a_launch_has_the_time_that_airflow_gives_it(start, queued_ti):

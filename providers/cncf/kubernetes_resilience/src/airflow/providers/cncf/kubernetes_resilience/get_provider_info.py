@@ -53,12 +53,26 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "WORKER_TERMINATION,WORKER_LOST",
                         "default": "WORKER_TERMINATION,WORKER_LOST,RESOURCE_EXHAUSTION,DB_CONNECTION_ERROR",
                     },
+                    "pending_timeout": {
+                        "description": "Seconds for which the worker in a pod may not start, before the pod is given up on: deleted, and decided\nabout like any other failed launch, with the reason that ``airflow kubernetes-resilience explain`` shows.\nThat is for an init container that hangs, a volume that is not mounted, an image that does not come, and\nfor unschedulable pods too, but not for those that a scheduling gate holds back. The time counts from when\nthis scheduler has seen the pod first. It should be less than ``[scheduler] task_queued_timeout``, after\nwhich Airflow takes the task back without asking a policy. 0 waits for as long as that.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": "480",
+                        "default": "0",
+                    },
                     "retry_policy_file": {
                         "description": "Path of a file with retry policies: rules that say, for each way in which a worker pod can fail,\nwhether it is launched again, how often, how soon and on which nodes. It may be a mounted ConfigMap:\nit is read again when it changes, and an invalid change is refused and leaves the policies that were\nin force. At start an invalid file stops the scheduler. Empty for the policy that is built in, which\ndoes what ``[kubernetes_executor] pod_launch_failure_retries`` and\n``pod_launch_failure_excluded_container_reasons`` say.\n",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "/opt/airflow/config/retry-policies.yaml",
                         "default": "",
+                    },
+                    "scheduling_gate_timeout": {
+                        "description": "Seconds, from when Airflow has scheduled a task instance, in which its pod may wait behind a scheduling\ngate, as that of Kueue, without using up ``[scheduler] task_queued_timeout``. The pod is replaced when\nits token expires, which is after that time. With 0 the time behind a gate counts like any other.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "86400",
                     },
                     "unschedulable_timeout": {
                         "description": "Seconds for which a worker pod may stay unschedulable, before it is given up on: deleted, and decided\nabout like any other failed launch. That is for pods which no node suits (too little CPU or memory,\ntaints, a volume that is not there), and not for those that a scheduling gate holds back. They count\nfrom when this scheduler sees the pod's condition ``PodScheduled`` with the reason ``Unschedulable``.\nIt should be more than the cluster's autoscaler needs for a new node, and less than\n``[scheduler] task_queued_timeout``, which ends the wait otherwise. 0 waits for as long as that.\n",

@@ -34,8 +34,8 @@ _WHAT_HAPPENS = {
     State.ENDING: "The pod has not failed yet: it is being deleted. The executor waits for its end.",
     State.WAITING: (
         "The pod has not failed: it has not started yet, and the executor waits with it. It is given up with"
-        " the reasons in [kubernetes_executor] worker_pod_pending_fatal_container_state_reasons, and if it"
-        " stays unschedulable for longer than [kubernetes_resilience] unschedulable_timeout."
+        " the reasons in [kubernetes_executor] worker_pod_pending_fatal_container_state_reasons, and after"
+        " [kubernetes_resilience] pending_timeout, or unschedulable_timeout while no node suits it."
     ),
     State.ALIVE: "The pod has not failed.",
     State.SUCCEEDED: "The pod has not failed: it has succeeded.",

@@ -119,6 +119,7 @@ class Parts:
     def _add_tasks(self) -> None:
         self.queued_timeout = QueuedTimeout(
             conf.getfloat("scheduler", "task_queued_timeout"),
+            self._settings.scheduling_gate_timeout,
             registry=self._registry,
             commands=self.commands,
             isolation=self._isolation,
@@ -198,6 +199,7 @@ class Parts:
             own_label=self._who.scheduler_label,
             given_up_reasons=self._kube_config.worker_pod_pending_fatal_container_state_reasons,
             unschedulable_timeout=self._settings.unschedulable_timeout,
+            pending_timeout=self._settings.pending_timeout,
             ownership=self.ownership,
             create_retries=self.create_retries,
             clock=self._clock,

@@ -301,7 +301,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
 
     def _replace_expired(self) -> None:
         for launch in self._parts.expired_tokens.tick():
-            self.log.info("The token of pod %s for %s has expired in an outage", launch.ref, launch.key)
+            self.log.info("The token of pod %s for %s has expired before it started", launch.ref, launch.key)
             self._replace(launch)
 
     def _repeat_creations(self) -> None:
@@ -509,6 +509,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         run("revoke", parts.deletion.revoke_given_up, key)
         if launch := self._registry.release(key):
             run("revoke", parts.deletion.revoke, launch)
+            run("revoke", parts.settlement.record_taken_back, launch)
             self._parts.traces.cancelled(launch)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:

@@ -65,6 +65,10 @@ class Settings(PolicySettings):
     """``_request_timeout`` of ``[kubernetes_executor] kube_client_request_args``; None if there is none."""
     unschedulable_timeout: float
     """``[kubernetes_resilience] unschedulable_timeout``, seconds; 0 for never."""
+    pending_timeout: float
+    """``[kubernetes_resilience] pending_timeout``, seconds; 0 for never."""
+    scheduling_gate_timeout: float
+    """``[kubernetes_resilience] scheduling_gate_timeout``, seconds."""
     worker_log_as_termination_message: bool
     """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a worker that
     fails are its container's termination message, unless its pod states a policy of its own."""
@@ -140,17 +144,16 @@ def _read(conf: Any) -> Settings:
             SHORTEST_WATCH_INACTIVITY,
             allowed=f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
         ),
-        unschedulable_timeout=read_number(
-            float,
-            conf,
-            OWN_SECTION,
-            "unschedulable_timeout",
-            0.0,
-            allowed="a number of seconds, or 0 for no limit",
-        ),
+        unschedulable_timeout=_seconds(conf, "unschedulable_timeout", "0 for no limit"),
+        pending_timeout=_seconds(conf, "pending_timeout", "0 for no limit"),
+        scheduling_gate_timeout=_seconds(conf, "scheduling_gate_timeout", "0 for none"),
         worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
         request_timeout=_request_timeout(conf),
     )
+
+
+def _seconds(conf: Any, key: str, zero: str) -> float:
+    return read_number(float, conf, OWN_SECTION, key, 0.0, allowed=f"a number of seconds, or {zero}")
 
 
 def _request_timeout(conf: Any) -> RequestTimeout | None:

@@ -290,6 +290,16 @@ class PodFacts:
         return self.condition("PodScheduled", status="False") if self.phase == "Pending" else None
 
     @property
+    def is_gated(self) -> bool:
+        """
+        Whether a scheduling gate holds the pod back, as that of a job queue does.
+
+        .. seealso:: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
+        """
+        condition = self.unscheduled
+        return condition is not None and condition.reason == "SchedulingGated"
+
+    @property
     def is_on_silent_node(self) -> bool:
         """
         Whether the pod runs on a node that has not been heard of, as far as the pod shows.

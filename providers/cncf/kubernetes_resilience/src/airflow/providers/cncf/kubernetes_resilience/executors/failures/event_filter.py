@@ -10,7 +10,7 @@ pod may lead to that pod's deletion, and to nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -35,6 +35,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
     find_failure,
     find_heartbeat_timeout,
+    find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
     find_unschedulable,
@@ -100,6 +101,8 @@ class StaleEventFilter:
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     :param unschedulable_timeout: seconds after which a pod that the scheduler has no node for counts as
         failed; 0 for never
+    :param pending_timeout: seconds after which a pod whose worker has not started counts as failed; 0 for
+        never
     :param ownership: decides whose a launch is if its pod has another scheduler's label
     :param create_retries: takes create calls that have failed
     :param clock: monotonic time, seconds
@@ -114,6 +117,7 @@ class StaleEventFilter:
         own_label: str,
         given_up_reasons: Collection[str],
         unschedulable_timeout: float,
+        pending_timeout: float,
         ownership: Ownership,
         create_retries: CreateRetries,
         clock: Callable[[], float],
@@ -124,10 +128,11 @@ class StaleEventFilter:
         self._own_label = own_label
         self._given_up_reasons = given_up_reasons
         self._unschedulable_timeout = unschedulable_timeout
+        self._pending_timeout = pending_timeout
         self._ownership = ownership
         self._create_retries = create_retries
         self._clock = clock
-        self._lasting: dict[str, _Lasting] = {}
+        self._lasting: dict[str, dict[str, _Lasting]] = {}
         self._overdue: dict[str, tuple[Launch, float]] = {}
         self._unseen: dict[str, _Unseen] = {}
         self._early: dict[str, PodObservation] = {}
@@ -291,9 +296,8 @@ class StaleEventFilter:
     def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
         facts = launch.facts
         succeeded = facts is not None and facts.phase == "Succeeded"
-        lasting, seconds = self._what_has_to_last(facts, failure)
-        self._note(launch, lasting, seconds)
-        if failure is lasting:
+        self._note(launch, self._what_has_to_last(facts, failure))
+        if failure and failure.lingers:
             failure = None
         if failure or succeeded or launch.given_up:
             self._registry.end(launch, None if succeeded else failure or launch.given_up, self._clock())
@@ -310,23 +314,28 @@ class StaleEventFilter:
 
     def _what_has_to_last(
         self, facts: PodFacts | None, failure: PodFailure | None
-    ) -> tuple[PodFailure | None, float]:
-        """Return a failure that counts only if it lasts, and the seconds for which it has to last."""
+    ) -> Iterator[tuple[str, PodFailure, float]]:
+        """Name the states that count as a failure if they last, with the seconds for which they have to."""
         if failure and failure.lingers:
-            return failure, SIDECAR_GRACE
-        if facts and not failure and facts.has_done_worker:
-            return find_silent_exit(facts), SIDECAR_GRACE
-        if facts and not failure and self._unschedulable_timeout:
-            return find_unschedulable(facts), self._unschedulable_timeout
-        return None, 0.0
+            yield "worker", failure, SIDECAR_GRACE
+        if facts is None or failure:
+            return
+        if facts.has_done_worker:
+            yield "worker", find_silent_exit(facts), SIDECAR_GRACE
+        if self._unschedulable_timeout and (unschedulable := find_unschedulable(facts)):
+            yield "unschedulable", unschedulable, self._unschedulable_timeout
+        if self._pending_timeout and not facts.is_gated and (obstacle := find_obstacle(facts)):
+            yield "pending", obstacle, self._pending_timeout
 
-    def _note(self, launch: Launch, failure: PodFailure | None, seconds: float) -> None:
-        """Note the deadline of a failure that has to last. Other changes of the pod do not postpone it."""
-        earlier = self._lasting.pop(launch.launch_id, None)
-        if failure:
-            goes_on = earlier is not None and earlier.failure.lingers is failure.lingers
-            deadline = earlier.deadline if earlier and goes_on else self._clock() + seconds
-            self._lasting[launch.launch_id] = _Lasting(launch, failure, deadline)
+    def _note(self, launch: Launch, found: Iterable[tuple[str, PodFailure, float]]) -> None:
+        """Note the deadlines of what has to last. Other changes of the pod do not postpone them."""
+        earlier, now = self._lasting.pop(launch.launch_id, {}), self._clock()
+        noted = {
+            state: _Lasting(launch, failure, earlier[state].deadline if state in earlier else now + seconds)
+            for state, failure, seconds in found
+        }
+        if noted:
+            self._lasting[launch.launch_id] = noted
 
     def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
         """Clean up a pod that is not a current launch. That changes no task."""
@@ -475,7 +484,8 @@ class StaleEventFilter:
 
     def _find_lasting(self) -> None:
         now = self._clock()
-        for launch_id, (launch, failure, deadline) in list(self._lasting.items()):
+        for launch_id, noted in list(self._lasting.items()):
+            launch, failure, deadline = min(noted.values(), key=lambda item: item.deadline)
             if not self._registry.is_current(launch):
                 del self._lasting[launch_id]
             elif deadline <= now:

@@ -137,7 +137,7 @@ def _warn_of_excluded_reasons(settings: PolicySettings) -> None:
 
 def _warn_of(policies: PolicySet) -> None:
     if policies.warnings:
-        log.warning("Something in the retry policies can have no effect:\n%s", "\n".join(policies.warnings))
+        log.warning("Something in the retry policies is doubtful:\n%s", "\n".join(policies.warnings))
 
 
 def _open(path: Path | None, fallback: PolicySet) -> PolicySource | None:

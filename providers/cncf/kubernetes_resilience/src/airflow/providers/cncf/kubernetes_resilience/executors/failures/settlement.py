@@ -47,12 +47,14 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     TOKEN_EXPIRED,
     PodFailure,
     find_expired_token,
+    find_obstacle,
     find_silent_exit,
 )
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import Histories
 from airflow_resilience.propagation import audit
+from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
 
@@ -68,6 +70,14 @@ The decision if a worker's token had expired: no policy and no limit makes that 
 A pod that is still Pending after an outage is replaced without a ledger entry, since it has not failed. This
 failure is written down, so that the successor of a scheduler that is killed now does not count it.
 """
+
+_TAKEN_BACK = Decision(
+    action=Action.RELAUNCH,
+    policy=NO_POLICY,
+    rule="task-queued-timeout",
+    explanation="Airflow takes the task instance back, which was queued for longer than [scheduler]"
+    " task_queued_timeout: it queues it again, and fails it the third time",
+)
 
 _FREE_EXPIRIES = 2
 """How often a try is launched again for that. A pod that takes longer than its token is valid takes as long
@@ -148,6 +158,22 @@ class Settlement:
         with create_session(scoped=False) as session:
             row = task_instances.read_rows({ti_id}, session=session).get(ti_id)
         return self._still_queued(key, row) and not self._slots.is_queued_again(key)
+
+    def record_taken_back(self, launch: Launch) -> None:
+        """
+        Write down what has kept the worker of a launch from starting that Airflow takes back, and commit.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
+        """
+        failure = find_obstacle(launch.facts) if launch.facts else None
+        if failure is None:
+            return
+        classified = classify(failure, launch_number=launch.number)
+        entry = make_entry(launch, failure, classified, _TAKEN_BACK)
+        with create_session(scoped=False) as session:
+            if task_instances.lock_rows({launch.ti_id}, session=session):
+                ledger.record([(launch.key, entry)], session=session)
+                write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
 
     def _assess(
         self, launch: Launch, row: TaskInstanceRow | None, restarting: Mapping[TaskInstanceKey, int | None]

@@ -1,11 +1,11 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps relaunches that wait on purpose from Airflow's limit of the time in ``queued``."""
+"""Keeps task instances that do not wait for their pods from Airflow's limit of the time in ``queued``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -30,10 +30,12 @@ class QueuedTimeout:
 
     The scheduler revokes a task instance that is queued for longer than ``[scheduler] task_queued_timeout``,
     and fails it the third time. That limit is meant for a pod that does not start. It is not meant for a
-    launch that waits on purpose, or for an API server that is away: pods can be neither created nor scheduled
-    then.
+    launch that waits on purpose, for a pod that waits for its turn behind a scheduling gate, or for an API
+    server that is away: pods can be neither created nor scheduled then.
 
     :param timeout: seconds
+    :param gate_timeout: seconds, from when a task instance was scheduled, in which its pod may wait behind a
+        scheduling gate
     :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
@@ -41,6 +43,7 @@ class QueuedTimeout:
     def __init__(
         self,
         timeout: float,
+        gate_timeout: float,
         *,
         registry: LaunchRegistry,
         commands: PodCommands,
@@ -49,6 +52,7 @@ class QueuedTimeout:
         clock: Callable[[], float],
     ) -> None:
         self._interval = timeout / 3
+        self._gate_timeout = timedelta(seconds=gate_timeout)
         self._registry = registry
         self._commands = commands
         self._isolation = isolation
@@ -67,7 +71,7 @@ class QueuedTimeout:
         now, is_away = self._clock(), self._commands.is_away
         if now < self._next and is_away == self._was_away:
             return
-        ti_ids = self._waiting_on_purpose(orphans)
+        ti_ids = self._waiting_on_purpose(orphans) | self._gated()
         if is_away or self._was_away:
             for launch in self._registry.starting():
                 launch.was_held = True
@@ -88,6 +92,19 @@ class QueuedTimeout:
             *(launch.ti_id for launch in creating if launch.is_created_again or self._is_late(launch)),
             *(orphan.ti_id for orphan in orphans if orphan.state == TaskInstanceState.QUEUED),
         }
+
+    def _gated(self) -> set[str]:
+        """Return the UUIDs of the task instances whose pod may wait behind a scheduling gate, and does."""
+        pending = self._registry.in_state(LaunchState.PENDING)
+        gated = {launch.ti_id: launch for launch in pending if launch.facts and launch.facts.is_gated}
+        if not gated:
+            return set()
+        with create_session(scoped=False) as session:
+            since = datetime.now(UTC) - self._gate_timeout
+            held = task_instances.read_scheduled_since(since, gated.keys(), session=session)
+        for ti_id in held:
+            gated[ti_id].was_held = True
+        return held
 
     def _not_started(self) -> set[str]:
         """Return the UUIDs of the task instances that cannot start while the API server does not answer."""

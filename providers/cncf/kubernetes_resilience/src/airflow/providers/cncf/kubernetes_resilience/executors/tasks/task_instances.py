@@ -16,7 +16,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import case, literal, select, tuple_, update
+from sqlalchemy import case, literal, or_, select, tuple_, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import ColumnElement
@@ -143,6 +143,13 @@ def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[st
 def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
     """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
     _update(ti_ids, TaskInstanceState.QUEUED, {"queued_dttm": at}, session)
+
+
+def read_scheduled_since(since: datetime, ti_ids: Collection[str], *, session: Session) -> set[str]:
+    """Return those of the task instances that Airflow has scheduled since then, as far as is known."""
+    is_recent = or_(TaskInstance.scheduled_dttm.is_(None), TaskInstance.scheduled_dttm > since)
+    found = select(TaskInstance.id).where(TaskInstance.id.in_(typed_ids(ti_ids)), is_recent)
+    return {str(ti_id) for ti_id in session.scalars(found)}
 
 
 def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
