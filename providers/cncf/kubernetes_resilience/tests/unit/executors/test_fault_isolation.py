@@ -333,6 +333,59 @@ def test_launches_that_are_not_wanted(play, poison, counted, owner, name):
     assert set(counted) == {"cancel"}
 
 
+@pytest.mark.parametrize("times", [isolation.ATTEMPTS - 1, isolation.ATTEMPTS])
+def test_pods_that_had_ended_when_their_launches_were_called_off(play, error, counted, monkeypatch, times):
+    """One that cannot be put away is put away later, or after some attempts not at all."""
+    pods = play.queue().answer()
+    play.turn()
+    refusals, supersede = [error] * times, PodDeletion.supersede
+
+    def fail(self, launch, *args):
+        if launch.key.map_index == BAD and refusals:
+            raise refusals.pop()
+        supersede(self, launch, *args)
+
+    monkeypatch.setattr(PodDeletion, "supersede", fail)
+    for pod in pods:
+        play.harness.executor._parts.event_filter.receive(PodObservation(pod.become(m.evicted()).facts()))
+    for ti in play.tis.values():
+        play.harness.executor._parts.deletion.call_off(ti.key)
+    for _ in range(isolation.ATTEMPTS):
+        play.turn(isolation.RETRY_BACKOFF.maximum)
+    play.turn()
+    put_away = {ref for (ref,) in play.harness.runtime.take("mark_done")}
+    lost = {pods[BAD].ref} if times == isolation.ATTEMPTS else set()
+    assert put_away == {pod.ref for pod in pods} - lost
+    assert play.harness.executor._registry.unsettled() == []
+    assert counted == (["retire"] if lost else [])
+
+
+@pytest.mark.parametrize("step", [(StaleEventFilter, "_observe_stray"), (PodDeletion, "created_in_vain")])
+def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, poison, counted, step):
+    pods = play.queue().answer()
+    play.turn()
+    heir, tis = successor(), play.tis.values()
+    heir.cluster.outage = AWAY
+    heir.offer(*tis)
+    for pod in pods:
+        pod.labels["airflow-worker"] = heir.label
+        if step[0] is PodDeletion:
+            heir.executor._inbox.put(PodCreated(pod.launch_id, pod.ref, pod.facts()))
+        else:
+            heir.executor._inbox.put(PodObservation(pod.become(m.succeeded()).facts()))
+    heir.executor.sync()
+    assert len(heir.executor._parts.event_filter._early) == TASKS
+    poison(*step, play.tis[BAD])
+    for ti in tis:
+        heir.executor.revoke_task(ti=ti)
+    heir.executor.sync()
+    heir.quiet()
+    taken = heir.runtime.take("delete" if step[0] is PodDeletion else "clean_up")
+    assert {ref for ref, *_ in taken} == {pod.ref for pod in pods} - {pods[BAD].ref}
+    assert heir.executor._parts.event_filter._early == {}
+    assert "receive" in counted
+
+
 def test_the_time_in_queued(start, queued_ti, poison, counted, monkeypatch):
     harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT="30")
     tis = queued_ti(mapped=TASKS)

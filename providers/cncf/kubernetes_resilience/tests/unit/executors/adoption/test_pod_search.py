@@ -115,4 +115,5 @@ def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(harness, qu
     heir.runtime.carry_out("PodSearch")
     cluster.remove(pod)
     heir.lose_sight(pod)
+    heir.executor.sync()
     assert heir.runtime.take("confirm") == [(pod.ref,)]

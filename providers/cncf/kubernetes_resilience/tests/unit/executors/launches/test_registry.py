@@ -324,8 +324,9 @@ def test_what_was_released_before_its_end_was_settled_is_told_once(registry: Lau
         registry.end(item, None, 0.0)
         registry.release(item.key)
     registry.settled(second)
-    assert list(registry.take_unsettled()) == [first]
-    assert list(registry.take_unsettled()) == []
+    assert registry.unsettled() == [first]
+    registry.settled(first)
+    assert registry.unsettled() == []
 
 
 @pytest.mark.parametrize(

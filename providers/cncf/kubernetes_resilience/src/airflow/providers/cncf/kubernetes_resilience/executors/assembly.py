@@ -202,6 +202,7 @@ class Parts:
             pending_timeout=self._settings.pending_timeout,
             ownership=self.ownership,
             create_retries=self.create_retries,
+            isolation=self._isolation,
             clock=self._clock,
         )
         self.expired_tokens = ExpiredTokens(

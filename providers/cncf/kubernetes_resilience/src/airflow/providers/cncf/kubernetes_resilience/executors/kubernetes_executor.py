@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import chain
 from queue import Empty, Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
@@ -324,7 +325,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
 
     def _receive(self, until: float) -> bool:
         """Handle the messages in the inbox; return whether the time has run out."""
-        for message in _drain(self._inbox):
+        for message in chain(self._parts.event_filter.released(), _drain(self._inbox)):
             self._last_message = self._clock()
             try:
                 self._parts.event_filter.receive(message)

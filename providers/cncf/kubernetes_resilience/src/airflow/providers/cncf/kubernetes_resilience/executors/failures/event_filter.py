@@ -15,9 +15,12 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
+from airflow.models.taskinstancekey import TaskInstanceKey
+
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     AdoptPod,
     ConfirmPod,
@@ -120,6 +123,7 @@ class StaleEventFilter:
         pending_timeout: float,
         ownership: Ownership,
         create_retries: CreateRetries,
+        isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
@@ -131,14 +135,16 @@ class StaleEventFilter:
         self._pending_timeout = pending_timeout
         self._ownership = ownership
         self._create_retries = create_retries
+        self._isolation = isolation
         self._clock = clock
         self._lasting: dict[str, dict[str, _Lasting]] = {}
         self._overdue: dict[str, tuple[Launch, float]] = {}
         self._unseen: dict[str, _Unseen] = {}
-        self._early: dict[str, PodObservation] = {}
-        """The last observation of each pod that may soon be adopted, by UID."""
-        self._found_early: list[PodCreated] = []
-        """Pods of creations that were called off, and that may soon be adopted."""
+        self._early: dict[str, tuple[TaskInstanceKey, Message]] = {}
+        """
+        What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
+        UID, and the pods of creations that were called off, by launch id.
+        """
 
     def receive(self, message: Message) -> None:
         """Handle one message."""
@@ -166,8 +172,13 @@ class StaleEventFilter:
         self._expect(launch)
         if launch.facts:
             self._observe(launch, launch.facts, gone=False)
-        if launch.ref and (early := self._early.pop(launch.ref.uid, None)):
-            self._informed(early)
+
+    def released(self) -> Iterator[Message]:
+        """Return, each once, the messages that have waited for an adoption, which is over by now."""
+        for name, (key, message) in list(self._early.items()):
+            if not self._registry.adopting_of(key):
+                del self._early[name]
+                yield message
 
     def hold_lost(self, orphan: Orphan) -> None:
         """Hold a task instance that was adopted, and whose pod has gone while its task was running."""
@@ -212,9 +223,8 @@ class StaleEventFilter:
     def tick(self) -> None:
         """Do what is due, without any message."""
         self._registry.prune(self._clock())
-        for launch in self._registry.take_unsettled():  # revoked, or its next phase was handed in
-            self._deletion.supersede(launch, launch.failure)
-        self._release_early()
+        for launch in self._registry.unsettled():  # revoked, or its next phase was handed in
+            self._isolation.alone("retire", launch, self._retire, name=_id, give_up=self._leave)
         self._find_overdue()
         self._find_lasting()
         self._ask_for_unseen()
@@ -244,28 +254,21 @@ class StaleEventFilter:
             self._registry.bind(launch, pod.ref)
         return launch
 
-    def _is_expected(self, pod: PodFacts) -> bool:
-        """Whether the pod may soon become a current launch, by adoption."""
-        return self._registry.adopting_of(task_key(pod.annotations)) is not None
-
     def _informed(self, seen: PodObservation) -> None:
         if launch := self._recognise(seen.facts):
             self._unseen.pop(launch.launch_id, None)  # from now on the informer notices if the pod is gone
             self._observe(launch, seen.facts, gone=seen.gone)
-        elif self._is_expected(seen.facts):
-            self._early[seen.facts.ref.uid] = seen
+        elif (key := task_key(seen.facts.annotations)) and self._registry.adopting_of(key):
+            self._early[seen.facts.ref.uid] = (key, seen)
         else:
             self._observe_stray(seen.facts, gone=seen.gone)
 
-    def _release_early(self) -> None:
-        """Handle what was seen of pods that could have been adopted, and were not."""
-        for uid, seen in list(self._early.items()):
-            if not self._is_expected(seen.facts):
-                del self._early[uid]
-                self._informed(seen)
-        found, self._found_early = self._found_early, []
-        for message in found:
-            self._created_in_vain(message)
+    def _retire(self, launch: Launch) -> None:
+        self._deletion.supersede(launch, launch.failure)
+        self._registry.settled(launch)
+
+    def _leave(self, launch: Launch, _: Exception) -> None:
+        self._registry.settled(launch)
 
     def _observe(self, launch: Launch, facts: PodFacts, *, gone: bool) -> None:
         if self._has_ended(launch):
@@ -426,7 +429,7 @@ class StaleEventFilter:
         if self._registry.by_uid(pod.ref.uid):
             self._registry.left_to_others(launch_id, pod.ref.uid)
         elif key and self._registry.adopting_of(key):
-            self._found_early.append(message)
+            self._early[launch_id] = (key, message)
         elif message.facts and pod.labels.get(SCHEDULER_LABEL) != self._own_label:
             self._ownership.doubt_created(launch_id, pod)
         else:
@@ -512,3 +515,7 @@ class StaleEventFilter:
                 del self._unseen[launch_id]
             elif due <= now:
                 self._ask(launch, launch.ref)
+
+
+def _id(launch: Launch) -> str:
+    return launch.launch_id

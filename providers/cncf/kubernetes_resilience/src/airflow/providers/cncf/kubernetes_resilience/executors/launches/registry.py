@@ -205,10 +205,9 @@ class LaunchRegistry:
             self._move(launch, LaunchState.DEPARTING if self._is_departing(launch) else None)
         return launch
 
-    def take_unsettled(self) -> Iterator[Launch]:
-        """Return, each once, the launches that had ended and were released before that was settled."""
-        while self._unsettled:
-            yield self._unsettled.pop(next(iter(self._unsettled)))
+    def unsettled(self) -> list[Launch]:
+        """Return the launches that had ended and were released before that was settled."""
+        return list(self._unsettled.values())
 
     def found(self, launch: Launch, ref: PodRef) -> None:
         """Note the pod of a superseded launch, whose creation may not have been known to be carried out."""
