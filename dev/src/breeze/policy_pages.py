@@ -30,6 +30,13 @@ How a failed pod is classified. The rows are gone through from top to bottom, an
 the cause. What took a pod away comes first, and what its containers ended with last: whoever takes a pod away
 makes its containers fail too.
 
+Every reason that Kubernetes' own components, containerd, CRI-O and Docker give a pod or a container has a
+row. There is none for what no pod shows. Karpenter, the descheduler and the cluster autoscaler evict pods
+through the API (`evicted-by-api`) or delete them (`deleted`). An admission plug-in refuses the call that
+creates a pod. What keeps a sandbox from being set up, or a volume from being mounted, most often stands in
+the pod's events only (`container-creating`). CRI-O shows exit code 255 and `Error` for a container whose end
+it has missed, as after a restart of its node, and so does any program.
+
 The name of the cause is the tag `cause` of the metric `kubernetes_executor.pod_launch_failures`; category and
 reason are what `onCategories` and `onReasons` of a [retry policy](policies.md) are compared with.
 

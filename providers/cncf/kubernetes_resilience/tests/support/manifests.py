@@ -304,9 +304,11 @@ def not_startable() -> Json:
     return pod(containers=[base(waiting("RunContainerError", "the runtime does not answer"))])
 
 
-def unschedulable(message: str = "0/3 nodes are available: 3 Insufficient cpu.") -> Json:
+def unschedulable(
+    message: str = "0/3 nodes are available: 3 Insufficient cpu.", reason: str = "Unschedulable"
+) -> Json:
     manifest = pod(node=None)
-    manifest["status"]["conditions"] = [condition("PodScheduled", "False", "Unschedulable", message)]
+    manifest["status"]["conditions"] = [condition("PodScheduled", "False", reason, message)]
     return manifest
 
 

@@ -12,6 +12,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
     PodFailure,
@@ -19,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_obstacle,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import LOG_LIMIT, MESSAGE_LIMIT
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
 from airflow_resilience.context import ContextSource, ExecutionContext, MetadataKey
 from airflow_resilience.context import StateChangeCategory as Category
@@ -70,6 +72,7 @@ def test_last_row_is_for_everything_else() -> None:
 
 
 CLASSES = {
+    "evicted-by-device-taint": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
     "evicted-by-api": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
     "node-gone": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
     "evicted-by-node-pressure": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
@@ -82,6 +85,13 @@ CLASSES = {
     "vanished": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
     "unschedulable-volume": (Category.INFRASTRUCTURE, Reason.VOLUME_UNAVAILABLE),
     "image-name-invalid": (Category.APPLICATION, Reason.IMAGE_UNAVAILABLE),
+    "image-signature-refused": (Category.APPLICATION, Reason.ADMISSION_REFUSED),
+    "image-of-another-platform": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
+    "image-store-failed": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
+    "wrong-architecture": (Category.INFRASTRUCTURE, Reason.START_ERROR),
+    "runtime-failed": (Category.INFRASTRUCTURE, Reason.START_ERROR),
+    "root-file-system-failed": (Category.INFRASTRUCTURE, Reason.START_ERROR),
+    "worker-forbidden-system-call": (Category.APPLICATION, Reason.UNKNOWN),
     "image-not-on-node": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
     "registry-unavailable": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
     "config-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
@@ -109,6 +119,8 @@ def test_row_has_the_category_and_reason_on_which_policies_rely(name: str) -> No
 # ----------------------------------------------------------------------------------------------- by message
 
 IMAGE = "registry.example.com/data/airflow:3.1.2"
+RUNC = "OCI runtime create failed: runc create failed: unable to start container process: "
+NO_RUNTIME = "OCI runtime create failed: unable to retrieve OCI runtime error (open log.json: no such file): "
 MESSAGES = [
     (
         "ErrImagePull",
@@ -151,7 +163,106 @@ MESSAGES = [
     ),
     ("CreateContainerError", "context deadline exceeded", "create-container-error"),
     ("RunContainerError", 'exec: "/entrypoint": permission denied', "command-not-runnable"),
-    ("StartError", "exec /entrypoint: exec format error", "start-error"),
+    ("StartError", "exec /entrypoint: exec format error", "wrong-architecture"),
+    ("CreateContainerError", f"{RUNC}exec format error: unknown", "wrong-architecture"),
+    ("StartError", f"{RUNC}the user is not known: unknown", "start-error"),
+    ("SignatureValidationFailed", None, "image-signature-refused"),
+    (
+        "ErrImagePull",
+        "Source image rejected: A signature was required, but no signature exists",
+        "image-signature-refused",
+    ),
+    (
+        "ErrImagePull",
+        "reading manifest 3.1 in registry.example.com: denied: requested access to the resource is denied",
+        "image-pull-denied",
+    ),
+    (
+        "ErrImagePull",
+        f'failed to pull and unpack image "{IMAGE}": no match for platform in manifest: not found',
+        "image-of-another-platform",
+    ),
+    (
+        "ErrImagePull",
+        "no matching manifest for linux/arm64/v8 in the manifest list entries",
+        "image-of-another-platform",
+    ),
+    (
+        "ErrImagePull",
+        'choosing image instance: no image found in image index for architecture "arm64", variant "v8"',
+        "image-of-another-platform",
+    ),
+    (
+        "ErrImagePull",
+        "failed to extract layer sha256:7d: failed to get reader from content store: digest: not found",
+        "image-store-failed",
+    ),
+    (
+        "ImagePullBackOff",
+        "failed to get reader from content store: blob sha256:9e expected at /a: blob not found: not found",
+        "image-store-failed",
+    ),
+    (
+        "CreateContainerError",
+        "error unpacking image: failed to extract layer sha256:25: content digest sha256:74: not found",
+        "image-store-failed",
+    ),
+    (
+        "StartError",
+        f'{NO_RUNTIME}exec: "nvidia-container-runtime": executable file not found in $PATH: unknown',
+        "runtime-failed",
+    ),
+    (
+        "StartError",
+        f"{NO_RUNTIME}fork/exec /usr/bin/nvidia-container-runtime: no such file or directory: unknown",
+        "runtime-failed",
+    ),
+    (
+        "RunContainerError",
+        f"{NO_RUNTIME}crun did not terminate successfully: exit status 127: error while loading libraries",
+        "runtime-failed",
+    ),
+    (
+        "StartError",
+        'failed to start shim: exec: "containerd-shim-runc-v2": executable file not found in $PATH',
+        "runtime-failed",
+    ),
+    (
+        "StartError",
+        f'{RUNC}error running prestart hook #0: exec: "/usr/bin/hook": stat: no such file: unknown',
+        "runtime-failed",
+    ),
+    ("StartError", f'{RUNC}exec: "truncate": executable file not found in $PATH', "command-not-runnable"),
+    ("StartError", "executable file `airflow` not found in $PATH: No such file", "command-not-runnable"),
+    *(
+        (
+            reason,
+            "failed to mount rootfs component &{overlay overlay [workdir=/a]}: device or resource busy",
+            "root-file-system-failed",
+        )
+        for reason in ("StartError", "RunContainerError", "CreateContainerError")
+    ),
+    (
+        "CreateContainerError",
+        "creating overlay mount to /var/lib/containers/storage/overlay/25/merged: invalid argument",
+        "root-file-system-failed",
+    ),
+    (
+        "CreateContainerError",
+        "failed to stat parent: parent snapshot sha256:25 does not exist: not found",
+        "root-file-system-failed",
+    ),
+    (
+        "StartError",
+        f'{RUNC}error mounting "/var/lib/kubelet/pods/9f/volume-subpaths/config/base/2" to rootfs at "/a"',
+        "volume-unavailable",
+    ),
+    ("CreateContainerError", "ImageVolumeMountFailed: no such file", "volume-unavailable"),
+    ("PostStartHookError", None, "post-start-hook-failed"),
+    ("PreStartHookError", None, "start-not-prepared"),
+    ("PreCreateHookError", None, "start-not-prepared"),
+    ("CreatePodSandboxError", "failed to set up the sandbox's network", "sandbox-not-created"),
+    ("KillContainerError", None, "container-not-changed"),
     ("ContainerCreating", "MountVolume.SetUp failed", "volume-unavailable"),
     ("ContainerCreating", None, "container-creating"),
     ("Odd", None, "unknown"),
@@ -232,8 +343,43 @@ def test_container_of_unknown_end_was_lost(reason: str, init: bool) -> None:
     assert row_of(find_failure(read_pod(manifest))) == "container-status-unknown"
 
 
+PROGRAM_REFUSED = [
+    "exec /usr/bin/dumb-init: exec format error\n",
+    'standard_init_linux.go:211: exec user process caused "exec format error"',
+    "standard_init_linux.go:228: exec user process caused: exec format error",
+    "[FATAL tini (7)] exec /entrypoint failed: Exec format error",
+]
+
+
+@pytest.mark.parametrize("init", [True, False])
+@pytest.mark.parametrize("message", PROGRAM_REFUSED)
+def test_program_that_the_node_cannot_execute_is_for_another_processor(message: str, init: bool) -> None:
+    ended = m.terminated(255, "Error", message)
+    manifest = m.pod(
+        "Failed", [m.base(m.PREPARING if init else ended)], init=[m.status_of("a", ended)] * init
+    )
+    failure = find_failure(read_pod(manifest))
+    assert failure is not None
+    assert (row_of(failure), failure.worker_exited_by_itself) == ("wrong-architecture", False)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "message"), [(0, "exec a: exec format error"), (1, "exec a: exec format error\nby the way")]
+)
+def test_worker_that_only_speaks_of_such_a_program_was_executed(exit_code: int, message: str) -> None:
+    (worker,) = read_pod(m.pod("Failed", [m.base(m.terminated(exit_code, "Error", message))])).containers
+    assert not worker.is_not_executable
+
+
+@pytest.mark.parametrize("signal", [1, 2, 3, 15])
+def test_worker_that_a_stop_signal_has_ended_did_not_crash(signal: int) -> None:
+    failure = find_failure(read_pod(m.worker_error(128 + signal)))
+    assert failure is not None
+    assert (row_of(failure), failure.worker_exited_by_itself) == ("worker-terminated", False)
+
+
 TOO_LITTLE_TO_START = [
-    "unable to start container process: container init was OOM-killed (memory limit too low?): unknown",
+    "runc create failed: container init was OOM-killed (memory limit too low?): unknown",
     "set memory limit 1048576 too low; should be at least 12582912 bytes",
     "Error response from daemon: Minimum memory limit allowed is 6MB",
 ]
@@ -250,6 +396,29 @@ def test_only_a_container_with_a_limit_can_have_exceeded_it(
     manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
     row = "worker-out-of-memory" if "memory" in limits else "node-out-of-memory"
     assert row_of(find_failure(read_pod(manifest))) == row
+
+
+# ------------------------------------------------------------------------------------- by words of platforms
+
+OF_GENERAL_ROWS = {"Completed", "Error", "SchedulingGated", "Unschedulable"}
+GENERAL_ROWS = {"unknown", "other-pod-reason", "disrupted", "unschedulable", "worker-failed"}
+
+
+def manifests_that_show(reason: str) -> list[m.Json]:
+    """As a reason of the pod, of its disruption, of its scheduling, and of its container."""
+    return [
+        m.pod("Failed", reason=reason),
+        m.pod("Failed", conditions=(m.disruption(reason),)),
+        m.unschedulable("a", reason),
+        m.image_pull_error(reason, None),
+        m.pod("Failed", [m.base(m.terminated(1, reason))]),
+    ]
+
+
+@pytest.mark.parametrize("reason", sorted(VOCABULARY.reasons - OWN_REASONS - OF_GENERAL_ROWS))
+def test_every_word_of_the_platform_has_a_row_of_its_own(reason: str) -> None:
+    facts = map(read_pod, manifests_that_show(reason))
+    assert {row_of(find_failure(pod) or find_obstacle(pod)) for pod in facts} - GENERAL_ROWS
 
 
 # -------------------------------------------------------------------------------------- by the worker's log

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
+from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
@@ -64,6 +65,12 @@ _UNIQUE = frozenset({LAUNCH_ID_ANNOTATION, TASK_INSTANCE_ID_ANNOTATION})
 
 DEFAULT_GRACE_SECONDS = 30
 """What Kubernetes assumes where ``spec.terminationGracePeriodSeconds`` is not set."""
+
+STOP_SIGNALS = frozenset({SIGHUP, SIGINT, SIGQUIT, SIGTERM})
+"""Signals that ask a process for its end: SIGTERM, unless its image or ``lifecycle.stopSignal`` says another.
+
+.. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-stop-signals
+"""
 
 _SIGNAL_BASE, _LAST_SIGNAL = 128, 64
 # Above 128 + 64 there is no signal: 255 is a program's -1.
@@ -174,6 +181,16 @@ class ContainerFacts:
     def failed(self) -> bool:
         """Whether the container ended with another exit code than 0."""
         return self.state is ContainerState.TERMINATED and self.exit_code != 0
+
+    @property
+    def is_not_executable(self) -> bool:
+        """
+        Whether the kernel refused its program, so that nothing of it has run.
+
+        The runtime's words are all that is in its log then.
+        """
+        message = (self.message or "").strip().strip('"')
+        return self.failed and "\n" not in message and message.lower().endswith("exec format error")
 
     @property
     def killed_by(self) -> int | None:

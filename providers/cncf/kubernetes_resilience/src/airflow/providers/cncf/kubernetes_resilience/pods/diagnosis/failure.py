@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, summarise
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    STOP_SIGNALS,
     ConditionFacts,
     ContainerFacts,
     ContainerState,
@@ -65,7 +66,7 @@ UNKNOWN = "Unknown"
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
-_FROM_OUTSIDE = frozenset({SIGTERM, SIGKILL})
+_FROM_OUTSIDE = STOP_SIGNALS | {SIGKILL}
 """Signals from outside. A process that crashes gets other signals from the kernel."""
 
 _SAYS_NOTHING = frozenset({"Error", None})
@@ -106,7 +107,8 @@ class PodFailure:
         Whether the worker container ended without a cause from outside.
 
         A signal is a cause from outside, even if no condition says whose. API servers before 1.26 set no
-        condition, nor does a node that goes down without its kubelet's knowledge.
+        condition, nor does a node that goes down without its kubelet's knowledge. A program that the node
+        cannot execute has not run.
         """
         container = self.container
         return (
@@ -114,6 +116,7 @@ class PodFailure:
             and container.type is ContainerType.WORKER
             and container.state is ContainerState.TERMINATED
             and not _was_signalled(container)
+            and not container.is_not_executable
             and self.disruption is None
             and self.facts.reason is None
             and not self.deleted

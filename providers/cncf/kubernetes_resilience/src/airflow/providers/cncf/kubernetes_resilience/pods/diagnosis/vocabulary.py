@@ -66,6 +66,8 @@ _OF_WAITING_CONTAINERS = (
     "CreatePodSandboxError",
     "KillContainerError",
     "KillPodSandboxError",
+    "RemoveContainerError",
+    "ResizePodInPlaceError",
     "RunContainerError",
     # pkg/kubelet/images/types.go, and staging/src/k8s.io/cri-api/pkg/errors
     "ErrImageNeverPull",
@@ -92,6 +94,8 @@ _OF_TERMINATED_CONTAINERS = (
     "Unknown",
     # Docker
     "ContainerCannotRun",
+    # CRI-O: server/container_status.go
+    "seccomp killed",
     # pkg/kubelet/container/runtime.go
     "ContainerStatusUnknown",
 )

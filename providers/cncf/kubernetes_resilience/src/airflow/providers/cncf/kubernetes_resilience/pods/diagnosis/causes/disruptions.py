@@ -58,6 +58,14 @@ DISRUPTIONS = (
         url=f"{_DOCS}/scheduling-eviction/taint-and-toleration/#taint-based-evictions",
     ),
     Cause(
+        name="evicted-by-device-taint",
+        applies=_disrupted_by("DeletionByDeviceTaintManager"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="A device that was allocated to the pod got a NoExecute taint, as when it has failed.",
+        url=f"{_DOCS}/scheduling-eviction/dynamic-resource-allocation/#device-taints-and-tolerations",
+    ),
+    Cause(
         name="evicted-by-api",
         applies=_disrupted_by("EvictionByEvictionAPI"),
         category=StateChangeCategory.INFRASTRUCTURE,

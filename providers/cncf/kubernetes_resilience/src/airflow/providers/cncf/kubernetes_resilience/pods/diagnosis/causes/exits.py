@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.beginnings import BEGINNINGS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
@@ -19,7 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     TOKEN_EXPIRED,
     PodFailure,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import STOP_SIGNALS, ContainerType
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs"
@@ -30,8 +30,8 @@ _TERMINATION = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-termination"
 _WORKER_FAILED = container_failed(ContainerType.WORKER)
 
 
-def _killed_by(signal: int | None) -> Predicate:
-    return lambda failure: failure.container is not None and failure.container.killed_by == signal
+def _killed_by(*signals: int) -> Predicate:
+    return lambda failure: failure.container is not None and failure.container.killed_by in signals
 
 
 def _killed(failure: PodFailure) -> bool:
@@ -87,12 +87,21 @@ EXITS = (
         url=_SIDECARS,
     ),
     Cause(
+        name="worker-forbidden-system-call",
+        # CRI-O: server/container_status.go
+        applies=both(_WORKER_FAILED, container_reason("seccomp killed")),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.UNKNOWN,
+        why="The worker made a system call that the pod's seccomp profile forbids.",
+        url=f"{_DOCS}/tutorials/security/seccomp/",
+    ),
+    Cause(
         name="worker-terminated",
-        applies=both(_WORKER_FAILED, _killed_by(SIGTERM)),
+        applies=both(_WORKER_FAILED, _killed_by(*STOP_SIGNALS)),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
-        why="The worker was told to go (SIGTERM), and neither the pod nor a condition says by whom; "
-        "a node that goes down without its kubelet's knowledge looks like that.",
+        why="The worker was told to go (SIGTERM, or the stop signal of its image), and neither the pod nor a "
+        "condition says by whom; a node that goes down without its kubelet's knowledge looks like that.",
         url=_TERMINATION,
     ),
     Cause(

@@ -42,16 +42,61 @@ IMAGES = (
         url=f"{_IMAGES}/#pre-pulled-images",
     ),
     Cause(
+        name="image-signature-refused",
+        applies=either(
+            container_reason("SignatureValidationFailed"),
+            # CRI-O before it had a reason for that: containers/image, signature/policy_eval.go
+            both(_NOT_PULLED, container_says(r"source image rejected|signature (was required|validation)")),
+        ),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="The image is not signed as the node's policy demands.",
+        url=f"{_IMAGES}/",
+    ),
+    Cause(
         name="image-pull-denied",
         applies=both(
             _NOT_PULLED,
-            container_says(r"access denied|unauthorized|authorization failed|403 forbidden|no basic auth"),
+            container_says(
+                r"access denied|access to the resource is denied|unauthorized|authorization failed"
+                r"|403 forbidden|no basic auth"
+            ),
         ),
         # Not the author's: the secrets for registries belong to the deployment, and tokens are renewed.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The registry did not let the node have the image: a secret is missing or has expired.",
         url=f"{_IMAGES}/#using-a-private-registry",
+    ),
+    Cause(
+        name="image-of-another-platform",
+        applies=both(
+            _NOT_PULLED,
+            # The words of containerd, Docker and CRI-O: core/images/image.go, distribution/pull_v2.go, and
+            # internal/manifest/oci_index.go of containers/image
+            container_says(
+                r"no match for platform|no matching manifest for|no image found in .* for architecture"
+            ),
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The image has no variant for the platform of this node; that of another node may be another.",
+        url=f"{_IMAGES}/#multi-architecture-images-with-image-indexes",
+    ),
+    Cause(
+        name="image-store-failed",
+        applies=both(
+            either(_NOT_PULLED, container_reason("CreateContainerError")),
+            # containerd, core/diff/apply and core/unpack, and Docker. What is not found had been pulled.
+            container_says(
+                r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
+                r"|content store|content digest .*not found|blob not found"
+            ),
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.IMAGE_UNAVAILABLE,
+        why="The node could not unpack the image that it had pulled: its image store is damaged or full.",
+        url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
     ),
     Cause(
         name="image-not-found",

@@ -37,6 +37,16 @@ SCHEDULING = (
         url=f"{_DOCS}/tasks/debug/debug-application/debug-pods/#my-pod-stays-pending",
     ),
     Cause(
+        name="scheduler-error",
+        applies=lambda failure: (
+            failure.facts.unscheduled is not None and failure.facts.unscheduled.reason == "SchedulerError"
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.UNKNOWN,
+        why="The scheduler met an error while it looked for a node, or while it bound the pod to one.",
+        url=f"{_DOCS}/concepts/scheduling-eviction/scheduling-framework/",
+    ),
+    Cause(
         name="unschedulable",
         applies=lambda failure: failure.facts.unscheduled is not None,
         category=StateChangeCategory.INFRASTRUCTURE,

@@ -22,6 +22,23 @@ _STATES = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states"
 _NOT_CONFIGURED = container_reason("CreateContainerConfigError")
 
 
+_OF_ANOTHER_PROGRAM = (
+    # containerd (cmd/containerd-shim-runc-v2/process/init.go): the runtime could not even write its log
+    r"unable to retrieve oci runtime error"
+    r'|exec: "([^"]*/)?(containerd-shim[\w-]*|[\w-]+-container-runtime|runc|crun|runsc)"'
+    r'|\bhook\b.*exec: "'
+)
+_OF_ROOT_FILE_SYSTEM = (
+    # containerd (cmd/containerd-shim-runc-v2), its snapshots, and CRI-O (containers/storage, drivers/overlay)
+    r"mount rootfs|rootfs component|overlay mount|mounting overlay|snapshot .*(does not exist|not found)"
+    r"|layer not known"
+)
+
+
+def _is_not_for_the_node(failure: PodFailure) -> bool:
+    return failure.container is not None and failure.container.is_not_executable
+
+
 def _waits_for_init(failure: PodFailure) -> bool:
     container = failure.container
     return (
@@ -53,8 +70,38 @@ STARTUP = (
         url=f"{_DOCS}/tasks/configure-pod-container/security-context/",
     ),
     Cause(
+        name="wrong-architecture",
+        applies=either(_is_not_for_the_node, both(NOT_STARTED, container_says(r"exec format error"))),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The node cannot execute the container's program: the image is for another processor, which "
+        "another node may have.",
+        url=f"{_DOCS}/concepts/containers/images/#multi-architecture-images-with-image-indexes",
+        launch_only=True,
+    ),
+    Cause(
+        name="runtime-failed",
+        applies=both(NOT_STARTED, container_says(_OF_ANOTHER_PROGRAM)),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="A program of the node's container runtime is missing or fails, whatever the container's own is.",
+        url=f"{_DOCS}/setup/production-environment/container-runtimes/",
+    ),
+    Cause(
+        name="root-file-system-failed",
+        applies=both(NOT_STARTED, container_says(_OF_ROOT_FILE_SYSTEM)),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The node could not mount the container's root file system, which is made of its image.",
+        url=f"{_DOCS}/tasks/debug/debug-cluster/crictl/",
+    ),
+    Cause(
         name="command-not-runnable",
-        applies=both(NOT_STARTED, container_says(r'exec: "|executable file not found|no command specified')),
+        applies=both(
+            NOT_STARTED,
+            # runc quotes the command, crun does not.
+            container_says(r'exec: "|executable file .*not found|open executable|no command specified'),
+        ),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.START_ERROR,
         why="The container's command is not in its image, or is not one that can be run.",
@@ -67,7 +114,9 @@ STARTUP = (
                 either(_NOT_CONFIGURED, NOT_STARTED),
                 container_reason("ContainerCreating", "PodInitializing"),
             ),
-            container_says(r"\b(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?)\b"),
+            container_says(
+                r"\b(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?|imagevolumemountfailed)\b"
+            ),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.VOLUME_UNAVAILABLE,
@@ -112,6 +161,42 @@ STARTUP = (
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="Docker could not start the container's process, and nothing says that its command is to blame.",
+        url=_STATES,
+    ),
+    Cause(
+        name="post-start-hook-failed",
+        applies=container_reason("PostStartHookError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The container's postStart hook, which is a part of the pod template, failed.",
+        url=f"{_DOCS}/concepts/containers/container-lifecycle-hooks/",
+    ),
+    Cause(
+        name="start-not-prepared",
+        # pkg/kubelet/kuberuntime/kuberuntime_container.go: steps of the kubelet's own
+        applies=container_reason("PreCreateHookError", "PreStartHookError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The kubelet could not give the container the processors, memory or devices meant for it.",
+        url=f"{_DOCS}/concepts/policy/node-resource-managers/",
+    ),
+    Cause(
+        name="sandbox-not-created",
+        applies=container_reason("CreatePodSandboxError", "ConfigPodSandboxError"),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The node could not set up the pod's sandbox, most often its network.",
+        url=_STATES,
+    ),
+    Cause(
+        name="container-not-changed",
+        # pkg/kubelet/container/sync_result.go
+        applies=container_reason(
+            "KillContainerError", "KillPodSandboxError", "RemoveContainerError", "ResizePodInPlaceError"
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="The node's container runtime could not end, remove or resize a container of the pod.",
         url=_STATES,
     ),
     Cause(
