@@ -85,6 +85,22 @@ def test_only_what_has_to_be_fixed_waits_before_the_fourth_relaunch(
     assert {decision.rule for decision in decisions} == {rule}
 
 
+@pytest.mark.parametrize(
+    ("word", "action", "rule", "delay"),
+    [
+        ("QuotaExceeded", Action.RELAUNCH, "unavailable", 30),
+        ("CreationConflict", Action.RELAUNCH, "launch-failure", 0),
+        ("CreationForbidden", Action.COUNT, "refused", 0),
+        ("PublishRetriesUsed", Action.COUNT, "refused", 0),
+    ],
+)
+def test_what_was_never_created_is_relaunched_unless_it_is_refused_for_good(
+    word: str, action: Action, rule: str, delay: float
+) -> None:
+    decision = ask(failure(reasons=(word, "QuotaExceeded") if word == "PublishRetriesUsed" else (word,)))
+    assert (decision.action, decision.rule, decision.delay) == (action, rule, delay)
+
+
 def test_wait_is_spread_by_a_fifth() -> None:
     evidence = failure(StateChangeReason.IMAGE_UNAVAILABLE)
     assert ask(evidence, chance=0.5).delay == pytest.approx(27)

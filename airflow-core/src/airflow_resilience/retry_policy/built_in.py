@@ -39,11 +39,17 @@ _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2
 
 _UNAVAILABLE: Final = frozenset(
     {
+        "QuotaExceeded",
         StateChangeReason.IMAGE_UNAVAILABLE,
         StateChangeReason.VOLUME_UNAVAILABLE,
         StateChangeReason.CONFIG_UNAVAILABLE,
     }
 )
+
+
+_REFUSED: Final = frozenset({"CreationForbidden", "PublishRetriesUsed"})
+"""The executor's words for a worker that the platform does not let be created: nothing changes that, or it
+was tried again as often as configured."""
 
 
 _OWN_EXIT_REASON: Final = "Error"
@@ -113,6 +119,12 @@ def built_in(
         name=BUILT_IN,
         rules=(
             *_exclusions(frozenset(excluded_container_reasons)),
+            Rule(
+                name="refused",
+                action=Action.COUNT,
+                matchers=(_LAUNCH, OnReasons(reasons=_REFUSED)),
+                note="its pod is refused for good",
+            ),
             Rule(
                 name="disruption",
                 action=Action.RELAUNCH,

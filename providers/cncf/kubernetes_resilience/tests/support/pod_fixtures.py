@@ -42,8 +42,8 @@ GIVEN_UP = (
 """Upstream's default of ``worker_pod_pending_fatal_container_state_reasons``."""
 
 
-def _name(facts: PodFacts) -> tuple[str, str]:
-    return facts.ref.namespace, facts.ref.name
+def _not_created(facts: PodFacts, reason: str, message: str) -> PodFailure:
+    return find_no_pod(facts.ref.namespace, facts.ref.name, reason, message=message)
 
 
 FINDERS = {
@@ -56,8 +56,12 @@ FINDERS = {
     "unreported-end": find_unreported_end,
     "heartbeat-timeout": find_heartbeat_timeout,
     "expired-token": lambda facts: find_expired_token(find_failure(facts)),
-    "creation-refused": lambda facts: find_no_pod(*_name(facts), refused=True, message="403 Forbidden: pods"),
-    "creation-unanswered": lambda facts: find_no_pod(*_name(facts), refused=False, message="302: <html>"),
+    "creation-refused": lambda facts: _not_created(facts, "CreationRefused", "403 Forbidden: pods"),
+    "creation-unanswered": lambda facts: _not_created(facts, "CreationUnanswered", "302: <html>"),
+    "creation-forbidden": lambda facts: _not_created(facts, "CreationForbidden", "422 Invalid: image"),
+    "creation-conflict": lambda facts: _not_created(facts, "CreationConflict", "409 Conflict: quota"),
+    "creation-failed": lambda facts: _not_created(facts, "CreationFailed", "500: request is too large"),
+    "quota-exceeded": lambda facts: _not_created(facts, "QuotaExceeded", "403 Forbidden: exceeded quota"),
 }
 
 

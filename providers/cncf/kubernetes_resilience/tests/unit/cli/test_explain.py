@@ -76,6 +76,7 @@ def test_relaunch_is_told_with_everything_that_led_to_it(answer):
     assert told["chain"] == [{"policy": "built-in", "why": "the default policy"}]
     assert [(step["rule"], step["matched"]) for step in told["steps"]] == [
         ("excluded", False),
+        ("refused", False),
         ("disruption", True),
         ("pod_launch_failure_retries", False),
         ("globalMaxRetries", False),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
 from airflow_resilience.context import StateChangeReason
 
 AIRFLOW = tuple(map(int, airflow_version.split(".")[:2]))
+NEEDS_TEAMS = pytest.mark.skipif(AIRFLOW < (3, 2), reason="Airflow 3.1 has no teams")
 
 RETRIES = ("kubernetes_executor", "pod_launch_failure_retries")
 EXCLUDED = ("kubernetes_executor", "pod_launch_failure_excluded_container_reasons")
@@ -48,7 +50,7 @@ def test_defaults_are_the_documented_ones() -> None:
     assert read_settings(conf) == Settings(
         launch_failure_retries=1,
         excluded_container_reasons=frozenset({"Error"}),
-        publish_retries=0,
+        publish_retries=None,
         api_concurrency=32,
         watch_inactivity_timeout=150.0,
         unschedulable_timeout=0.0,
@@ -76,6 +78,7 @@ def test_defaults_are_the_documented_ones() -> None:
         (RETRIES, "launch_failure_retries", "0", 0),
         (RETRIES, "launch_failure_retries", "-1", -1),
         (RETRIES, "launch_failure_retries", " 12 ", 12),
+        (PUBLISH, "publish_retries", "0", 0),
         (PUBLISH, "publish_retries", "-1", -1),
         (PUBLISH, "publish_retries", "5", 5),
         (CONCURRENCY, "api_concurrency", "1", 1),
@@ -220,7 +223,7 @@ def test_a_scheduler_that_is_started_names_section_key_value_and_what_is_allowed
         assert part in str(refused.value)
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 2), reason="Airflow 3.1 has no teams")
+@NEEDS_TEAMS
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -243,6 +246,31 @@ def test_a_team_s_executor_reads_the_team_s_options_and_names_it(start, monkeypa
     with pytest.raises(AirflowConfigException, match=r"^Team blue: [^:]") as refused:
         start_executor()
     assert all(part in str(refused.value) for part in (section, key, value))
+
+
+@pytest.mark.parametrize("team", [None, pytest.param("blue", marks=NEEDS_TEAMS)])
+def test_the_official_provider_s_default_does_not_count_as_set(team, monkeypatch):
+    """Where ``task_publish_max_retries`` is 0, a conflict fails the task, and where nobody says so, not."""
+    key = PUBLISH[1]
+    assert conf.get(*PUBLISH) == "0"
+    read_now = partial(read_settings, KubernetesExecutor(team_name=team).conf if team else conf)
+    assert read_now().publish_retries is None
+    section = f"{team}={PUBLISH[0]}" if team else PUBLISH[0]
+    had_section = conf.has_section(section)
+    if not had_section:
+        conf.add_section(section)
+    conf.set(section, key, "0")
+    try:
+        assert read_now().publish_retries == 0
+        assert read_settings(conf).publish_retries == (None if team else 0)
+    finally:
+        conf.remove_option(section, key, remove_default=False)
+        if not had_section:
+            conf.remove_section(section)
+    assert read_now().publish_retries is None
+    monkeypatch.setenv(f"AIRFLOW__{f'{team}___' if team else ''}{PUBLISH[0]}__{key}".upper(), "3")
+    assert read_now().publish_retries == 3
+    assert read_settings(conf).publish_retries == (None if team else 3)
 
 
 def test_nothing_was_started_if_a_value_cannot_be_used(start, monkeypatch):

@@ -12,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
+    ALONE,
     PUBLISH_BACKOFF,
     REFUSALS,
 )
@@ -68,9 +69,10 @@ OF_A_PROXY = [
     error_from_status(404, None, text="<html>no such route"),
     error_from_status(520, None, text="<html>unknown"),
     error_from_status(405, None, text="<html>method"),
-    *(error_from_status(status, None, text="<html>request") for status in (400, 413, 422)),
+    *(error_from_status(status, None, text="<html>request") for status in (400, 401, 403, 413, 422)),
 ]
-NOT_THE_MANIFEST = REFUSED_CREDENTIALS + OF_A_PROXY
+CONFLICTS = [MODIFIED, TOO_OLD]
+NOT_THE_MANIFEST = REFUSED_CREDENTIALS + OF_A_PROXY + CONFLICTS
 
 
 @pytest.fixture
@@ -119,7 +121,8 @@ def test_an_outage_is_waited_out_and_is_no_attempt(harness, queued_ti, error):
 
 
 @pytest.mark.parametrize("error", REFUSED_FOR_NOW, ids=str)
-def test_a_refusal_is_final_by_default(harness, queued_ti, error):
+def test_a_refusal_is_final_if_no_repetition_is_configured(start, queued_ti, error):
+    harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0")
     ti = queued_ti()
     launch_id, _ = begin(harness, ti)
     harness.send(PodNotCreated(launch_id, error))
@@ -127,20 +130,73 @@ def test_a_refusal_is_final_by_default(harness, queued_ti, error):
     assert state == "failed"
     assert error.message in info
     assert not harness.occupied(ti)
-    assert harness.ledger(ti) == []
+    (entry,) = harness.ledger(ti)
+    assert (entry["action"], entry["rule"]) == ("count", "refused")
+    assert entry["context"]["category"] == "INFRASTRUCTURE"
     wait(harness)
     assert harness.runtime.take("create") == []
 
 
+@pytest.mark.parametrize("retries", [None, "1"])
+def test_a_policy_is_asked_about_a_quota(start, queued_ti, tmp_path, retries):
+    """With repetitions that are configured, after these."""
+    file = tmp_path / "policies.yaml"
+    file.write_text(
+        "policies: [{name: patient, rules: [{action: Retry, retryLimit: 5, onReasons: [RESOURCE_EXHAUSTION],"
+        " backoff: {initialDelay: 100s, jitter: 0}}]}]\n"
+        "selection: [{policy: patient, dagIds: ['*']}]\n"
+    )
+    options = {"KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES": retries} if retries else {}
+    harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file), **options)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    for _ in range(int(retries or 0)):
+        harness.refuse(QUOTA)
+        assert harness.ledger(ti) == []
+        wait(harness)
+    harness.refuse(QUOTA)
+    (entry,) = harness.ledger(ti)
+    assert (entry["policy"], entry["delay"], harness.events()) == ("patient", 100.0, {})
+    wait(harness, 100.1)
+    assert harness.created().launch_number == 2
+
+
+def test_a_conflict_does_not_take_the_configured_repetitions_of_a_policy_for_its_own(
+    start, queued_ti, tmp_path
+):
+    """A file that says nothing of it leaves the option's meaning as it is."""
+    file = tmp_path / "policies.yaml"
+    file.write_text(
+        "policies: [{name: other, rules: [{action: Retry, onReasons: [IMAGE_UNAVAILABLE]}]}]\n"
+        "selection: [{policy: other, dagIds: ['*']}]\n"
+    )
+    harness = start(
+        KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file),
+        KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0",
+    )
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.refuse(MODIFIED)
+    assert [entry["policy"] for entry in harness.ledger(ti)] == ["built-in"]
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
 @pytest.mark.parametrize("error", LASTING, ids=str)
 def test_what_will_not_pass_fails_at_once(persistent, queued_ti, error):
-    launch_id, body = begin(persistent, queued_ti())
+    ti = queued_ti()
+    launch_id, body = begin(persistent, ti)
     persistent.send(PodNotCreated(launch_id, error))
     ((state, info),) = persistent.events().values()
     assert state == "failed"
     assert error.message in info
     assert body["metadata"]["name"] in info
     assert persistent.runtime.take("look_for") == []
+    (entry,) = persistent.ledger(ti)
+    assert (entry["action"], entry["context"]["category"]) == ("count", "APPLICATION")
+    assert entry["context"]["metadata"]["cause"] == "admission-refused"
+    assert str(error) in entry["context"]["metadata"]["pod_message"]
 
 
 def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, queued_ti):
@@ -223,7 +279,7 @@ def give_up(harness, ti, error) -> tuple[str, dict]:
     harness.send(PodNotCreated(launch_id, error))
     wait(harness)
     assert harness.create_call() == call
-    harness.send(PodNotCreated(launch_id, QUOTA))
+    harness.send(PodNotCreated(launch_id, LASTING[0]))
     assert (harness.events(), harness.occupied(ti)) == ({}, True)
     return call
 
@@ -246,8 +302,8 @@ def test_a_pod_that_may_exist_is_looked_for_when_its_creation_is_given_up(harnes
     assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
     wait(harness, CREATION_TIMEOUT)
     ((state, info),) = harness.events().values()
-    assert (state, QUOTA.message in info, harness.occupied(ti)) == ("failed", True, False)
-    assert stored(harness, ti).context.metadata["message"] == str(QUOTA)
+    assert (state, LASTING[0].message in info, harness.occupied(ti)) == ("failed", True, False)
+    assert str(LASTING[0]) in stored(harness, ti).context.metadata["pod_message"]
 
 
 def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_waited_for(harness, queued_ti):
@@ -398,7 +454,7 @@ def test_a_creation_is_not_given_up_while_the_database_is_away(harness, queued_t
     with monkeypatch.context() as patch:
         patch.setattr(task_instances, "read_rows", database_is_away)
         patch.setattr(isolation, "database_answers", lambda: False)
-        harness.send(PodNotCreated(launch_id, QUOTA))
+        harness.send(PodNotCreated(launch_id, LASTING[0]))
         assert (harness.events(), harness.occupied(ti)) == ({}, True)
     harness.executor.sync()
     assert [state for state, _ in harness.events().values()] == ["failed"]
@@ -600,7 +656,8 @@ def test_it_is_waited_out_for_some_five_minutes():
 @pytest.mark.parametrize(
     ("error", "cause"),
     [(error, "api-refused-credentials") for error in REFUSED_CREDENTIALS]
-    + [(error, "api-unreachable") for error in OF_A_PROXY],
+    + [(error, "api-unreachable") for error in OF_A_PROXY]
+    + [(error, "creation-conflict") for error in CONFLICTS],
     ids=str,
 )
 def test_it_is_a_launch_failure_then(harness, queued_ti, error, cause):
@@ -651,15 +708,31 @@ def test_a_policy_decides_about_it(start, queued_ti, tmp_path):
     assert (entry["policy"], entry["delay"]) == ("patient", 100.0)
 
 
-def test_an_outage_in_between_is_not_counted(harness, queued_ti):
-    call = begin(harness, queued_ti())
-    for error in (
-        [REFUSED_CREDENTIALS[1]] * (REFUSALS - 1) + [BUSY] + [REFUSED_CREDENTIALS[1]] * (REFUSALS - 1)
-    ):
+@pytest.mark.parametrize("outage", OUTAGE, ids=str)
+def test_an_outage_in_between_neither_counts_nor_has_the_count_begin_anew(harness, queued_ti, outage):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    for error in [REFUSED_CREDENTIALS[1], outage] * (REFUSALS - 1):
         harness.send(PodNotCreated(call[0], error))
         wait(harness)
         assert harness.create_call()[0] == call[0]
-    assert harness.events() == {}
+    assert harness.ledger(ti) == []
+    harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
+    assert [entry["context"]["metadata"]["cause"] for entry in harness.ledger(ti)] == [
+        "api-refused-credentials"
+    ]
+
+
+def test_refusals_of_several_kinds_come_to_an_end_together(harness, queued_ti):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    kinds = [REFUSED_CREDENTIALS[0], OF_A_PROXY[0], MODIFIED]
+    for number in range(REFUSALS - 1):
+        harness.send(PodNotCreated(call[0], kinds[number % len(kinds)]))
+        wait(harness)
+        assert harness.create_call()[0] == call[0]
+    harness.send(PodNotCreated(call[0], MODIFIED))
+    assert [entry["context"]["metadata"]["cause"] for entry in harness.ledger(ti)] == ["creation-conflict"]
 
 
 def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing(harness, queued_ti):
@@ -687,6 +760,55 @@ def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing
     harness.set_state(ti, "success")
     harness.observe(pod, m.succeeded())
     assert not harness.occupied(ti)
+
+
+# ---------------------------------------------------------------- what fails for one pod alone
+
+TOO_LARGE = KubernetesApiError("etcdserver: request is too large", status=500, reason="InternalError")
+
+
+def fail_for(harness, call, error, seconds: float, others=()) -> float:
+    """Let each create call fail, and others be created now and then; return for how long it was repeated."""
+    began = harness.clock.now
+    others = iter(others)
+    while harness.clock.now - began < seconds:
+        if ti := next(others, None):
+            harness.launch(ti)
+        harness.send(PodNotCreated(call[0], error))
+        wait(harness, 30.0)
+        again = harness.runtime.take("create")
+        if [launch_id for launch_id, _ in again] != [call[0]]:
+            break
+    return harness.clock.now - began
+
+
+@pytest.mark.parametrize("error", [BUSY, LOST, TOO_LARGE], ids=str)
+def test_what_fails_while_others_are_created_comes_to_an_end(harness, queued_ti, error):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    others = [queued_ti(f"other-{number}") for number in range(32)]
+    lasted = fail_for(harness, call, error, 2 * ALONE, others)
+    assert ALONE <= lasted <= ALONE + 60
+    (entry,) = harness.ledger(ti)
+    assert (entry["action"], entry["reason"]) == ("relaunch", "CreationFailed")
+    assert entry["context"]["metadata"]["cause"] == "creation-failed"
+    assert error.message in entry["context"]["metadata"]["pod_message"]
+
+
+def test_what_fails_for_everybody_is_waited_out(harness, queued_ti):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    assert fail_for(harness, call, TOO_LARGE, 10 * ALONE) == 10 * ALONE
+    assert (harness.ledger(ti), harness.events()) == ([], {})
+
+
+def test_an_outage_between_two_pods_of_others_is_waited_out(harness, queued_ti):
+    ti = queued_ti()
+    call = begin(harness, ti)
+    fail_for(harness, call, BUSY, 60, [queued_ti("before")])
+    fail_for(harness, call, BUSY, 10 * ALONE)
+    fail_for(harness, call, BUSY, 60, [queued_ti("after")])
+    assert (harness.ledger(ti), harness.events()) == ([], {})
 
 
 # ---------------------------------------------------------------- tokens

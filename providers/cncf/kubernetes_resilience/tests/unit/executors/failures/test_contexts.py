@@ -448,20 +448,29 @@ def told_without_a_pod(harness, ti):
             PodNotFoundError("no such namespace", status=404, reason="NotFound"),
             "APPLICATION ADMISSION_REFUSED",
         ),
-        (KubernetesApiError("exceeded quota: tasks", status=403), "INFRASTRUCTURE RESOURCE_EXHAUSTION"),
+        (
+            KubernetesApiError('pods "x" is forbidden: exceeded quota: tasks', status=403),
+            "INFRASTRUCTURE RESOURCE_EXHAUSTION",
+        ),
         (PodConflictError("object has been modified", status=409), "INFRASTRUCTURE ADMISSION_REFUSED"),
     ],
     ids=str,
 )
-def test_a_pod_that_is_refused(start, queued_ti, error, expected):
+def test_a_pod_that_is_refused_is_a_failed_launch_that_is_stored_for_callbacks(
+    start, queued_ti, error, expected
+):
     harness, ti = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0"), queued_ti()
     harness.queue(ti)
     harness.executor.heartbeat()
     harness.refuse(error)
-    context = told_without_a_pod(harness, ti)
-    assert in_words(context) == (*expected.split(), "EXECUTOR")
-    assert str(error) in context.metadata["message"]
-    assert context.metadata["namespace"] == "default"
+    ((state, info),) = harness.events().values()
+    (found,) = stored(harness)
+    (entry,) = harness.ledger(ti)
+    assert (state, entry["context"]) == ("failed", found.context.to_dict())
+    assert in_words(found.context) == (*expected.split(), "EXECUTOR")
+    assert str(error) in found.context.metadata["pod_message"]
+    assert str(error) in info
+    assert found.context.metadata["namespace"] == "default"
 
 
 def test_a_pod_that_cannot_be_built(start, queued_ti, tmp_path):
@@ -484,17 +493,19 @@ def test_a_workload_that_is_not_accepted(start, queued_ti, monkeypatch):
     assert in_words(context) == ("APPLICATION", "START_ERROR", "EXECUTOR")
 
 
-def test_a_database_that_is_away_is_waited_for_before_anybody_is_told(start, queued_ti, monkeypatch):
-    harness, ti = start(), queued_ti()
+def test_a_database_that_is_away_is_waited_for_before_anybody_is_told(
+    start, queued_ti, monkeypatch, tmp_path
+):
+    harness = start(KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE=str(tmp_path / "none.yaml"))
+    ti = queued_ti()
     harness.queue(ti)
-    harness.executor.heartbeat()
     with monkeypatch.context() as patch:
         patch.setattr(audit, "create_session", database_is_away)
         patch.setattr(isolation, "database_answers", lambda: False)
-        harness.refuse(KubernetesApiError("image: Required", status=422, reason="Invalid"))
+        harness.executor.heartbeat()
         assert harness.events() == {}
     harness.executor.sync()
-    assert told_without_a_pod(harness, ti).reason == "ADMISSION_REFUSED"
+    assert told_without_a_pod(harness, ti).reason == "START_ERROR"
 
 
 def test_nothing_is_stored_about_a_task_that_was_cleared_meanwhile(start, queued_ti):

@@ -130,6 +130,7 @@ class Registry(RuleBasedStateMachine):
         for token in list(self.leaving):
             self.registry.left(token)
         left_over = {name: index for name, index in vars(self.registry).items() if index}
+        left_over.pop("created", None)
         by_state = left_over.pop("_by_state")
         assert not left_over, "every index is empty when nothing is held"
         assert not any(by_state.values())

@@ -114,3 +114,10 @@ def test_transient(status: int, transient: bool) -> None:
     assert error_from_status(status, {}).transient is transient
     assert ConnectionFailedError("reset").transient
     assert error_from_status(status, {}, headers={"Retry-After": "1"}).transient
+
+
+@pytest.mark.parametrize("status", [400, 403, 500, 503])
+def test_what_a_webhook_has_denied_was_not_carried_out(status: int) -> None:
+    message = 'admission webhook "a.example.com" denied the request: no owner'
+    assert not error_from_status(status, {"kind": "Status", "message": message}).leaves_open
+    assert error_from_status(500, {"kind": "Status", "message": "no"}).leaves_open

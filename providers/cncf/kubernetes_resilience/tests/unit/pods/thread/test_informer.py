@@ -142,7 +142,9 @@ async def test_another_permission_that_is_missing_within_an_outage_is_said(
 ) -> None:
     """That lists are permitted again does not hide that watches are not."""
     list_, watch = (
-        error_from_status(403, {"reason": "Forbidden", "message": f'cannot {verb} resource "pods"'})
+        error_from_status(
+            403, {"kind": "Status", "reason": "Forbidden", "message": f'cannot {verb} resource "pods"'}
+        )
         for verb in ("list", "watch")
     )
     cluster.lists = [list_, list_, ("1", []), ("2", []), ("3", [])]

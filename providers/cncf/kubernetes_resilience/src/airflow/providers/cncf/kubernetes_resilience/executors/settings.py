@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow.configuration import conf as airflow_conf
 from airflow.exceptions import AirflowConfigException
 
 from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import (
@@ -43,6 +46,7 @@ WITHOUT_MEANING: Mapping[str, str] = {
 Options of the official executor that mean nothing here, with their defaults. Pods are created concurrently,
 as many at a time as ``api_concurrency`` says, and the client of Kubernetes is another one.
 """
+PUBLISH_RETRIES = "task_publish_max_retries"
 REQUEST_ARGUMENTS = "kube_client_request_args"
 """Of this option only :data:`REQUEST_TIMEOUT` has a meaning here."""
 REQUEST_TIMEOUT = "_request_timeout"
@@ -55,8 +59,9 @@ _SWITCH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": 
 class Settings(PolicySettings):
     """What can be configured, checked."""
 
-    publish_retries: int
-    """``[kubernetes_executor] task_publish_max_retries``: repetitions of a create call; -1 for no limit."""
+    publish_retries: int | None
+    """``[kubernetes_executor] task_publish_max_retries``: repetitions of a create call; -1 for no limit, None
+    if nobody has set it."""
     api_concurrency: int
     """``[kubernetes_resilience] api_concurrency``: changing requests under way at one time."""
     watch_inactivity_timeout: float
@@ -132,7 +137,7 @@ def _text(conf: Any, key: str) -> str:
 def _read(conf: Any) -> Settings:
     return Settings(
         **asdict(read_policy_settings(conf)),
-        publish_retries=read_limit(conf, UPSTREAM_SECTION, "task_publish_max_retries", fallback="0"),
+        publish_retries=_publish_retries(conf),
         api_concurrency=read_number(
             int, conf, OWN_SECTION, "api_concurrency", 1, allowed="a whole number, 1 or more"
         ),
@@ -154,6 +159,16 @@ def _read(conf: Any) -> Settings:
 
 def _seconds(conf: Any, key: str, zero: str) -> float:
     return read_number(float, conf, OWN_SECTION, key, 0.0, allowed=f"a number of seconds, or {zero}")
+
+
+def _publish_retries(conf: Any) -> int | None:
+    # Airflow's own answer does not tell a value from the official provider's default.
+    team = getattr(conf, "team_name", None)
+    section = f"{team}={UPSTREAM_SECTION}" if team else UPSTREAM_SECTION
+    variable = f"AIRFLOW__{section.replace('=', '___')}__{PUBLISH_RETRIES}".upper()
+    if variable in os.environ or ConfigParser.has_option(airflow_conf, section, PUBLISH_RETRIES):
+        return read_limit(conf, UPSTREAM_SECTION, PUBLISH_RETRIES)
+    return None
 
 
 def _request_timeout(conf: Any) -> RequestTimeout | None:

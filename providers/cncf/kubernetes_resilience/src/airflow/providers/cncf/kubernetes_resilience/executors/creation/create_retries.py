@@ -1,14 +1,19 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Create calls that have failed: repeated, made under another name, or given up."""
+"""
+Create calls that have failed: repeated, made under another name, or given up.
+
+:data:`COURSES` says how often, and what the launch has failed with then. ``docs/operate.md`` has it in words.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -31,15 +36,18 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of, retry_delay
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import find_no_pod
-from airflow_resilience.backoff import Backoff
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    MetadataKey,
-    StateChangeCategory,
-    StateChangeReason,
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    CREATION_CONFLICT,
+    CREATION_FAILED,
+    CREATION_FORBIDDEN,
+    CREATION_REFUSED,
+    CREATION_UNANSWERED,
+    PUBLISH_RETRIES_USED,
+    QUOTA_EXCEEDED,
+    find_no_pod,
 )
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import UNLIMITED
 
 log = logging.getLogger(__name__)
@@ -49,26 +57,44 @@ PUBLISH_BACKOFF = Backoff(initial=1.0, maximum=30.0, jitter=0.5)
 
 REFUSALS = 15
 """
-Create calls that are refused, though not for the manifest, until the launch has failed. With the pauses
-between them that takes some five minutes: enough to renew a credential, to restore a role binding that a
-deployment has replaced, or for a proxy to recover. A retry policy can wait for longer.
+Create calls that are refused, though not for the pod, until the launch has failed. With the pauses between
+them that takes some five minutes: enough to renew a credential, to restore a role binding that a deployment
+has replaced, or for a proxy to recover. A retry policy can wait for longer.
 """
+
+ALONE = 900.0
+"""Seconds for which the calls of one launch fail, and the pods of others are created, until it has failed."""
 
 TOKEN_SHARE = 1 / 3
 """Share of its validity after which a token is replaced when a create call is repeated. The rest is for the
 pod to start."""
 
-_MAY_PASS = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
-"""Repeated as often as ``task_publish_max_retries`` says; the cases are upstream's documented ones."""
 
-_MEANINGS = {
-    Answer.QUOTA_EXCEEDED: (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.RESOURCE_EXHAUSTION),
-    Answer.MODIFIED: (StateChangeCategory.INFRASTRUCTURE, StateChangeReason.ADMISSION_REFUSED),
+class Course(NamedTuple):
+    """What becomes of a create call that is answered so."""
+
+    repeats: int
+    """How often the call is repeated, after whichever refusals."""
+    reason: str
+    """Of the failed launch that follows."""
+
+
+COURSES: Mapping[Answer, Course] = {
+    # Waited out first: see ALONE.
+    Answer.TRANSIENT: Course(0, CREATION_FAILED),
+    Answer.REFUSED: Course(REFUSALS - 1, CREATION_REFUSED),
+    Answer.FOREIGN: Course(REFUSALS - 1, CREATION_UNANSWERED),
+    Answer.MODIFIED: Course(REFUSALS - 1, CREATION_CONFLICT),
+    Answer.CONFLICT: Course(REFUSALS - 1, CREATION_CONFLICT),
+    Answer.QUOTA_EXCEEDED: Course(0, QUOTA_EXCEEDED),
+    Answer.FORBIDDEN: Course(0, CREATION_FORBIDDEN),
+    Answer.INVALID: Course(0, CREATION_FORBIDDEN),
+    Answer.NOT_FOUND: Course(0, CREATION_FORBIDDEN),
+    Answer.NAME_TAKEN: Course(0, CREATION_FORBIDDEN),
 }
-_REFUSED_FOR_GOOD = (StateChangeCategory.APPLICATION, StateChangeReason.ADMISSION_REFUSED)
 
-_FINAL = _MAY_PASS | {Answer.INVALID, Answer.NOT_FOUND, Answer.NAME_TAKEN}
-"""Fails the task: it is about the manifest, or it has been repeated as configured."""
+_OF_UPSTREAM = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
+"""Repeated as often as ``task_publish_max_retries`` says, if that is set: upstream's documented cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +121,7 @@ class CreateRetries:
     :param builder: makes fresh tokens
     :param token_validity: of such a token, seconds
     :param job_id: this scheduler's job
-    :param retries: how often a create call is repeated; -1 for no limit
+    :param retries: ``task_publish_max_retries``; None if that is not set
     :param clock: monotonic time, seconds
     """
 
@@ -108,7 +134,7 @@ class CreateRetries:
         isolation: Isolation,
         token_validity: float,
         job_id: int | None,
-        retries: int,
+        retries: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
@@ -117,7 +143,8 @@ class CreateRetries:
         self._isolation = isolation
         self._token_age = token_validity * TOKEN_SHARE
         self._job_id = job_id
-        self._retries = retries
+        limit = math.inf if retries == UNLIMITED else retries
+        self._configured = {} if limit is None else dict.fromkeys(_OF_UPSTREAM, limit)
         self._clock = clock
 
     def ask(self, launch: Launch) -> None:
@@ -141,11 +168,10 @@ class CreateRetries:
         """
         Decide what follows a create call that has failed; :meth:`tick` does it.
 
-        If the API server is away or overloaded, the call is repeated without a limit. If it has refused the
-        call for now, the call is repeated as often as configured. A name that is taken is changed, once: a
-        pod override can give each try and each phase of a task the same one, and earlier pods may be kept. A
-        manifest that is refused fails the task. Any other refusal is about credentials, or does not come from
-        the API server. It is waited out for :data:`REFUSALS` calls, and is a launch failure then.
+        If the API server is away or overloaded, the call is repeated for as long as no pod can be created. A
+        name that is taken is changed, once: a pod override can give each try and each phase of a task the
+        same one, and earlier pods may be kept. For the rest see :data:`COURSES`. No answer lets the count of
+        refusals begin anew: two that alternate would never come to an end.
         """
         creation, answer = _creation(launch), answer_of(error)
         creation.was_unclear |= error.leaves_open
@@ -154,14 +180,11 @@ class CreateRetries:
             rename(launch)
             log.info("There is another pod %s; that of %s is created as %s", taken, launch.key, launch.name)
             creation.next_attempt = NextAttempt(self._clock())
-        elif error.transient:
+        elif answer is Answer.TRANSIENT and not self._fails_alone(creation):
             self._wait(launch, error)
-        elif answer in _MAY_PASS and (self._retries == UNLIMITED or creation.rejections < self._retries):
-            creation.rejections += 1
-            self._repeat(launch, error, creation.rejections, self._retries)
-        elif answer not in _FINAL and creation.refusals < REFUSALS - 1:
+        elif creation.refusals < (limit := self._limit(answer)):
             creation.refusals += 1
-            self._repeat(launch, error, creation.refusals, REFUSALS - 1)
+            self._repeat(launch, error, creation.refusals, limit)
         else:
             creation.next_attempt = NextAttempt(self._clock(), final=error)
         creation.may_exist = creation.was_unclear
@@ -223,10 +246,6 @@ class CreateRetries:
             self.ask(launch)
         elif runs:
             self._wait(launch, attempt.final)
-        elif answer_of(attempt.final) in _FINAL:
-            log.error("Pod %s/%s could not be created: %s", launch.namespace, launch.name, attempt.final)
-            why = f"Pod {launch.namespace}/{launch.name} not created: {attempt.final}"
-            return NotLaunched(launch, why, _explain(launch, attempt.final))
         else:
             self._end(launch, attempt.final)
         return None
@@ -235,25 +254,42 @@ class CreateRetries:
         # If its worker has reported meanwhile, the launch has not ended, and its pod is asked for again.
         not_before = self._clock() + PUBLISH_BACKOFF.maximum
         _creation(launch).next_attempt = NextAttempt(not_before, final=error)
+        answer = answer_of(error)
         failure = find_no_pod(
             launch.namespace,
             launch.name,
-            refused=error.is_denied,
+            COURSES[answer].reason,
             message=f"not created: {error}",
+            pod_reason=PUBLISH_RETRIES_USED if answer in self._configured else None,
         )
         self._registry.end(launch, failure, self._clock())
 
+    def _limit(self, answer: Answer) -> float:
+        return self._configured.get(answer, COURSES[answer].repeats)
+
+    def _fails_alone(self, creation: Creation) -> bool:
+        """Whether its calls have failed for long while the pods of others were created."""
+        now, created = self._clock(), self._registry.created
+        looked_at, others = creation.others
+        if not creation.unanswered:
+            creation.others = now, created
+        elif created > others:
+            # An outage that lies in between is not such a time, however long it was.
+            creation.alone += min(now - looked_at, ALONE / 3)
+            creation.others = now, created
+        return creation.alone >= ALONE
+
     def _wait(self, launch: Launch, error: KubernetesApiError) -> None:
         creation = _creation(launch)
-        creation.unanswered, creation.refusals = creation.unanswered + 1, 0
-        self._repeat(launch, error, creation.unanswered, UNLIMITED)
+        creation.unanswered += 1
+        self._repeat(launch, error, creation.unanswered, math.inf)
 
-    def _repeat(self, launch: Launch, error: KubernetesApiError, attempt: int, limit: int) -> None:
+    def _repeat(self, launch: Launch, error: KubernetesApiError, attempt: int, limit: float) -> None:
         delay = retry_delay(error, PUBLISH_BACKOFF, attempt, random.random)
         log.warning(
             "[Try %s of %s] Pod %s/%s for %s could not be created (%s); trying again in %.1f s",
             attempt,
-            "unlimited" if limit == UNLIMITED else limit,
+            "unlimited" if limit == math.inf else limit,
             launch.namespace,
             launch.name,
             launch.key,
@@ -261,18 +297,6 @@ class CreateRetries:
             delay,
         )
         _creation(launch).next_attempt = NextAttempt(self._clock() + delay)
-
-
-def _explain(launch: Launch, error: KubernetesApiError) -> ExecutionContext:
-    category, reason = _MEANINGS.get(answer_of(error), _REFUSED_FOR_GOOD)
-    known = {
-        MetadataKey.POD: launch.name,
-        MetadataKey.NAMESPACE: launch.namespace,
-        MetadataKey.LAUNCH: launch.number,
-        MetadataKey.MESSAGE: str(error),
-    }
-    metadata = {name.value: value for name, value in known.items()}
-    return ExecutionContext(category, reason, ContextSource.EXECUTOR, metadata)
 
 
 def _name(launch: Launch) -> str:

@@ -108,12 +108,14 @@ class Creation:
     """Whether a call is under way or has had no clear answer."""
     was_unclear: bool = False
     """Whether a call had no clear answer."""
-    rejections: int = 0
-    """How often it was refused for now."""
     unanswered: int = 0
     """How often it has failed because the API server was away or overloaded."""
+    alone: float = 0.0
+    """For how long it has failed so while the pods of others were created, seconds."""
+    others: tuple[float, int] = (0.0, 0)
+    """When that was last looked at, on the executor's monotonic clock, and how many there were."""
     refusals: int = 0
-    """How often in a row it was refused for something that is not its manifest's fault."""
+    """How often it was refused, and repeated."""
     is_renamed: bool = False
     """Whether the pod has got another name, because the first one was taken."""
     next_attempt: NextAttempt | None = NextAttempt(0.0)
@@ -241,7 +243,7 @@ class Launch:
         """Whether its pod does not exist, as far as is known, and a call to create it has failed."""
         # A renamed one is asked for again at once.
         calls = self.creation
-        return calls is not None and bool(calls.unanswered or calls.refusals or calls.rejections)
+        return calls is not None and bool(calls.unanswered or calls.refusals)
 
     @property
     def has_started(self) -> bool:

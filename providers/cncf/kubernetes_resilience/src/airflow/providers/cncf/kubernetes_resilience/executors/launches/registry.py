@@ -75,6 +75,8 @@ class LaunchRegistry:
         self._departures: dict[str, Departure] = {}
         self._leaving: dict[TaskInstanceKey, set[str]] = {}
         self._adopting: dict[TaskInstanceKey, Orphan] = {}
+        self.created = 0
+        """How many pods were created so far."""
 
     # ------------------------------------------------------------------ questions
 
@@ -157,6 +159,7 @@ class LaunchRegistry:
         if launch.ref:
             launch.facts = None
         launch.creation = None
+        self.created += 1
         self._refer(launch, ref)
         self._move(launch, _state_of_pod(launch))
 

@@ -115,7 +115,7 @@ def _may_change(error: KubernetesApiError, attempt: int) -> bool:
     match answer_of(error):
         case Answer.TRANSIENT:
             return True
-        case Answer.REFUSED | Answer.QUOTA_EXCEEDED:
+        case Answer.REFUSED | Answer.FOREIGN | Answer.FORBIDDEN | Answer.QUOTA_EXCEEDED:
             # It may pass, and a pod that has to be deleted still has to be deleted then.
             return attempt < REFUSALS
         case _:

@@ -61,13 +61,18 @@ class KubernetesApiError(Exception):
 
     @property
     def is_denied(self) -> bool:
-        """Whether credentials or a permission were refused."""
-        return self.status in _DENIED
+        """Whether the API server has refused credentials, a permission or the request itself."""
+        return self.status in _DENIED and type(self) is not ConnectionFailedError
+
+    @property
+    def is_denied_by_webhook(self) -> bool:
+        """Whether an admission webhook has denied the request, with a status that it has chosen."""
+        return self.message.startswith('admission webhook "') and '" denied the request' in self.message
 
     @property
     def leaves_open(self) -> bool:
         """Whether the request may have been carried out nevertheless, or may still be."""
-        return self.status is None or self.status >= 500
+        return self.status is None or (self.status >= 500 and not self.is_denied_by_webhook)
 
 
 class ConnectionFailedError(KubernetesApiError):
@@ -102,9 +107,9 @@ class ResourceExpiredError(KubernetesApiError):
     """410: the resource version or the continue token has expired."""
 
 
-_SAID_OF_THE_REQUEST = frozenset({400, 413, 422})
-"""Statuses for a request that is at fault. The API server sends a ``Status`` object with them. Proxies send
-them without one, for requests that they do not understand or do not let through."""
+_SAID_OF_THE_REQUEST = frozenset({400, 401, 403, 413, 422})
+"""Statuses for a request that is at fault, or whose sender is. The API server sends a ``Status`` object with
+them. Proxies send them without one, for requests that they do not understand or do not let through."""
 
 _BY_STATUS: dict[int, type[KubernetesApiError]] = {
     404: PodNotFoundError,

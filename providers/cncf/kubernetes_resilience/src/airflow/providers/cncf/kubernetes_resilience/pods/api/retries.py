@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum, auto
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
@@ -18,7 +20,30 @@ from airflow_resilience.backoff import Backoff
 _INVALID = frozenset({400, 413, 422})
 _CONFLICT = frozenset({409, 410})
 
-_QUOTA, _MODIFIED, _TOO_OLD = "exceeded quota", "object has been modified", "too old resource version"
+_MODIFIED, _TOO_OLD = "object has been modified", "too old resource version"
+
+_FORBIDDEN, _QUOTA = " is forbidden: ", "exceeded quota: "
+
+_MAY_PASS = (
+    'User "',
+    "error looking up ",
+    "no API token found for service account",
+    "not yet ready to handle request",
+    "service account ",
+    "status unknown for quota",
+    "unable to create pods at this time",
+    'Post "',
+)
+"""
+How the API server begins to say why a pod is forbidden if the pod is not the reason: a missing permission, a
+service account that is not there yet, a plug-in that does not know enough.
+
+.. seealso:: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
+"""
+
+_FACTORS = {"": Decimal(1), **{unit: Decimal(10) ** (3 * n) for n, unit in enumerate("num", -3)}}
+_FACTORS |= {unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)}
+_FACTORS |= {f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", 1)}
 
 
 class Answer(Enum):
@@ -28,6 +53,9 @@ class Answer(Enum):
     Whether it is repeated is up to the caller: a create call, a deletion and a watch differ in that.
     """
 
+    FORBIDDEN = auto()
+    """A rule of the cluster forbids the pod: an admission plug-in, a webhook, or a quota that is smaller than
+    the pod."""
     NOT_FOUND = auto()
     """There is no such pod, or no such namespace."""
     NAME_TAKEN = auto()
@@ -43,14 +71,16 @@ class Answer(Enum):
     CONFLICT = auto()
     """The object is not the one, or not at the version, that the request is about."""
     REFUSED = auto()
-    """
-    Anything else. It is about credentials or permissions, or comes from a proxy. Credentials are rotated,
-    role bindings are replaced, and a proxy finds its way again, so it may pass within minutes.
-    """
+    """The API server does not accept the credentials, or a permission or a service account is missing.
+    Credentials are rotated and role bindings are replaced, so it may pass within minutes."""
+    FOREIGN = auto()
+    """Anything else: a proxy has answered. It may find its way again within minutes."""
 
 
 def answer_of(error: KubernetesApiError) -> Answer:
     """Classify a failed request. The first row that fits counts."""
+    if verdict := _verdict(error):
+        return verdict
     if isinstance(error, PodNotFoundError):
         return Answer.NOT_FOUND
     if isinstance(error, PodConflictError) and error.reason == "AlreadyExists":
@@ -59,11 +89,9 @@ def answer_of(error: KubernetesApiError) -> Answer:
         return Answer.TRANSIENT
     if error.status in _INVALID and not isinstance(error, ConnectionFailedError):
         return Answer.INVALID
-    if error.status == 403 and _QUOTA in error.message:
-        return Answer.QUOTA_EXCEEDED
     if error.status in _CONFLICT:
         return Answer.MODIFIED if _was_modified(error) else Answer.CONFLICT
-    return Answer.REFUSED
+    return Answer.REFUSED if error.is_denied else Answer.FOREIGN
 
 
 def retry_delay(
@@ -78,6 +106,40 @@ def retry_delay(
     :param random: returns a number from 0 up to 1, for the jitter
     """
     return max(backoff.delay(attempt, random), error.retry_after or 0.0)
+
+
+def _verdict(error: KubernetesApiError) -> Answer | None:
+    """Return what an admission plug-in says about a pod; None if none does, or one asks to try again."""
+    # A webhook that is broken in its own way denies with 500; with the others it asks to be tried again.
+    if error.transient and error.status != 500:
+        return None
+    if error.is_denied_by_webhook:
+        return Answer.FORBIDDEN
+    subject, _, why = error.message.partition(_FORBIDDEN)
+    if subject.startswith("pods") and why.startswith(_QUOTA):
+        return Answer.FORBIDDEN if _is_bigger_than_quota(why) else Answer.QUOTA_EXCEEDED
+    # A permission that is missing is told without the pod's name: the pod was not looked at.
+    is_about_pod = subject.startswith('pods "') and why
+    return Answer.FORBIDDEN if is_about_pod and not why.startswith(_MAY_PASS) else None
+
+
+def _is_bigger_than_quota(why: str) -> bool:
+    limits = _amounts(why, "limited")
+    requested = _amounts(why, "requested")
+    return any(amount > limits.get(resource, math.inf) for resource, amount in requested.items())
+
+
+def _amounts(why: str, name: str) -> dict[str, Decimal]:
+    """Read amounts: ``exceeded quota: q, requested: cpu=1,memory=2Gi, used: ..., limited: ...``."""
+    found = {}
+    for item in why.partition(f", {name}: ")[2].partition(", ")[0].split(","):
+        resource, _, text = item.partition("=")
+        number = text.rstrip("numkKMGTPEi")
+        try:
+            found[resource] = Decimal(number) * _FACTORS[text[len(number) :]]
+        except (ArithmeticError, KeyError):
+            continue
+    return found
 
 
 def _was_modified(error: KubernetesApiError) -> bool:

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    CREATION_CONFLICT,
+    CREATION_FAILED,
+    CREATION_FORBIDDEN,
     CREATION_REFUSED,
     CREATION_UNANSWERED,
     DELETED,
     DELETION_OVERDUE,
     HEARTBEAT_TIMEOUT,
+    PUBLISH_RETRIES_USED,
+    QUOTA_EXCEEDED,
     SILENT_EXIT,
     UNREPORTED_END,
     PodFailure,
@@ -27,11 +32,16 @@ from airflow_resilience.retry_policy.evidence import (
 
 OWN_REASONS = frozenset(
     {
+        CREATION_CONFLICT,
+        CREATION_FAILED,
+        CREATION_FORBIDDEN,
         CREATION_REFUSED,
         CREATION_UNANSWERED,
         DELETED,
         DELETION_OVERDUE,
         HEARTBEAT_TIMEOUT,
+        PUBLISH_RETRIES_USED,
+        QUOTA_EXCEEDED,
         SILENT_EXIT,
         UNREPORTED_END,
     }

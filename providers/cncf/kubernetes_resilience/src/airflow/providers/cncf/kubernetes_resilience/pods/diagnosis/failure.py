@@ -56,7 +56,22 @@ UNSCHEDULABLE = "Unschedulable"
 """Reason of the condition ``PodScheduled`` when the scheduler has looked for a node and found none."""
 
 CREATION_REFUSED = "CreationRefused"
-"""Our reason for a pod that was not created, because the API server refused it."""
+"""Our reason for a pod that was not created, because the API server refused the executor's credentials."""
+
+CREATION_FORBIDDEN = "CreationForbidden"
+"""Our reason for a pod that was not created, because the API server refuses it whoever asks for it."""
+
+CREATION_CONFLICT = "CreationConflict"
+"""Our reason for a pod that was not created, because something else was being changed each time."""
+
+CREATION_FAILED = "CreationFailed"
+"""Our reason for a pod that was not created, because the API server failed each time, for this pod alone."""
+
+QUOTA_EXCEEDED = "QuotaExceeded"
+"""Our reason for a pod that was not created, because the namespace's quota was used up."""
+
+PUBLISH_RETRIES_USED = "PublishRetriesUsed"
+"""The reason that such a pod has beside, if ``task_publish_max_retries`` is set and used up."""
 
 CREATION_UNANSWERED = "CreationUnanswered"
 """Our reason for a pod that was not created, because the API server did not answer, but something else."""
@@ -282,17 +297,19 @@ def find_expired_token(failure: PodFailure) -> PodFailure | None:
     return replace(failure, reason=TOKEN_EXPIRED) if is_own_exit else None
 
 
-def find_no_pod(namespace: str, name: str, *, refused: bool, message: str) -> PodFailure:
+def find_no_pod(
+    namespace: str, name: str, reason: str, *, message: str, pod_reason: str | None = None
+) -> PodFailure:
     """
     Describe a pod that could not be created.
 
     It counts as alive, because the call may have been carried out. If its worker runs, it has not failed.
 
-    :param refused: whether the API server itself refused it
     :param message: the answer
+    :param pod_reason: a reason that it has beside
     """
-    facts = PodFacts(PodRef(namespace, name, uid=""), {}, {}, message=message)
-    return _alive(CREATION_REFUSED if refused else CREATION_UNANSWERED, facts, None)
+    facts = PodFacts(PodRef(namespace, name, uid=""), {}, {}, reason=pod_reason, message=message)
+    return _alive(reason, facts, None)
 
 
 def _ended(facts: PodFacts, *, gone: bool) -> PodFailure:

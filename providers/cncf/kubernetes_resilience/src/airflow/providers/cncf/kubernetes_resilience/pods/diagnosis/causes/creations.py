@@ -1,24 +1,63 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""There never was a pod: the create call was refused for minutes."""
+"""There never was a pod: the create call was refused."""
 
 from __future__ import annotations
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    CREATION_CONFLICT,
+    CREATION_FAILED,
+    CREATION_FORBIDDEN,
     CREATION_REFUSED,
     CREATION_UNANSWERED,
+    QUOTA_EXCEEDED,
 )
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 CREATIONS = (
+    Cause(
+        name="admission-refused",
+        applies=lambda failure: failure.reason == CREATION_FORBIDDEN,
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="The API server does not let anybody create this pod: it is not valid, or a rule of the cluster "
+        "(a webhook, a limit range, a quota smaller than the pod) forbids it.",
+        url="https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/",
+    ),
+    Cause(
+        name="quota-exceeded",
+        applies=lambda failure: failure.reason == QUOTA_EXCEEDED,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.RESOURCE_EXHAUSTION,
+        why="The quota of the namespace was used up by other pods.",
+        url="https://kubernetes.io/docs/concepts/policy/resource-quotas/",
+    ),
+    Cause(
+        name="creation-conflict",
+        applies=lambda failure: failure.reason == CREATION_CONFLICT,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="Each call that was to create the pod met a change of something else, such as of the used "
+        "amounts of a quota.",
+        url="https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions",
+    ),
+    Cause(
+        name="creation-failed",
+        applies=lambda failure: failure.reason == CREATION_FAILED,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="Each call that was to create the pod failed, while other pods were created: the pod is too "
+        "large for etcd, or a webhook fails on it.",
+        url="https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/",
+    ),
     Cause(
         name="api-refused-credentials",
         applies=lambda failure: failure.reason == CREATION_REFUSED,
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The API server did not accept the executor's credentials, or did not let it create the pod: a "
-        "credential has expired, a role binding or an admission policy has changed.",
+        "credential has expired, a role binding has changed, a service account is missing.",
         url="https://kubernetes.io/docs/reference/access-authn-authz/authorization/",
     ),
     Cause(
