@@ -104,6 +104,7 @@ def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, queued_ti):
     harness.begin(ti, pod)
     harness.vanish(pod)
     assert [event for event, _ in harness.events().values()] == ["failed"]
+    harness.set_state(ti, "failed")
     harness.vanish(pod)
     assert harness.events() == {}
 

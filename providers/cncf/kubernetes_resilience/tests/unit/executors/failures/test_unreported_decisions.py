@@ -81,14 +81,14 @@ def test_a_worker_that_has_started_since_makes_it_past(killed, successor):
     assert heir.create_call()
 
 
-def deliver(harness):
+def deliver(harness, session=None):
     """Let Airflow's scheduler read what the executor has reported."""
     process = SchedulerJobRunner.process_executor_events
     known = {
         "executor": harness.executor,
         "job_id": harness.executor.job_id,
         "scheduler_dag_bag": DBDagBag(load_op_links=False),
-        "session": harness.session,
+        "session": session or harness.session,
     }
     process(**{name: known[name] for name in inspect.signature(process).parameters})
     harness.session.commit()

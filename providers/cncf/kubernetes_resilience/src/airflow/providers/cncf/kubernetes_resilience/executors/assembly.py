@@ -32,6 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tok
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.giving_up import GivingUp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -220,6 +221,9 @@ class Parts:
             executions=self.executions,
             expired_tokens=self.expired_tokens,
             job_id=self._who.job_id,
+        )
+        self.reports = Reports(
+            slots=self._slots, isolation=self._isolation, job_id=self._who.job_id, clock=self._clock
         )
         self.giving_up = GivingUp(
             registry=self._registry,

@@ -267,6 +267,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         run("track", parts.event_filter.tick)
         try:
             self._send_held_callbacks()
+            run("report", parts.reports.tick)
             run("intake", self._fail_refused)
             run("own", self._settle_ownership)
             run("create", self._repeat_creations)
@@ -437,6 +438,9 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         """Hand the reports over. The scheduler sends the callbacks of those failures next."""
         events = super().get_event_buffer(dag_ids)
         self._reported = {key for key, (state, _) in events.items() if state == TaskInstanceState.FAILED}
+        if self._is_started:
+            with suppress(DatabaseAwayError):
+                self._isolation.run("report", self._parts.reports.take, events)
         return events
 
     def send_callback(self, request: CallbackRequest) -> None:

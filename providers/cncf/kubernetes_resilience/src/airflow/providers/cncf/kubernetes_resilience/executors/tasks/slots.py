@@ -47,6 +47,10 @@ class Slots:
         """Whether the scheduler has handed over the next phase of a task instance, which has no slot yet."""
         return key in upstream.queued_tasks(self._executor)
 
+    def has(self, key: TaskInstanceKey) -> bool:
+        """Whether a task instance has one, or is to have one."""
+        return key in self.occupied or self.is_queued_again(key)
+
     def forget_queued(self, key: TaskInstanceKey) -> None:
         """Forget a task instance that was handed over and has no slot yet."""
         upstream.queued_tasks(self._executor).pop(key, None)
@@ -71,6 +75,10 @@ class Slots:
     def report(self, key: TaskInstanceKey, state: str, info: str | None) -> None:
         """Report the state of a task instance, which keeps its slot until that is freed."""
         self._executor.change_state(key, TaskInstanceState(state), info, remove_running=False)
+
+    def report_again(self, key: TaskInstanceKey, event: tuple[Any, Any]) -> None:
+        """Make a report again that the scheduler has taken, unless there is another one."""
+        self._executor.event_buffer.setdefault(key, event)
 
     def stay_awake(self) -> None:
         """

@@ -97,6 +97,25 @@ def read_restarting(
     return {key: job_id for key, (job_id,) in found.items()}
 
 
+def read_all_restarting(job_id: int | None, *, session: Session) -> list[TaskInstanceKey]:
+    """Like :func:`read_restarting`, all that a scheduler has."""
+    columns = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id)
+    query = select(*columns, TaskInstance.try_number, TaskInstance.map_index).where(
+        TaskInstance.state == TaskInstanceState.RESTARTING, TaskInstance.queued_by_job_id == job_id
+    )
+    return [TaskInstanceKey(*row) for row in session.execute(query)]
+
+
+def read_unfinished(
+    keys: Collection[TaskInstanceKey], job_id: int | None, *, session: Session
+) -> dict[TaskInstanceKey, str]:
+    """Return the states of the tries that a scheduler has, and that are queued, run or restart."""
+    states = (TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
+    conditions = (TaskInstance.state.in_(states), TaskInstance.queued_by_job_id == job_id)
+    found = _by_key(TaskInstance, (TaskInstance.state,), keys, session, *conditions)
+    return {key: state for key, (state,) in found.items()}
+
+
 def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:
     """
     Return the UUIDs that tries had before they were cleared, or tried again.
