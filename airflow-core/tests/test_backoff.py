@@ -27,6 +27,11 @@ def test_multiplier_of_one_is_constant() -> None:
     assert [backoff.delay(attempt, least) for attempt in (1, 2, 5000)] == [5, 5, 5]
 
 
+def test_second_attempt_may_follow_at_once() -> None:
+    backoff = Backoff(initial=10.0, maximum=30.0, begins_at_once=True)
+    assert [backoff.delay(attempt, least) for attempt in range(1, 6)] == [0, 10, 20, 30, 30]
+
+
 def test_jitter_takes_its_share_away() -> None:
     half = Backoff(initial=8.0, maximum=8.0, jitter=0.5)
     assert half.delay(1, lambda: 0.5) == 6.0

@@ -22,6 +22,8 @@ class Backoff:
     """Growth from one attempt to the next; 1 keeps the delay constant."""
     maximum: float
     """Seconds that no delay exceeds."""
+    begins_at_once: bool = False
+    """Whether the second attempt follows at once, and the third after the initial delay."""
     jitter: float = 1.0
     """Share of the delay that is random: 0 is none, 1 is any delay between 0 and the full one. Without
     jitter, all that failed together comes back together."""
@@ -46,7 +48,8 @@ class Backoff:
         :param attempt: number of the attempt that failed, from 1
         :param random: returns a number from 0 up to 1
         """
-        if not self.initial:
+        attempt -= self.begins_at_once
+        if not self.initial or not attempt:
             return 0.0
         try:
             full = min(self.maximum, self.initial * self.multiplier ** (attempt - 1))

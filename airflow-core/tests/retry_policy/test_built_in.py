@@ -48,14 +48,13 @@ def ask(
     retries: int = 1,
     excluded: Sequence[str] = ("Error",),
     relaunches: int = 0,
+    by: str = "unavailable",
     task_retries: int | None = None,
     chance: float = 0.0,
 ) -> Decision:
     policy_set = built_in(retries, excluded)
     task = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p", retries=task_retries)
-    history = [
-        Decision(action=Action.RELAUNCH, policy=BUILT_IN, rule="unavailable", explanation="")
-    ] * relaunches
+    history = [Decision(action=Action.RELAUNCH, policy=BUILT_IN, rule=by, explanation="")] * relaunches
     return decide(evidence, select(policy_set, task), policy_set, history, lambda: chance)
 
 
@@ -69,7 +68,7 @@ def test_every_launch_failure_is_relaunched_elsewhere_if_it_can_be(reason: State
 @pytest.mark.parametrize(
     ("reason", "rule", "delays"),
     [
-        (StateChangeReason.WORKER_TERMINATION, "disruption", [0, 0, 0, 2, 4, 8]),
+        (StateChangeReason.WORKER_TERMINATION, "disruption", [0, 10, 20, 40, 60, 60]),
         (StateChangeReason.IMAGE_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
         (StateChangeReason.VOLUME_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
         (StateChangeReason.CONFIG_UNAVAILABLE, "unavailable", [30, 60, 120, 240, 300, 300]),
@@ -77,10 +76,12 @@ def test_every_launch_failure_is_relaunched_elsewhere_if_it_can_be(reason: State
         (StateChangeReason.UNKNOWN, "launch-failure", [0, 0, 0, 2, 4, 8]),
     ],
 )
-def test_only_what_has_to_be_fixed_waits_before_the_fourth_relaunch(
+def test_only_what_has_to_be_fixed_or_comes_again_waits_before_the_fourth_relaunch(
     reason: StateChangeReason, rule: str, delays: list[float]
 ) -> None:
-    decisions = [ask(failure(reason), retries=UNLIMITED, relaunches=number) for number in range(len(delays))]
+    decisions = [
+        ask(failure(reason), retries=UNLIMITED, relaunches=number, by=rule) for number in range(len(delays))
+    ]
     assert [decision.delay for decision in decisions] == delays
     assert {decision.rule for decision in decisions} == {rule}
 

@@ -85,6 +85,7 @@ def test_word_that_never_matches(condition: str, told: str) -> None:
     "condition",
     [
         "onReasons: [OOMKilled, WORKER_TERMINATION, OutOfnvidia.com/gpu]",
+        "onPodConditions: [{type: DisruptionTarget, reason: OutOfnvidia.com/gpu}]",
         "onCategories: [INFRASTRUCTURE]",
         "onPodConditions: [{type: example.com/ready}, {type: PodScheduled}]",
         "onPodConditions: [{type: DisruptionTarget, reason: PreemptionByScheduler}]",

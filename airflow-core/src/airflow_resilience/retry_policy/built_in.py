@@ -35,6 +35,8 @@ _LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
 _EXECUTION: Final = OnPhases(frozenset({Phase.EXECUTION}))
 _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
 """For failures that somebody has to fix first. An immediate relaunch would fail again."""
+_DISRUPTIONS: Final = Backoff(initial=10.0, multiplier=2.0, maximum=60.0, jitter=0.2, begins_at_once=True)
+"""A second disruption is rarely the last: pods of DaemonSets preempt a worker on each node that is new."""
 
 
 _UNAVAILABLE: Final = frozenset(
@@ -129,6 +131,7 @@ def built_in(
                 name="disruption",
                 action=Action.RELAUNCH,
                 matchers=(_LAUNCH, OnReasons(reasons=frozenset({StateChangeReason.WORKER_TERMINATION}))),
+                backoff=_DISRUPTIONS,
             ),
             Rule(
                 name="unavailable",

@@ -71,8 +71,9 @@ def _unknown_words(rule: RuleFields, location: Location, vocabulary: Vocabulary)
         # Those of others have a domain: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-readiness-gate
         if "/" not in condition.type and condition.type not in types:
             yield (*place, "type"), _unknown("condition", condition.type, types)
-        if condition.reason is not None and condition.reason not in reasons:
-            yield (*place, "reason"), _unknown("reason of a condition", condition.reason, reasons)
+        word = condition.reason
+        if word is not None and word not in reasons and not word.startswith(vocabulary.reason_prefixes):
+            yield (*place, "reason"), _unknown("reason of a condition", word, reasons)
 
 
 def _doubt(reason: str, vocabulary: Vocabulary) -> str | None:

@@ -28,7 +28,7 @@ class Vocabulary:
     reasons: frozenset[str]
     """Of a worker as a whole, and of its containers."""
     reason_prefixes: tuple[str, ...] = ()
-    """Prefixes of reasons whose rest is a name."""
+    """Prefixes of reasons, of conditions too, whose rest is a name."""
     words_of_others: Mapping[str, str] = field(default_factory=dict)
     """What is meant by words that no failure has and that do not look like it."""
     condition_types: frozenset[str]

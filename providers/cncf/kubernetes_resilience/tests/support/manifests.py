@@ -291,6 +291,12 @@ def disrupted(reason: str, exit_code: int = 143) -> Json:
     )
 
 
+def evicted_by_kueue(reason: str = "WorkloadEvictedDueToPreempted", *, deleted: bool = True) -> Json:
+    """Kueue sets a condition of its own, and then deletes."""
+    target = condition("TerminationTarget", "True", reason, "Preempted to accommodate a workload")
+    return pod("Failed", [base(terminated(137, "Error"))], conditions=(target,), deleted=deleted)
+
+
 def provider_failed(phase: str) -> Json:
     """As a virtual kubelet leaves a pod that its provider could not create."""
     message = "quota of container groups exceeded"

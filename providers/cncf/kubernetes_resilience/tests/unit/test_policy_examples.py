@@ -39,6 +39,7 @@ NONE, PREFER, REQUIRE = AvoidNode.NONE, AvoidNode.PREFER, AvoidNode.REQUIRE
 
 DECISIONS = {
     "drain": (RELAUNCH, "drains", "drain", PREFER, 0, 0),
+    "preempted": (RELAUNCH, "preemptions", "scheduler", PREFER, 24, 30),
     "spot-reclaim": (RELAUNCH, "spot", "reclaimed", NONE, 2.5, 5),
     "registry-outage": (RELAUNCH, "registry", "outage", NONE, 192, 240),
     "git-sync-dns": (RELAUNCH, "git-sync", "dns", NONE, 12, 15),

@@ -66,6 +66,7 @@ def test_limit_in_words(limit, text):
         (None, None),
         (Backoff(initial=90, multiplier=1, maximum=300, jitter=0), "1m30s, jitter 0"),
         (Backoff(initial=10, multiplier=1.5, maximum=300), "10s times 1.5 up to 5m, jitter 1"),
+        (Backoff(initial=9, maximum=60, begins_at_once=True), "at once, then 9s times 2 up to 1m, jitter 1"),
     ],
 )
 def test_backoff_in_one_line(backoff, text):

@@ -110,8 +110,12 @@ def run_again(harness, key):
         m.worker_error(137),
         m.pod("Failed", [m.base(m.terminated(255, "Unknown"))]),
         m.not_admitted(),
+        m.evicted_by_kueue(),
     ],
-    ids=["api", "pressure", "shutdown", "lost", "taint", "preempted", "killed", "rebooted", "not admitted"],
+    ids=[
+        *("api", "pressure", "shutdown", "lost", "taint", "preempted", "killed"),
+        *("rebooted", "not admitted", "kueue"),
+    ],
 )
 def test_it_runs_again_in_the_same_try(harness, running, like):
     ti, pod = running(harness)

@@ -63,7 +63,8 @@ def test_row_says_why_in_one_sentence_and_where_that_is_documented(cause: object
     row = ROWS[getattr(cause, "name", "")]
     assert re.fullmatch(r"[A-Z\d][^\n]+\.", row.why)
     assert ". " not in row.why
-    assert re.match(r"https://((kubernetes|virtual-kubelet)\.io|airflow\.apache\.org)/docs/\S+$", row.url)
+    hosts = r"(kubernetes|virtual-kubelet)\.io|kueue\.sigs\.k8s\.io|airflow\.apache\.org"
+    assert re.match(rf"https://({hosts})/docs/\S+$", row.url)
 
 
 def test_last_row_is_for_everything_else() -> None:
@@ -74,6 +75,8 @@ def test_last_row_is_for_everything_else() -> None:
 CLASSES = {
     "evicted-by-device-taint": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
     "evicted-by-api": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
+    "evicted-by-kueue": (Category.INFRASTRUCTURE, Reason.WORKER_TERMINATION),
+    "kueue-time-exceeded": (Category.TIMEOUT, Reason.EXECUTION_TIMEOUT),
     "node-gone": (Category.INFRASTRUCTURE, Reason.WORKER_LOST),
     "evicted-by-node-pressure": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
     "evicted-over-own-limit": (Category.APPLICATION, Reason.RESOURCE_EXHAUSTION),
@@ -319,6 +322,26 @@ def test_pod_over_its_own_limit_was_not_disrupted(
     assert row_of(find_failure(read_pod(manifest))) == row
 
 
+@pytest.mark.parametrize("deleted", [True, False])
+@pytest.mark.parametrize(
+    ("reason", "row"),
+    [
+        ("StoppedByKueue", "evicted-by-kueue"),
+        ("WorkloadDeleted", "evicted-by-kueue"),
+        ("WorkloadEvictedDueToPodsReadyTimeout", "evicted-by-kueue"),
+        ("WorkloadEvictedDueToDeactivatedDueToRequeuingLimitExceeded", "evicted-by-kueue"),
+        ("WorkloadEvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded", "kueue-time-exceeded"),
+    ],
+)
+def test_condition_of_kueue_says_why_it_has_deleted_a_pod(reason: str, row: str, deleted: bool) -> None:
+    failure = find_failure(read_pod(m.evicted_by_kueue(reason, deleted=deleted)))
+    assert failure is not None
+    assert (failure.reason, failure.worker_exited_by_itself, row_of(failure)) == (reason, False, row)
+    metadata = classify(failure).context.metadata
+    assert (metadata["condition"], metadata["condition_reason"]) == ("TerminationTarget", reason)
+    assert metadata["message"] == "Preempted to accommodate a workload"
+
+
 def test_shutdown_of_a_node_on_which_the_worker_ran_is_no_refusal() -> None:
     assert row_of(find_failure(read_pod(m.node_shutdown()))) == "node-shutdown"
 
@@ -408,6 +431,7 @@ def manifests_that_show(reason: str) -> list[m.Json]:
     """As a reason of the pod, of its disruption, of its scheduling, and of its container."""
     return [
         m.pod("Failed", reason=reason),
+        m.evicted_by_kueue(reason),
         m.pod("Failed", conditions=(m.disruption(reason),)),
         m.unschedulable("a", reason),
         m.image_pull_error(reason, None),

@@ -60,7 +60,17 @@ def test_default_reasons_of_upstream_are_known():
     assert set(KubeConfig().worker_pod_pending_fatal_container_state_reasons) <= VOCABULARY.reasons
 
 
-@pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "Error", "Deleted"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "OutOfcpu",
+        "OutOfnvidia.com/gpu",
+        "WorkloadEvictedDueToPreempted",
+        "StoppedByKueue",
+        "Error",
+        "Deleted",
+    ],
+)
 def test_what_pods_show_is_not_doubted(reason):
     assert VOCABULARY.doubt(reason) is None
 

@@ -92,7 +92,8 @@ def describe_backoff(backoff: Backoff | None) -> str | None:
         return None
     initial, maximum = format_duration(backoff.initial), format_duration(backoff.maximum)
     growth = f" times {backoff.multiplier:g} up to {maximum}" if backoff.multiplier > 1 else ""
-    return f"{initial}{growth}, jitter {backoff.jitter:g}"
+    first = "at once, then " if backoff.begins_at_once else ""
+    return f"{first}{initial}{growth}, jitter {backoff.jitter:g}"
 
 
 def describe_condition(matcher: Matcher) -> str:

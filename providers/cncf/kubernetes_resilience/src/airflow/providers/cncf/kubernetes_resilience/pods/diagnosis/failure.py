@@ -31,6 +31,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 DISRUPTION_TARGET = "DisruptionTarget"
 """Condition of a pod that a disruption is about to terminate, if its status is ``True``."""
 
+KUEUE_TARGET = "TerminationTarget"
+"""Kueue's own condition of a pod that it is about to delete: the workload was evicted, or its queue stopped.
+
+.. seealso:: https://kueue.sigs.k8s.io/docs/concepts/preemption/
+"""
+
 PROVIDER_FAILED = "ProviderFailed"
 """Pod reason of a virtual kubelet whose provider could not create the pod."""
 
@@ -102,7 +108,7 @@ class PodFailure:
     container: ContainerFacts | None = None
     """The container whose failure ended the pod, if one did."""
     disruption: ConditionFacts | None = None
-    """The ``DisruptionTarget`` condition, if its status is ``True``."""
+    """The condition :data:`DISRUPTION_TARGET`, or :data:`KUEUE_TARGET`, if its status is ``True``."""
     deleted: bool = False
     """Whether somebody other than the executor asked for the pod's deletion."""
     alive: bool = False
@@ -156,6 +162,11 @@ class PodFailure:
             yield f"message {message!r}"
 
 
+def find_disruption(facts: PodFacts) -> ConditionFacts | None:
+    """Return the condition that somebody is about to terminate the pod, and not for its own sake."""
+    return facts.condition(DISRUPTION_TARGET) or facts.condition(KUEUE_TARGET)
+
+
 def find_failure(
     facts: PodFacts, *, gone: bool = False, given_up_reasons: Collection[str] = ()
 ) -> PodFailure | None:
@@ -207,7 +218,7 @@ def find_overdue_deletion(facts: PodFacts) -> PodFailure:
     return PodFailure(
         reason=DELETION_OVERDUE,
         facts=facts,
-        disruption=facts.condition(DISRUPTION_TARGET),
+        disruption=find_disruption(facts),
         deleted=True,
         alive=True,
     )
@@ -224,7 +235,7 @@ def find_silent_exit(facts: PodFacts) -> PodFailure:
         facts=facts,
         container=facts.worker,
         # A worker that is terminated before it has begun may exit with 0.
-        disruption=facts.condition(DISRUPTION_TARGET),
+        disruption=find_disruption(facts),
         deleted=facts.deletion_timestamp is not None,
         lingers=facts.has_done_worker,
     )
@@ -249,7 +260,7 @@ def find_interruption(facts: PodFacts) -> PodFailure | None:
     # Both are in whole seconds.
     if told_at is None or (ended_at is not None and ended_at < told_at):
         return None
-    disruption = facts.condition(DISRUPTION_TARGET)
+    disruption = find_disruption(facts)
     return PodFailure(
         reason=_first(facts.reason, _reason(disruption), DELETED),
         facts=facts,
@@ -269,7 +280,7 @@ def when_told_to_go(facts: PodFacts) -> datetime | None:
     if facts.deletion_timestamp is not None:
         return facts.deletion_timestamp - grace
     # A kubelet that ends a pod gives the reason, and with new versions the condition, when it has.
-    if facts.condition(DISRUPTION_TARGET) is None and facts.reason is None:
+    if find_disruption(facts) is None and facts.reason is None:
         return None
     ended_at = _ended_at(facts)
     return ended_at - grace if ended_at else None
@@ -316,7 +327,7 @@ def _ended(facts: PodFacts, *, gone: bool) -> PodFailure:
     is_over = facts.is_terminal or facts.has_lost_worker
     # A pod that had ended when it was last seen was deleted afterwards, which is not why it ended.
     deleted = facts.deletion_timestamp is not None or (gone and not is_over)
-    disruption = facts.condition(DISRUPTION_TARGET)
+    disruption = find_disruption(facts)
     container = _deciding_container(facts)
     deletion = DELETED if deleted and not is_over else None
     return PodFailure(
@@ -335,7 +346,7 @@ def _alive(reason: str, facts: PodFacts, container: ContainerFacts | None) -> Po
         reason=reason,
         facts=facts,
         container=container,
-        disruption=facts.condition(DISRUPTION_TARGET),
+        disruption=find_disruption(facts),
         deleted=facts.deletion_timestamp is not None,
         alive=True,
     )

@@ -13,6 +13,7 @@ from typing import Final
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import KUEUE_TARGET
 from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 _OF_DISRUPTIONS = (
@@ -24,6 +25,13 @@ _OF_DISRUPTIONS = (
     "TerminationByKubelet",
     # pkg/controller/devicetainteviction
     "DeletionByDeviceTaintManager",
+)
+_OF_KUEUE = (
+    # Kueue: pkg/controller/jobframework/interface.go, and before 0.10
+    "NoMatchingWorkload",
+    "NotAdmitted",
+    "StoppedByKueue",
+    "WorkloadDeleted",
 )
 _OF_SCHEDULING = (
     # The reasons of PodScheduled: staging/src/k8s.io/api/core/v1/types.go
@@ -104,6 +112,7 @@ VOCABULARY: Final = Vocabulary(
     reasons=frozenset(
         {
             *_OF_DISRUPTIONS,
+            *_OF_KUEUE,
             *_OF_SCHEDULING,
             *_OF_PODS,
             *REFUSALS,
@@ -112,8 +121,9 @@ VOCABULARY: Final = Vocabulary(
             *OWN_REASONS,
         }
     ),
-    # The name of the resource follows: pkg/kubelet/lifecycle/predicate.go
-    reason_prefixes=("OutOf",),
+    # The name of the resource follows: pkg/kubelet/lifecycle/predicate.go. Kueue's own word for why it has
+    # evicted a workload follows: apis/kueue/v1beta1/workload_types.go
+    reason_prefixes=("OutOf", "WorkloadEvictedDueTo"),
     words_of_others={
         # Of Armada: https://github.com/armadaproject/armada/issues/4683
         "Preempted": "PreemptionByScheduler",
@@ -132,9 +142,10 @@ VOCABULARY: Final = Vocabulary(
             "PodResizePending",
             "PodScheduled",
             "Ready",
+            KUEUE_TARGET,
         }
     ),
-    condition_reasons=frozenset({*_OF_DISRUPTIONS, *_OF_SCHEDULING, *_OF_OTHER_CONDITIONS}),
+    condition_reasons=frozenset({*_OF_DISRUPTIONS, *_OF_KUEUE, *_OF_SCHEDULING, *_OF_OTHER_CONDITIONS}),
     categories=frozenset(cause.category for cause in TABLE),
     classified_reasons=frozenset(cause.reason for cause in TABLE),
 )

@@ -7,10 +7,11 @@ from __future__ import annotations
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
     Cause,
     Predicate,
+    both,
     pod_reason,
     said,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import KUEUE_TARGET, PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs/concepts"
@@ -18,6 +19,8 @@ NODE_GONE = "node-gone"
 """Cause of a pod whose node does not exist any more, or is out of service."""
 
 _CONDITIONS = f"{_DOCS}/workloads/pods/disruptions/#pod-disruption-conditions"
+_KUEUE = "https://kueue.sigs.k8s.io/docs"
+_TIME_EXCEEDED = "MaximumExecutionTimeExceeded"
 _SHUTDOWN = f"{_DOCS}/cluster-administration/node-shutdown/#graceful-node-shutdown"
 
 _over_own_limit = said(lambda failure: failure.facts.message, r"\bexceed(s|ed)\b.*\blimit\b")
@@ -26,6 +29,10 @@ _over_own_limit = said(lambda failure: failure.facts.message, r"\bexceed(s|ed)\b
 
 def _disrupted_by(reason: str) -> Predicate:
     return lambda failure: failure.disruption is not None and failure.disruption.reason == reason
+
+
+def _evicted_by_kueue(failure: PodFailure) -> bool:
+    return failure.disruption is not None and failure.disruption.type == KUEUE_TARGET
 
 
 def _under_node_pressure(failure: PodFailure) -> bool:
@@ -72,6 +79,26 @@ DISRUPTIONS = (
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The pod was evicted through the API, as kubectl drain and autoscalers that remove nodes do.",
         url=f"{_DOCS}/scheduling-eviction/api-eviction/",
+    ),
+    Cause(
+        name="kueue-time-exceeded",
+        applies=both(
+            _evicted_by_kueue,
+            lambda failure: bool(failure.disruption and _TIME_EXCEEDED in (failure.disruption.reason or "")),
+        ),
+        category=StateChangeCategory.TIMEOUT,
+        reason=StateChangeReason.EXECUTION_TIMEOUT,
+        why="The pod was active for longer than the time that it asks Kueue for.",
+        url=f"{_KUEUE}/concepts/workload/#maximum-execution-time",
+    ),
+    Cause(
+        name="evicted-by-kueue",
+        applies=_evicted_by_kueue,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_TERMINATION,
+        why="Kueue took the pod's quota back, as for a workload of higher priority or from a queue that was "
+        "stopped.",
+        url=f"{_KUEUE}/concepts/preemption/",
     ),
     Cause(
         name=NODE_GONE,
