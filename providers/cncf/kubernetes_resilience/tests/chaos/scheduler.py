@@ -145,13 +145,11 @@ class Launcher:
             self._world.relabel(pod, dict(labels))
         return pod is not None
 
-    async def list_pods(
-        self, namespace: str | None, label_selector: str, field_selector: str | None = None
-    ) -> list[PodFacts]:
+    async def list_pods(self, namespace: str | None, label_selector: str) -> list[PodFacts]:
         if self._world.is_away or self._world.is_down:
             raise ConnectionFailedError("refused")
         there = [pod for pod in self._world.pods if pod.exists]
-        found = [pod.facts() for pod in select(there, label_selector, field_selector)]
+        found = [pod.facts() for pod in select(there, label_selector)]
         for facts in found:
             self._scheduler.learn(facts)
         return found

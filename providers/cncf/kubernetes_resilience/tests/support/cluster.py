@@ -177,12 +177,12 @@ class FakeLauncher:
         pod.labels.update(labels)
         return True
 
-    async def list_pods(self, namespace, label_selector, field_selector=None):
-        self.listed.append((namespace, label_selector, field_selector))
+    async def list_pods(self, namespace, label_selector):
+        self.listed.append((namespace, label_selector))
         self._cluster.answer()
         if error := self._cluster.unlisted.get(namespace):
             raise error
-        found = [pod.facts() for pod in select(self._cluster.pods.values(), label_selector, field_selector)]
+        found = [pod.facts() for pod in select(self._cluster.pods.values(), label_selector)]
         return [facts for facts in found if namespace in (None, facts.ref.namespace)]
 
 
@@ -210,17 +210,7 @@ class PausedRuntime:
         return asyncio.run(coroutine)
 
 
-def select(pods: Iterable[PodT], label_selector: str, field_selector: str | None) -> list[PodT]:
-    """Return the pods that a list with these selectors has."""
+def select(pods: Iterable[PodT], label_selector: str) -> list[PodT]:
+    """Return the pods that a list with this selector has."""
     wanted = parse_labels(label_selector)
-    return [
-        pod
-        for pod in pods
-        if all(requirement.matches(pod.labels) for requirement in wanted)
-        and _in_phase(pod.facts().phase, field_selector)
-    ]
-
-
-def _in_phase(phase: str | None, selector: str | None) -> bool:
-    # The one that the executor uses: "status.phase!=Running".
-    return selector is None or phase != selector.partition("!=")[2]
+    return [pod for pod in pods if all(requirement.matches(pod.labels) for requirement in wanted)]

@@ -55,7 +55,11 @@ def test_or_kept_out_of_sight(leftover, successor):
 
 
 @pytest.mark.parametrize("state", ["deferred", "up_for_reschedule", "scheduled"])
-def test_a_succeeded_pod_of_an_earlier_phase_is_deleted(leftover, harness, ti, successor, cluster, state):
+@pytest.mark.parametrize("like", [m.succeeded(), m.lingering(m.COMPLETED)], ids=["alone", "beside a sidecar"])
+def test_a_succeeded_pod_of_an_earlier_phase_is_deleted(
+    leftover, harness, ti, successor, cluster, state, like
+):
+    leftover.become(like)
     heir = successor()
     harness.set_state(ti, state, queued_by_job_id=heir.executor.job_id)
     collect(heir)
@@ -64,7 +68,9 @@ def test_a_succeeded_pod_of_an_earlier_phase_is_deleted(leftover, harness, ti, s
 
 @pytest.mark.parametrize("state", ["queued", "running", "restarting"])
 @pytest.mark.parametrize(
-    "like", [m.alive(), m.start_error(), m.succeeded()], ids=["alive", "failed", "succeeded"]
+    "like",
+    [m.alive(), m.start_error(), m.succeeded(), m.lingering(), m.lingering(m.COMPLETED)],
+    ids=["alive", "failed", "succeeded", "failed beside a sidecar", "done beside a sidecar"],
 )
 def test_what_may_have_to_be_adopted_is_left(leftover, harness, ti, successor, cluster, state, like):
     """The end of a pod may be what its task has to be failed, or run again, for."""
@@ -98,6 +104,36 @@ def test_a_pod_that_never_started_is_deleted_when_its_try_is_over(leftover, harn
     leftover.become(m.starting())
     collect(successor())
     assert cluster.pods == {}
+
+
+LINGERING = {"done": m.lingering(m.COMPLETED), "failed": m.lingering()}
+
+
+@pytest.mark.parametrize("like", LINGERING)
+@pytest.mark.parametrize("state", OVER)
+def test_a_pod_whose_worker_has_ended_beside_a_sidecar_is_ended(
+    leftover, harness, ti, successor, state, like
+):
+    harness.set_state(ti, state)
+    leftover.become(LINGERING[like])
+    heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
+    heir.executor.sync()
+    heir.runtime.carry_out("OrphanCollector")
+    heir.executor.sync()
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(leftover.ref,)]
+
+
+@pytest.mark.parametrize("like", LINGERING)
+def test_or_stopped_and_kept(leftover, harness, ti, successor, like):
+    harness.set_state(ti, "success")
+    leftover.become(LINGERING[like])
+    heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS="False")
+    heir.executor.sync()
+    heir.runtime.carry_out("OrphanCollector")
+    heir.executor.sync()
+    heir.quiet()
+    assert heir.runtime.take("stop_and_keep") == [(leftover.ref,)]
 
 
 @pytest.mark.parametrize("like", [m.alive(), m.beside_a_sidecar_without_image(m.running())])

@@ -38,9 +38,9 @@ class OrphanCollector:
     """
     Deletes or labels the pods that dead schedulers have left behind.
 
-    A pod that has ended or has not started may still be adopted, and what its task instance's row says may
-    depend on it. The pod is left behind if its try is over, or goes on without it. A pod whose worker runs
-    ends by itself, and one without a row may be that of another deployment in the namespace.
+    A pod whose worker has ended or has not started may still be adopted, and what its task instance's row
+    says may depend on it. The pod is left behind if its try is over, or goes on without it. A pod whose
+    worker runs ends by itself, and one without a row may be that of another deployment in the namespace.
 
     :param own_label: value of the label by which this scheduler's pods are selected
     :param clock: monotonic time, seconds
@@ -87,13 +87,13 @@ class OrphanCollector:
     async def _list(self, selector: str) -> None:
         for namespace in self._namespaces:
             try:
-                pods = await self._runtime.launcher.list_pods(namespace, selector, "status.phase!=Running")
+                pods = await self._runtime.launcher.list_pods(namespace, selector)
             except KubernetesApiError as error:
                 # The informer reports an outage; here nobody waits for anything.
                 log.debug("Looking for pods of dead schedulers is put off: %r", error)
             else:
-                if pods:
-                    self._found.put(pods)
+                if idle := [pod for pod in pods if pod.is_terminal or pod.may_start or _lingers(pod)]:
+                    self._found.put(idle)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
         ti_ids = {pod.ref.uid: ti_id for pod in pods if (ti_id := ti_id_of(pod))}
@@ -106,8 +106,6 @@ class OrphanCollector:
         for pod in pods:
             key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
             row = rows.get(ti_id)
-            if not (pod.is_terminal or pod.may_start):
-                continue
             if ti_id in past or (key and row and self._is_left(pod, row, key.try_number)):
                 self._left_behind(pod)
 
@@ -123,12 +121,20 @@ class OrphanCollector:
     def _is_left(self, pod: PodFacts, row: TaskInstanceRow, try_number: int) -> bool:
         now = standing(row, try_number=try_number, job_id=self._job_id)
         # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
-        goes_on = pod.phase == "Succeeded" and now is Standing.HELD_UP
+        has_succeeded = pod.phase == "Succeeded" or pod.has_done_worker
+        goes_on = has_succeeded and now is Standing.HELD_UP
         return goes_on or now in (Standing.GONE, Standing.OVER)
 
     def _left_behind(self, pod: PodFacts) -> None:
         log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
         if pod.is_terminal:
             self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
+        elif _lingers(pod):
+            self._deletion.tidy(pod.ref, failed=pod.has_lost_worker, lingers=True)
         else:
             self._commands.send(DeletePod(pod.ref, pod.resource_version))
+
+
+def _lingers(pod: PodFacts) -> bool:
+    """Whether a container beside a worker that has ended runs on."""
+    return not pod.is_terminal and (pod.has_done_worker or pod.has_lost_worker)

@@ -64,7 +64,6 @@ class PodClient:
         namespace: str | None,
         *,
         label_selector: str,
-        field_selector: str | None = None,
         read: Callable[[Json], T | None],
         decoder: Decoder = POD_LIST,
     ) -> Listing[T]:
@@ -83,8 +82,6 @@ class PodClient:
         .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
         """
         query = {"labelSelector": label_selector}
-        if field_selector:
-            query["fieldSelector"] = field_selector
         try:
             return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read, decoder)
         except ResourceExpiredError:

@@ -220,9 +220,7 @@ class Launcher:
         else:
             self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
 
-    async def list_pods(
-        self, namespace: str | None, label_selector: str, field_selector: str | None = None
-    ) -> list[PodFacts]:
+    async def list_pods(self, namespace: str | None, label_selector: str) -> list[PodFacts]:
         """
         List pods once; malformed ones are left out.
 
@@ -232,7 +230,6 @@ class Launcher:
         listing = await self._client.list_pods(
             namespace,
             label_selector=label_selector,
-            field_selector=field_selector,
             read=_read_or_skip,
             decoder=POD_LIST_WITH_WORKLOADS,
         )
