@@ -423,7 +423,7 @@ def test_only_a_container_with_a_limit_can_have_exceeded_it(
 
 # ------------------------------------------------------------------------------------- by words of platforms
 
-OF_GENERAL_ROWS = {"Completed", "Error", "SchedulingGated", "Unschedulable"}
+OF_GENERAL_ROWS = {"Completed", "Error", "Unschedulable"}
 GENERAL_ROWS = {"unknown", "other-pod-reason", "disrupted", "unschedulable", "worker-failed"}
 
 

@@ -21,6 +21,14 @@ def _unscheduled(pattern: str) -> Predicate:
 
 SCHEDULING = (
     Cause(
+        name="scheduling-gated",
+        applies=lambda failure: failure.facts.is_gated,
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.ADMISSION_REFUSED,
+        why="A scheduling gate holds the pod back, as Kueue's does until there is quota for it.",
+        url=f"{_DOCS}/concepts/scheduling-eviction/pod-scheduling-readiness/",
+    ),
+    Cause(
         name="unschedulable-volume",
         applies=_unscheduled(r"persistent ?volume|\bvolume\b"),
         category=StateChangeCategory.INFRASTRUCTURE,
@@ -51,7 +59,7 @@ SCHEDULING = (
         applies=lambda failure: failure.facts.unscheduled is not None,
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
-        why="The scheduler has no node for the pod: selectors, affinities, taints or a gate forbid each.",
+        why="The scheduler has no node for the pod: selectors, affinities or taints forbid each.",
         url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/",
     ),
 )
