@@ -83,7 +83,10 @@ class WorldPod(Pod):
 
     @property
     def phase(self) -> str:
-        return str(self.manifest["status"]["phase"])
+        """Its phase; Running if its worker runs, also if a sidecar keeps the API server's at Pending."""
+        status = self.manifest["status"]
+        runs = any("running" in item["state"] for item in status.get("containerStatuses", ()))
+        return "Running" if runs else str(status["phase"])
 
     @property
     def has_started(self) -> bool:
@@ -116,7 +119,16 @@ class WorldPod(Pod):
         self.manifest["status"] |= {
             "phase": phase,
             "reason": reason,
+            "initContainerStatuses": [],
             "containerStatuses": [{"name": "base", "state": state}],
+        }
+
+    def add_waiting_sidecar(self) -> None:
+        """Have a native sidecar wait for its image: for its pod to be Running, all containers have to run."""
+        self.manifest["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
+        self.manifest["status"] |= {
+            "phase": "Pending",
+            "initContainerStatuses": [{"name": "proxy", "state": {"waiting": {"reason": "ErrImagePull"}}}],
         }
 
     def end(
@@ -179,8 +191,10 @@ class Cluster:
 
     # ------------------------------------------------------------------ what befalls pods
 
-    def run(self, pod: WorldPod) -> None:
+    def run(self, pod: WorldPod, *, sidecar_waits: bool = False) -> None:
         pod.enter("Running", running={"startedAt": self.now.isoformat()})
+        if sidecar_waits:
+            pod.add_waiting_sidecar()
         self.changed(pod)
 
     def succeed(self, pod: WorldPod) -> None:

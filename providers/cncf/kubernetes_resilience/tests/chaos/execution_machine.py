@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from .cluster import WorldPod
 from .executions import HEARTBEAT_TIMEOUT, ExecutionWorld
@@ -121,6 +121,31 @@ class ExecutionChaos(Chaos):
         self.flush()
         self.world.pass_time(5)
         self.flush()
+
+    @precondition(lambda self: self.may_add_scheduler())
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), in_haste=st.booleans(), through=gets_through)
+    def guess_is_made_during_an_adoption(self, data: st.DataObject, in_haste: bool, through: bool) -> None:
+        """Have a scheduler that has stood still take workers for lost which another one adopts."""
+        scheduler = self.scheduler(data)
+        heir = self.world.pause(scheduler)
+        self.world.pass_time(40)
+        with self.world.guessing(scheduler):
+            self.world.adopt_orphans(heir)
+        self.world.resume(scheduler)
+        if in_haste:
+            scheduler.runtime.carry_out_all()
+        self.flush(through)
+
+    @possible(lambda self: self.healthy())
+    @rule(data=st.data(), through=gets_through)
+    def scheduler_is_killed_as_it_reports(self, data: st.DataObject, through: bool) -> None:
+        """Have a scheduler die when a failure was reported and called back, before that is committed."""
+        self.world.kills_at_callback = True
+        self.world.end_unreported(self.pod_of(pick(data, self.healthy())))
+        self.flush()
+        self.world.pass_time(5)
+        self.flush(through)
 
     # ------------------------------------------------------------------ reports
 

@@ -9,6 +9,8 @@ reports to the execution API for the UUID that it knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow.callbacks.callback_requests import TaskCallbackRequest
@@ -30,12 +32,9 @@ class ExecutionWorld(Tries):
         self.budget = budget
         self._undecided: set[str] = set()
         """UIDs of pods whose late start was carried out before a scheduler had counted their end."""
+        self.kills_at_callback = False
+        """Whether the next scheduler that has called back is killed before it commits that."""
         super().__init__(*args, **options)
-
-    def add_scheduler(self) -> Scheduler:
-        scheduler = super().add_scheduler()
-        scheduler.executor.callback_sink = self
-        return scheduler
 
     # ------------------------------------------------------------------ workers and their nodes
 
@@ -121,16 +120,49 @@ class ExecutionWorld(Tries):
     def time_out(self, ti: Any) -> None:
         """Do what Airflow's scheduler does about a task instance of its own that it does not hear of."""
         for scheduler in self.schedulers:
-            if scheduler.job_id == ti.queued_by_job_id and not scheduler.executor._registry.adopting_of(
-                ti.key
-            ):
-                request = TaskCallbackRequest.model_construct(ti=ti, filepath="", msg="no heartbeat")
-                scheduler.executor.send_callback(request)
-                scheduler.executor.change_state(ti.key, "failed", remove_running=True)
+            if scheduler.job_id == ti.queued_by_job_id:
+                self._guess(scheduler, ti)
         self.check()
+
+    def _guess(self, scheduler: Scheduler, ti: Any) -> None:
+        request = TaskCallbackRequest.model_construct(ti=ti, filepath="", msg="no heartbeat")
+        scheduler.executor.send_callback(request)
+        scheduler.executor.change_state(ti.key, "failed", remove_running=True)
+
+    @contextmanager
+    def guessing(self, scheduler: Scheduler) -> Iterator[None]:
+        """
+        Have Airflow guess that a scheduler's workers are gone while another one adopts them.
+
+        That one has labelled the pods, and has not committed yet. The scheduler learns of the labels.
+        """
+
+        def meanwhile(heir: Scheduler, orphans: list[Any]) -> list[Any]:
+            reset = offer(heir, orphans)
+            heir.runtime.carry_out_all()
+            for ti in orphans:
+                if ti.state == "running" and ti.queued_by_job_id == scheduler.job_id:
+                    self._guess(scheduler, ti)
+            while scheduler.stream and not self.is_down:
+                scheduler.deliver()
+            scheduler.executor.heartbeat()
+            return reset
+
+        offer, self._offer = self._offer, meanwhile  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self._offer = offer  # type: ignore[method-assign]
+
+    def call_back(self, scheduler: Scheduler, ti: Any) -> None:
+        super().call_back(scheduler, ti)
+        if self.kills_at_callback:
+            self.kills_at_callback = False
+            raise Killed
 
     def send(self, request: Any) -> None:
         """Take the callbacks of a failure. They are run at once, whatever becomes of it."""
+        super().send(request)
         if self.is_owed(request.ti):
             self.complain("I3: the callbacks were run of a failure within the budget")
 

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The executor's promises (CONTRIBUTING.md: I1 to I7, I10) under random interleavings of all that can happen.
+The executor's promises (CONTRIBUTING.md: I1 to I7, I9, I10) under random interleavings of all that happens.
 
 A failure prints the steps that lead to it and the seed that plays it again. Most steps about a pod come with
 a choice whether all that is under way then gets through, else a history of any length would be too unlikely.
@@ -146,11 +146,11 @@ class Chaos(RuleBasedStateMachine):
         self.launch_all()
 
     @possible(lambda self: [*self.pods("Pending"), *self.starting()])
-    @rule(data=st.data(), through=gets_through)
-    def worker_starts(self, data: st.DataObject, through: bool) -> None:
+    @rule(data=st.data(), sidecar_waits=st.sampled_from([False, False, True]), through=gets_through)
+    def worker_starts(self, data: st.DataObject, sidecar_waits: bool, through: bool) -> None:
         """Let a container start and its worker report."""
         pod = pick(data, [*self.starting(), *self.pods("Pending")])
-        self.world.run(pod)
+        self.world.run(pod, sidecar_waits=sidecar_waits)
         self.world.report_start(pod)
         self.flush(through)
 
@@ -283,7 +283,7 @@ class Chaos(RuleBasedStateMachine):
     @precondition(lambda self: self.may_add_scheduler())
     @rule(
         data=st.data(),
-        before=st.sampled_from(["killed", "stalled", "crash", "queued", "nothing"]),
+        before=st.sampled_from(["killed", "stalled", "crash", "queued", "unanswered", "nothing"]),
         adopted=st.sampled_from([True, True, False]),
         through=gets_through,
     )
@@ -305,7 +305,7 @@ class Chaos(RuleBasedStateMachine):
             world.kill(pick(data, self.living()), "drain")
         elif what == "stalled" and self.pods("Pending"):
             world.stall(pick(data, self.pods("Pending")))
-        elif what == "queued":
+        elif what in ("queued", "unanswered"):
             for ti in self.tis("scheduled"):
                 world.enqueue(scheduler, ti)
         elif what == "crash" and others:
@@ -314,6 +314,8 @@ class Chaos(RuleBasedStateMachine):
             world.adopt_orphans(scheduler)
             return
         self.decide(scheduler)
+        if what == "unanswered":
+            scheduler.runtime.carry_out_all("unanswered")
 
     @possible(lambda self: self.world.paused)
     @rule(
@@ -486,9 +488,9 @@ class Chaos(RuleBasedStateMachine):
     # ------------------------------------------------------------------ pods
 
     @possible(lambda self: self.pods("Pending"))
-    @rule(data=st.data())
-    def container_starts(self, data: st.DataObject) -> None:
-        self.world.run(pick(data, self.pods("Pending")))
+    @rule(data=st.data(), sidecar_waits=st.booleans())
+    def container_starts(self, data: st.DataObject, sidecar_waits: bool) -> None:
+        self.world.run(pick(data, self.pods("Pending")), sidecar_waits=sidecar_waits)
 
     @possible(lambda self: self.starting())
     @rule(data=st.data())

@@ -47,6 +47,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import (
     task_instances,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
+from airflow.providers.cncf.kubernetes_resilience.pods import facts
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow_resilience import ledger
@@ -240,6 +241,26 @@ def take_a_label_for_ownership(patch):
     patch.setattr(pod_search.PodSearch, "_list", by_label)
 
 
+def put_away_what_others_have_adopted(patch):
+    """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
+
+    def let_go(self, launch, _=None):
+        del self._doubtful[launch.launch_id]
+        self._registry.release(launch.key)
+
+    patch.setattr(Ownership, "_let_go", let_go)
+
+
+def take_the_phase_for_the_worker(patch):
+    """Take a pod for one that has not started for as long as it is Pending."""
+    patch.setattr(facts, "_may_start", lambda phase, containers: phase in (None, "Pending"))
+
+
+def report_what_may_start(patch):
+    """Report a launch that has failed for good while its pod may still start."""
+    patch.setattr(LaunchRegistry, "is_stopped", lambda *args: True)
+
+
 def tidy_up_after_others(patch):
     """Put every failed pod away that has this scheduler's label, whoever has its task instance."""
     patch.setattr(Ownership, "_is_elsewhere", lambda *args: False)
@@ -371,6 +392,11 @@ def pass_heartbeat_timeouts_on(patch):
 def run_callbacks_at_once(patch):
     """Run the callbacks of a failure that is not settled yet."""
     patch.setattr(KubernetesExecutor, "send_callback", BaseExecutor.send_callback)
+
+
+def hold_callbacks_of_reports(patch):
+    """Hold back the callbacks of failures that Airflow has taken from this executor."""
+    patch.setattr(KubernetesExecutor, "get_event_buffer", BaseExecutor.get_event_buffer)
 
 
 def reset_lost_orphans(patch):

@@ -236,7 +236,7 @@ class Scheduler:
         self.beat_at: datetime | None = None
         """When it sent its last heartbeat."""
         self.phases: dict[str, str | None] = {}
-        """The last that it was told of each pod's phase, by UID."""
+        """The last that it was told of each pod's phase, by UID; Running if its worker runs."""
         self._seen: dict[str, PodFacts] = {}
         self.runtime = Runtime(self)
         self.executor = self._start()
@@ -301,7 +301,7 @@ class Scheduler:
         self.executor._inbox.put(message)
 
     def learn(self, facts: PodFacts) -> None:
-        self.phases[facts.ref.uid] = facts.phase
+        self.phases[facts.ref.uid] = "Running" if facts.has_started and not facts.is_terminal else facts.phase
 
     def deliver(self) -> None:
         """Let the informer tell the next that it has to tell."""

@@ -162,6 +162,35 @@ def test_a_heartbeat_times_out_of_a_worker_whose_pod_has_gone_before_its_informe
     assert runs_of_the_first(world) == 2
 
 
+def test_a_guess_is_made_while_another_scheduler_adopts(chaos, world):
+    """Its transaction is committed after that, and the worker goes on."""
+    first = world.schedulers[0]
+    heir = world.pause(first)
+    world.pass_time(40)
+    with world.guessing(first):
+        world.adopt_orphans(heir)
+    world.resume(first)
+    first.runtime.carry_out_all()
+    world.turn(first)
+    chaos.flush()
+    world.check()
+    assert [(ti.state, ti.hostname) for ti in world.tis] == [("running", pod.name) for pod in world.pods]
+    succeeds_in_the_first_try(chaos)
+    assert runs_of_the_first(world) == 1
+
+
+def test_a_scheduler_is_killed_between_a_report_and_its_commit(chaos, world):
+    """The next one reports and calls back again."""
+    world.kills_at_callback = True
+    world.end_unreported(chaos.pod_of(world.tis[0]))
+    for _ in range(5):
+        chaos.flush()
+        world.pass_time(5)
+    assert [ti.state for ti in world.tis] == ["failed", "running"]
+    assert [request.ti.map_index for request in world.called_back] == [0, 0]
+    assert runs_of_the_first(world) == 1
+
+
 @pytest.mark.parametrize("how", ["removed", "unknown"])
 def test_a_heartbeat_times_out_of_a_worker_that_is_lost_in_an_outage(chaos, world, how):
     """Until the API server answers again, nobody can say what has become of it."""

@@ -461,6 +461,44 @@ def test_a_pod_starts_between_the_decision_to_delete_it_and_its_deletion(chaos, 
     succeeds_in_the_first_try(chaos)
 
 
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_launch_is_given_up_for_good_while_no_deletion_is_accepted(chaos, world, starts):
+    """Its pod may start for as long."""
+    kill_all(chaos)
+    chaos.flush()
+    world.refuses_deletions = True
+    pod = chaos.pods("Pending")[0]
+    world.stall(pod)
+    chaos.flush()
+    assert [ti.state for ti in world.tis] == ["queued", "queued"]
+    if starts:
+        world.recover(pod)
+        world.run(pod)
+        world.report_start(pod)
+    world.refuses_deletions = False
+    chaos.flush()
+    if starts:
+        succeeds_in_the_first_try(chaos)
+    else:
+        assert sorted(ti.state for ti in world.tis) == ["failed", "queued"]
+
+
+@pytest.mark.parametrize("reports", ["before it is decided", "after that"])
+def test_a_worker_runs_beside_a_sidecar_that_never_starts(chaos, world, reports):
+    for pod in chaos.pods("Pending"):
+        world.run(pod, sidecar_waits=True)
+        if reports == "before it is decided":
+            world.report_start(pod)
+    chaos.decide(world.schedulers[0])
+    for pod in chaos.starting():
+        world.report_start(pod)
+    chaos.flush()
+    world.crash(world.schedulers[0])
+    chaos.flush()
+    assert [pod.name for pod in world.pods if pod.asked_at] == []
+    succeeds_in_the_first_try(chaos)
+
+
 def test_a_pod_starts_that_was_taken_back_while_its_adoption_was_under_way(chaos, world):
     world.crash(world.schedulers[0])
     for ti in chaos.tis("queued"):

@@ -88,6 +88,12 @@ DIRECTED = {
         histories.test_a_step_raises_an_exception_for_one_task_instance, step=STEP
     ),
     mutants.relaunch_own_exits: histories.test_a_worker_cannot_reach_airflow,
+    mutants.take_the_phase_for_the_worker: partial(
+        histories.test_a_worker_runs_beside_a_sidecar_that_never_starts, reports="after that"
+    ),
+    mutants.report_what_may_start: partial(
+        histories.test_a_launch_is_given_up_for_good_while_no_deletion_is_accepted, starts=True
+    ),
 }
 
 
@@ -181,6 +187,14 @@ DIRECTED_EXECUTIONS = {
     mutants.run_callbacks_at_once: (
         partial(execution_histories.test_a_node_is_cut_off, dies=True),
         "I3",
+    ),
+    mutants.put_away_what_others_have_adopted: (
+        execution_histories.test_a_guess_is_made_while_another_scheduler_adopts,
+        "I1",
+    ),
+    mutants.hold_callbacks_of_reports: (
+        execution_histories.test_a_scheduler_is_killed_between_a_report_and_its_commit,
+        "I9",
     ),
     mutants.reset_lost_orphans: (
         execution_histories.test_a_lost_worker_is_found_by_the_next_scheduler,

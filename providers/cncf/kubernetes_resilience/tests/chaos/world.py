@@ -17,9 +17,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.configuration import conf
 from airflow.executors.workloads import ExecuteTask
 from airflow.jobs.job import Job
@@ -29,6 +31,7 @@ from sqlalchemy import select, update
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow_resilience.propagation.stored import XCOM_KEY
 
 from .cluster import GRACE, OWN_EXIT, Cluster, Life, WorldPod
 from .poison import poison
@@ -84,6 +87,8 @@ class World(Cluster):
         """The step, each time that it has raised one."""
         self._harmed: set[str] = set()
         """UUIDs that it has or had while it was poisoned. What has one may fail."""
+        self.called_back: list[Any] = []
+        """The requests for callbacks that Airflow has been handed."""
         self.refuses_deletions = False
         """Whether the API server lets no deletion through; the launcher goes on trying."""
         self.is_away = False
@@ -115,6 +120,7 @@ class World(Cluster):
 
     def add_scheduler(self) -> Scheduler:
         scheduler = Scheduler(self, self._make_job(self.session))
+        scheduler.executor.callback_sink = self
         self.schedulers.append(scheduler)
         self.watchers.append(scheduler.notice)
         return scheduler
@@ -299,7 +305,22 @@ class World(Cluster):
             return
         if not self.may_fail(str(ti.id)):
             self.check_failure(ti, info)
+        self.call_back(scheduler, ti)
         self.fail(ti)
+
+    def call_back(self, scheduler: Scheduler, ti: Any) -> None:
+        """Have the callbacks of a failure run, which Airflow does before it commits that."""
+        names = "id", "dag_id", "task_id", "run_id", "try_number", "map_index", "state", "hostname"
+        copy = SimpleNamespace(**{name: getattr(ti, name) for name in names}, context_carrier=None)
+        request = TaskCallbackRequest.model_construct(ti=copy, filepath="", msg="")
+        scheduler.executor.send_callback(request)
+        if not self.may_fail(str(ti.id)):
+            assert self.called_back[-1:] == [request], "I9: the callbacks of a failure are held back"
+            assert XCOM_KEY in (copy.context_carrier or {}), "I9: callbacks are not told why"
+
+    def send(self, request: Any) -> None:
+        """Take a request for callbacks."""
+        self.called_back.append(request)
 
     def fail(self, ti: Any) -> None:
         """Do what Airflow does about a failure of a task. It has no retries here."""
@@ -311,6 +332,9 @@ class World(Cluster):
             pod = self.pod_named(ti.hostname)
             assert pod is None or not pod.is_alive, f"I1: the healthy task of {pod.name} was failed: {info}"
         else:
+            for pod in self.pods_of(self.life(ti)):
+                is_free = pod.is_forgotten or self.is_stopped(pod)
+                assert is_free, f"I1: failed while {pod.name} could still start: {info}"
             self._check_failed_launch(self.life(ti), info)
         assert info, "I5: a failure without a reason"
 
@@ -613,6 +637,10 @@ class World(Cluster):
         over = pod.accepted_at is not None and self.now >= pod.accepted_at + GRACE
         given_up = pod.asked_at is not None and self.now >= pod.asked_at + LONGEST_WAIT
         return over or given_up
+
+    def is_stopped(self, pod: WorldPod) -> bool:
+        """Whether a pod cannot start any more, or its deletion was not accepted in all the time for that."""
+        return pod.accepted_at is not None or self.may_be_replaced(pod)
 
     def may_fail(self, ti_id: str) -> bool:
         """Whether a task instance may be failed for what nobody has expected."""
