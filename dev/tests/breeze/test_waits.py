@@ -32,7 +32,7 @@ ENDS = {
     f"{THREAD}/informer.py Informer.run": "the life of the thread",
     f"{THREAD}/informer.py Informer._list_then_watch": "a watch that cannot be resumed",
     f"{THREAD}/launcher.py Launcher._change": "the pod is not changed any more",
-    f"{THREAD}/launcher.py Launcher._delete_unless_started": "the pod has started, or is not changed any more",
+    f"{THREAD}/launcher.py Launcher._delete_unless_started": "the pod has started, or stays as it is",
     f"{THREAD}/runtime.py KubernetesRuntime.start": "CONNECT_SECONDS in the thread",
     f"{THREAD}/runtime.py _stop_connected": "the future is done",
     f"{THREAD}/session.py Session.serve": "the life of the thread",

@@ -439,6 +439,12 @@ class TestDeleteUnlessStarted:
         assert created.outcome() == PodDeletionAccepted(REF, 30)
         assert cluster.deletions[-1]["resource_version"] == "2"
 
+    async def test_an_outage_is_no_refusal(self, created: Bench, cluster: Any, refused: Any) -> None:
+        """An API server that comes back refuses everybody for some seconds, until it knows its roles."""
+        cluster.fail["delete"] = [DROPPED] * 2 * REFUSALS + [refused(403, "Forbidden")] * (REFUSALS - 1)
+        await created.launcher.delete(REF)
+        assert created.outcome() == PodDeletionAccepted(REF, 30)
+
     async def test_ends_if_the_pod_may_not_be_read(self, created: Bench, cluster: Any, refused: Any) -> None:
         cluster.fail["get"] = [refused(403, "Forbidden")] * REFUSALS
         cluster.before["delete"] = [lambda: cluster.change("worker")]

@@ -90,11 +90,14 @@ class Calls:
         :param is_housekeeping: see :meth:`once`
         :raises KubernetesApiError: with the final answer, or the one to the last attempt
         """
+        refusals = 0
         for attempt in count(1):
             try:
                 return await self.once(request, is_housekeeping=is_housekeeping)
             except KubernetesApiError as error:
-                if attempt == attempts or not _may_change(error, attempt):
+                # An API server that comes back may not know its roles yet, however long it was away.
+                refusals += not error.transient
+                if attempt == attempts or not _may_change(error, refusals):
                     raise
                 await self.pause(what, attempt, error)
         raise AssertionError  # count() does not end
@@ -111,12 +114,12 @@ class Calls:
         self._paused_until = max(self._paused_until, self._timing.clock() + pause)
 
 
-def _may_change(error: KubernetesApiError, attempt: int) -> bool:
+def _may_change(error: KubernetesApiError, refusals: int) -> bool:
     match answer_of(error):
         case Answer.TRANSIENT:
             return True
         case Answer.REFUSED | Answer.FOREIGN | Answer.FORBIDDEN | Answer.QUOTA_EXCEEDED:
             # It may pass, and a pod that has to be deleted still has to be deleted then.
-            return attempt < REFUSALS
+            return refusals < REFUSALS
         case _:
             return False
