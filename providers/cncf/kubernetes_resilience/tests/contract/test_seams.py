@@ -191,7 +191,12 @@ def test_options_have_their_documented_defaults() -> None:
     ProvidersManager().initialize_providers_configuration()  # as every airflow command does
     settings = read_settings(conf)
     assert (settings.launch_failure_retries, settings.excluded_container_reasons) == (1, {"Error"})
-    assert (settings.publish_retries, settings.api_concurrency) == (0, 32)
+    assert settings.api_concurrency == 32
+    # Nobody has set it, which the official provider's default does not count as.
+    assert (settings.publish_retries, conf.getint("kubernetes_executor", "task_publish_max_retries")) == (
+        None,
+        0,
+    )
 
 
 # --------------------------------------------------------------------------------------------------- executor
