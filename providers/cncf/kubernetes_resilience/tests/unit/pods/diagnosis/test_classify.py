@@ -123,6 +123,10 @@ def test_row_has_the_category_and_reason_on_which_policies_rely(name: str) -> No
 
 IMAGE = "registry.example.com/data/airflow:3.1.2"
 RUNC = "OCI runtime create failed: runc create failed: unable to start container process: "
+QUOTED = (
+    'container create failed: time="2026-03-01T08:00:09Z" level=error msg="runc create failed: '
+    "unable to start container process: "
+)
 NO_RUNTIME = "OCI runtime create failed: unable to retrieve OCI runtime error (open log.json: no such file): "
 MESSAGES = [
     (
@@ -205,6 +209,29 @@ MESSAGES = [
         "failed to get reader from content store: blob sha256:9e expected at /a: blob not found: not found",
         "image-store-failed",
     ),
+    *(
+        ("ErrImagePull", f'code = NotFound desc = failed to pull and unpack image "{IMAGE}": {message}', row)
+        for message, row in (
+            (
+                (
+                    'failed to prepare extraction snapshot "extract-1 sha256:9": parent snapshot sha256:0 '
+                    "does not exist: not found"
+                ),
+                "image-store-failed",
+            ),
+            ("snapshotter nydus was not found: not found", "image-store-failed"),
+            ("failed to commit: lease does not exist: not found", "image-store-failed"),
+            (
+                f"image verifier bindir blocked pull of {IMAGE} with digest sha256:7b for reason: rejected",
+                "image-signature-refused",
+            ),
+        )
+    ),
+    (
+        "ErrImagePull",
+        f"image with reference {IMAGE} was found but does not match the specified platform: wanted arm64",
+        "image-of-another-platform",
+    ),
     (
         "CreateContainerError",
         "error unpacking image: failed to extract layer sha256:25: content digest sha256:74: not found",
@@ -261,6 +288,63 @@ MESSAGES = [
         "volume-unavailable",
     ),
     ("CreateContainerError", "ImageVolumeMountFailed: no such file", "volume-unavailable"),
+    # containerd, that could not even make the container: whatever it executes there is the node's
+    (
+        "CreateContainerError",
+        (
+            'failed to create containerd container: get apparmor_parser version: exec: "apparmor_parser": '
+            "executable file not found in $PATH"
+        ),
+        "runtime-failed",
+    ),
+    (
+        "StartError",
+        'exec: "/opt/toolkit/nvidia-container-runtime.cdi": executable file not found',
+        "runtime-failed",
+    ),
+    ("StartError", 'failed to start shim: exec: "kata-runtime": executable file not found', "runtime-failed"),
+    # The logs of CRI-O and of old runtimes quote a quotation
+    (
+        "CreateContainerError",
+        rf'{QUOTED}error running hook #0: exec: \"/usr/bin/hook\": executable file not found"',
+        "runtime-failed",
+    ),
+    (
+        "ContainerCannotRun",
+        r"OCI runtime create failed: exec: \"nvidia-container-runtime\": executable file not found in $PATH",
+        "runtime-failed",
+    ),
+    ("CreateContainerError", rf'{QUOTED}exec: \"/entrypoint\": permission denied"', "command-not-runnable"),
+    ("CreateContainerError", f'{QUOTED}exec /entrypoint: permission denied"', "command-not-runnable"),
+    (
+        "StartError",
+        (
+            f"{RUNC}error running hook #0: error running hook: exit status 1, stdout: , stderr: "
+            "nvidia-container-cli: mount error: no device filters attached to the cgroup: unknown"
+        ),
+        "runtime-failed",
+    ),
+    ("RunContainerError", "error executing hook `/usr/bin/nvidia-toolkit` (exit code: 1)", "runtime-failed"),
+    *(
+        (
+            "CreateContainerError",
+            f"failed to create containerd container: {message}",
+            "root-file-system-failed",
+        )
+        for message in (
+            "failed to stat parent: stat /io.containerd.snapshotter.v1.overlayfs/snapshots/2/fs: no file",
+            "mount callback failed on /tmpmounts/containerd-mount1: read /etc/passwd: input/output error",
+            "failed to mount /tmpmounts/containerd-mount1: no such file or directory",
+            'create snapshot: missing parent "k8s.io/2/sha256:50" bucket: not found',
+            "snapshotter nydus was not found: not found",
+        )
+    ),
+    (
+        "StartError",
+        f'{RUNC}error mounting "proc" to rootfs at "/proc": no space left',
+        "root-file-system-failed",
+    ),
+    ("StartError", "mount `proc` to `proc`: Operation not permitted", "root-file-system-failed"),
     ("PostStartHookError", None, "post-start-hook-failed"),
     ("PreStartHookError", None, "start-not-prepared"),
     ("PreCreateHookError", None, "start-not-prepared"),
@@ -346,7 +430,9 @@ def test_shutdown_of_a_node_on_which_the_worker_ran_is_no_refusal() -> None:
     assert row_of(find_failure(read_pod(m.node_shutdown()))) == "node-shutdown"
 
 
-@pytest.mark.parametrize("reason", [*sorted(REFUSALS), "OutOfcpu", "OutOfnvidia.com/gpu", "NodeShutdown"])
+@pytest.mark.parametrize(
+    "reason", [*sorted(REFUSALS), "OutOfcpu", "SMTAlignmentError", "OutOfnvidia.com/gpu", "NodeShutdown"]
+)
 def test_running_worker_that_a_restarted_kubelet_does_not_admit_was_taken(reason: str) -> None:
     failure = find_failure(read_pod(m.pod("Failed", reason=reason)))
     assert failure is not None
@@ -354,6 +440,14 @@ def test_running_worker_that_a_restarted_kubelet_does_not_admit_was_taken(reason
     assert launch.context.reason is Reason.ADMISSION_REFUSED
     assert execution.context.reason in (Reason.WORKER_LOST, Reason.WORKER_TERMINATION)
     assert {launch.context.category, execution.context.category} == {Category.INFRASTRUCTURE}
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_worker_that_a_virtual_kubelet_does_not_find_any_more_was_lost(phase: Phase) -> None:
+    ended = m.terminated(-137, "NotFound", "Container was not found and was likely deleted")
+    failure = find_failure(read_pod(m.pod("Failed", [m.base(ended)], reason="NotFound")))
+    assert failure is not None
+    assert classify(failure, phase=phase).context.reason is Reason.WORKER_LOST
 
 
 @pytest.mark.parametrize("init", [True, False])
@@ -371,6 +465,7 @@ PROGRAM_REFUSED = [
     'standard_init_linux.go:211: exec user process caused "exec format error"',
     "standard_init_linux.go:228: exec user process caused: exec format error",
     "[FATAL tini (7)] exec /entrypoint failed: Exec format error",
+    '{"msg":"exec container process `/entrypoint`: Exec format error","level":"error","time":"2026-03-01"}\n',
 ]
 
 
@@ -387,7 +482,12 @@ def test_program_that_the_node_cannot_execute_is_for_another_processor(message: 
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "message"), [(0, "exec a: exec format error"), (1, "exec a: exec format error\nby the way")]
+    ("exit_code", "message"),
+    [
+        (0, "exec a: exec format error"),
+        (1, "exec a: exec format error\nby the way"),
+        (1, '{"event":"Exec format error","level":"error"}'),
+    ],
 )
 def test_worker_that_only_speaks_of_such_a_program_was_executed(exit_code: int, message: str) -> None:
     (worker,) = read_pod(m.pod("Failed", [m.base(m.terminated(exit_code, "Error", message))])).containers
@@ -405,6 +505,8 @@ TOO_LITTLE_TO_START = [
     "runc create failed: container init was OOM-killed (memory limit too low?): unknown",
     "set memory limit 1048576 too low; should be at least 12582912 bytes",
     "Error response from daemon: Minimum memory limit allowed is 6MB",
+    "unable to set memory limit to 4194304 (current usage: 4980736, peak usage: 5242880)",
+    "read from sync socket: OOM: the memory limit could be too low",
 ]
 
 
