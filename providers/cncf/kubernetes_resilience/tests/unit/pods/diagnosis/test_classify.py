@@ -142,6 +142,7 @@ MESSAGES = [
     ("ErrImagePull", f"unexpected status from HEAD request to {IMAGE}: 403 Forbidden", "image-pull-denied"),
     ("ErrImagePull", f"{IMAGE}: not found", "image-not-found"),
     ("ErrImagePull", "manifest unknown", "image-not-found"),
+    ("ErrImagePull", "example.com/nydus-snapshotter/release:1: not found", "image-not-found"),
     (
         "ErrImagePull",
         f"unexpected status from HEAD request to {IMAGE}: 503 Service Unavailable",
@@ -324,7 +325,6 @@ MESSAGES = [
         ),
         "runtime-failed",
     ),
-    ("RunContainerError", "error executing hook `/usr/bin/nvidia-toolkit` (exit code: 1)", "runtime-failed"),
     *(
         (
             "CreateContainerError",
@@ -336,8 +336,12 @@ MESSAGES = [
             "mount callback failed on /tmpmounts/containerd-mount1: read /etc/passwd: input/output error",
             "failed to mount /tmpmounts/containerd-mount1: no such file or directory",
             'create snapshot: missing parent "k8s.io/2/sha256:50" bucket: not found',
-            "snapshotter nydus was not found: not found",
         )
+    ),
+    (
+        "CreateContainerError",
+        "failed to create containerd container: snapshotter nydus was not found: not found",
+        "image-store-failed",
     ),
     (
         "StartError",

@@ -189,8 +189,11 @@ class ContainerFacts:
 
         The runtime's words are all that is in its log then.
         """
-        message = (self.message or "").strip().strip('"')
-        return self.failed and "\n" not in message and message.lower().endswith("exec format error")
+        message = (self.message or "").strip()
+        if message.startswith('{"msg":"'):  # of crun with CRI-O
+            message = message.partition('","')[0]
+        is_runtimes = "\n" not in message and message.strip('"').lower().endswith("exec format error")
+        return self.failed and is_runtimes
 
     @property
     def killed_by(self) -> int | None:

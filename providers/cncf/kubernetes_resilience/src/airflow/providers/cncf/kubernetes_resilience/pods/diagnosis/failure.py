@@ -40,6 +40,9 @@ KUEUE_TARGET = "TerminationTarget"
 PROVIDER_FAILED = "ProviderFailed"
 """Pod reason of a virtual kubelet whose provider could not create the pod."""
 
+PROVIDER_NOT_FOUND = "NotFound"
+"""Pod reason of a virtual kubelet whose provider does not know a running pod any more."""
+
 DELETED = "Deleted"
 """Our reason for a pod that was deleted, if nothing else is known of its end."""
 

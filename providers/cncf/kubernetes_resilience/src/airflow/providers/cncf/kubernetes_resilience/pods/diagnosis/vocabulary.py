@@ -13,7 +13,10 @@ from typing import Final
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import KUEUE_TARGET
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    KUEUE_TARGET,
+    PROVIDER_NOT_FOUND,
+)
 from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 _OF_DISRUPTIONS = (
@@ -32,6 +35,7 @@ _OF_KUEUE = (
     "NotAdmitted",
     "StoppedByKueue",
     "WorkloadDeleted",
+    "WorkloadEvicted",
 )
 _OF_SCHEDULING = (
     # The reasons of PodScheduled: staging/src/k8s.io/api/core/v1/types.go
@@ -63,6 +67,8 @@ _OF_PODS = (
     "NodeLost",
     # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle
     "DeadlineExceeded",
+    # https://virtual-kubelet.io/docs/architecture/; also of the pod's containers
+    PROVIDER_NOT_FOUND,
 )
 _OF_WAITING_CONTAINERS = (
     # pkg/kubelet/kubelet_pods.go

@@ -5,7 +5,11 @@
 from __future__ import annotations
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause, pod_reason
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PROVIDER_FAILED, PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    PROVIDER_FAILED,
+    PROVIDER_NOT_FOUND,
+    PodFailure,
+)
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 
 _DOCS = "https://kubernetes.io/docs"
@@ -34,7 +38,9 @@ REFUSALS = frozenset(
         "AppArmor",
         "PodFeatureUnsupported",
         "PodLevelResourcesNotSupported",
-        # pkg/kubelet/sysctl, pkg/kubelet/cm/topologymanager, pkg/kubelet/volumemanager
+        # pkg/kubelet/cm/cpumanager, pkg/kubelet/sysctl, pkg/kubelet/cm/topologymanager,
+        # pkg/kubelet/volumemanager
+        "SMTAlignmentError",
         "SysctlForbidden",
         "TopologyAffinityError",
         "VolumeAttachmentLimitExceeded",
@@ -66,6 +72,14 @@ ADMISSION = (
         reason=StateChangeReason.WORKER_LOST,
         why="The pod's node stopped answering the control plane.",
         url=f"{_DOCS}/concepts/architecture/nodes/#node-controller",
+    ),
+    Cause(
+        name="lost-by-virtual-kubelet",
+        applies=pod_reason(PROVIDER_NOT_FOUND),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.WORKER_LOST,
+        why="The service behind a virtual kubelet does not know the running pod any more.",
+        url="https://virtual-kubelet.io/docs/architecture/",
     ),
     Cause(
         name="refused-by-node-affinity",

@@ -45,8 +45,14 @@ IMAGES = (
         name="image-signature-refused",
         applies=either(
             container_reason("SignatureValidationFailed"),
-            # CRI-O before it had a reason for that: containers/image, signature/policy_eval.go
-            both(_NOT_PULLED, container_says(r"source image rejected|signature (was required|validation)")),
+            # CRI-O before it had a reason for that (containers/image, signature/policy_eval.go), and the
+            # verifiers of containerd (core/transfer/local/pull.go)
+            both(
+                _NOT_PULLED,
+                container_says(
+                    r"source image rejected|signature (was required|validation)|verifier .*blocked pull of"
+                ),
+            ),
         ),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.ADMISSION_REFUSED,
@@ -76,6 +82,7 @@ IMAGES = (
             # internal/manifest/oci_index.go of containers/image
             container_says(
                 r"no match for platform|no matching manifest for|no image found in .* for architecture"
+                r"|not match the specified platform"
             ),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,
@@ -87,10 +94,12 @@ IMAGES = (
         name="image-store-failed",
         applies=both(
             either(_NOT_PULLED, container_reason("CreateContainerError")),
-            # containerd, core/diff/apply and core/unpack, and Docker. What is not found had been pulled.
+            # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
+            # pulled, or is a part of the node.
             container_says(
                 r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
-                r"|content store|content digest .*not found|blob not found"
+                r"|content store|content digest .*not found|blob not found|extraction snapshot"
+                r"|\bsnapshotter \S+ was not found|\blease does not exist"
             ),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,

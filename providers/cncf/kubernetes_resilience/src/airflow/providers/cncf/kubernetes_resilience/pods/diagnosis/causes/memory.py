@@ -29,10 +29,13 @@ _MEMORY = f"{_DOCS}/tasks/configure-pod-container/assign-memory-resource/#exceed
 
 _OUT_OF_MEMORY = either(
     container_reason("OOMKilled"),
-    # runc (libcontainer/process_linux.go), CRI-O and Docker, of a limit that is too low to start with.
+    # runc (libcontainer), crun, CRI-O and Docker, of a limit that is too low to start with.
     both(
         NOT_STARTED,
-        container_says(r"init was oom-killed|memory limit \d+ too low|minimum memory limit"),
+        container_says(
+            r"init was oom-killed|unable to set memory limit|memory limit (\d+|could be) too low"
+            r"|minimum memory limit"
+        ),
     ),
 )
 

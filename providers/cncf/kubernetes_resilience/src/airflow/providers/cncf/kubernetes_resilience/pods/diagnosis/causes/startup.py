@@ -22,16 +22,22 @@ _STATES = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states"
 _NOT_CONFIGURED = container_reason("CreateContainerConfigError")
 
 
+_EXEC = r'exec: \\*"'
+"""What is executed follows. Logs of CRI-O, and those of old runtimes, quote a quotation."""
+
 _OF_ANOTHER_PROGRAM = (
     # containerd (cmd/containerd-shim-runc-v2/process/init.go): the runtime could not even write its log
     r"unable to retrieve oci runtime error"
-    r'|exec: "([^"]*/)?(containerd-shim[\w-]*|[\w-]+-container-runtime|runc|crun|runsc)"'
-    r'|\bhook\b.*exec: "'
+    rf'|{_EXEC}([^"\\]*/)?(apparmor_parser|containerd-shim[\w-]*|[\w-]+-container-runtime[\w.-]*|kata-runtime'
+    r'|runc|crun|runsc)\\*"'
+    rf"|\bhook\b.*{_EXEC}|nvidia-container-cli[\w.]*: mount error"
 )
 _OF_ROOT_FILE_SYSTEM = (
     # containerd (cmd/containerd-shim-runc-v2), its snapshots, and CRI-O (containers/storage, drivers/overlay)
     r"mount rootfs|rootfs component|overlay mount|mounting overlay|snapshot .*(does not exist|not found)"
-    r"|layer not known"
+    r"|layer not known|mount callback failed|/tmpmounts/|/snapshots/\d+/|missing parent"
+    # Mounts of the runtime's own, which have no path: proc, sysfs, cgroup, overlay
+    r'|\bmount(ing)? \\*["`][^"`/\\]+\\*["`] to\b'
 )
 
 
@@ -99,8 +105,10 @@ STARTUP = (
         name="command-not-runnable",
         applies=both(
             NOT_STARTED,
-            # runc quotes the command, crun does not.
-            container_says(r'exec: "|executable file .*not found|open executable|no command specified'),
+            # runc quotes the command if it has looked for it, crun does not.
+            container_says(
+                rf"{_EXEC}|process: exec /|executable file .*not found|open executable|no command specified"
+            ),
         ),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.START_ERROR,
