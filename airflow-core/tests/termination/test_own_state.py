@@ -153,3 +153,23 @@ def test_it_is_unknown_if_airflow_takes_too_long(monkeypatch):
         assert ask_airflow(Silent({"task": "running"})).terminator is Terminator.UNKNOWN
     finally:
         answer.set()
+
+
+def test_answer_that_comes_late_counts_when_it_is_asked_again(monkeypatch):
+    """An API server that takes longer for each answer than is waited would never be heard otherwise."""
+    monkeypatch.setattr(own_state, "ANSWER_WITHIN", 0.01)
+    answer, asked, unanswered = threading.Event(), [], []
+
+    class Slow(Ti):
+        def get_task_states(self, **criteria: Any) -> dict[str, Any]:
+            asked.append(criteria)
+            answer.wait(60)
+            return super().get_task_states(**criteria)
+
+    ti = Slow({"task": "running"})
+    assert ask_airflow(ti, unanswered).terminator is Terminator.UNKNOWN
+    assert ask_airflow(ti, unanswered).terminator is Terminator.UNKNOWN
+    answer.set()
+    monkeypatch.setattr(own_state, "ANSWER_WITHIN", 60)
+    assert ask_airflow(ti, unanswered).terminator is Terminator.INFRASTRUCTURE
+    assert (len(asked), unanswered) == (1, [])
