@@ -48,7 +48,7 @@ def new_observer(ti: RuntimeTaskInstance) -> FailureObserver:
     return FailureObserver(
         ti.task,
         ti_id=str(ti.id),
-        ask=functools.partial(ask_airflow, ti),
+        ask=functools.partial(ask_airflow, ti, []),
         store=functools.partial(store, ti),
     )
 

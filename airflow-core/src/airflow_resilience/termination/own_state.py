@@ -70,28 +70,40 @@ _INFRASTRUCTURE = Answer(
 )
 
 
-def ask_airflow(ti: RuntimeTaskInstance) -> Answer:
+def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] | None = None) -> Answer:
     """
     Ask Airflow for the state of this task instance, and say who has its worker terminated, and why.
 
     The supervisor goes on serving its task process while it waits for it to end. May be called in a signal
     handler: if the code that is interrupted waits for the supervisor itself, there is no answer.
+
+    :param unanswered: the question whose answer an earlier call did not wait for. It is not asked again: an
+        API server may take longer for each answer than is waited.
     """
+    unanswered = [] if unanswered is None else unanswered
     if _interrupts_a_question():
         log.warning("The task itself waits for an answer of Airflow, which cannot be asked for its state")
         return _UNKNOWN
-    answers: SimpleQueue[Answer] = SimpleQueue()
+    answers = unanswered.pop() if unanswered else None
     try:
-        # The supervisor repeats a request to an API server that is away, for minutes: a request cannot be
-        # timed. Not a Thread, which waits for locks that the interrupted code may hold until it has begun.
-        _thread.start_new_thread(lambda: answers.put(_ask(ti)), ())
+        answers = answers or _begin_to_ask(ti)
         return answers.get(timeout=ANSWER_WITHIN)
     except (
         Empty,
         RuntimeError,
     ):  # No answer; no thread for the question, as in a container out of processes.
+        if answers:
+            unanswered.append(answers)
         log.warning("Airflow did not say within %g seconds whether it still wants this task", ANSWER_WITHIN)
         return _UNKNOWN
+
+
+def _begin_to_ask(ti: RuntimeTaskInstance) -> SimpleQueue[Answer]:
+    answers: SimpleQueue[Answer] = SimpleQueue()
+    # The supervisor repeats a request to an API server that is away, for minutes: a request cannot be timed.
+    # Not a Thread, which waits for locks that the interrupted code may hold until it has begun.
+    _thread.start_new_thread(lambda: answers.put(_ask(ti)), ())
+    return answers
 
 
 def _interrupts_a_question() -> bool:
