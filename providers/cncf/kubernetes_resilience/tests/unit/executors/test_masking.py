@@ -37,11 +37,21 @@ BEGINNING = (
 
 
 @pytest.fixture
-def secret():
-    """Give a text that Airflow masks."""
-    mask_secret(SECRET)
-    yield SECRET
+def masked_by_airflow():
+    """Give a function that has Airflow mask a text."""
+
+    def mask(text):
+        mask_secret(text)
+        return text
+
+    yield mask
     reset_secrets_masker()
+
+
+@pytest.fixture
+def secret(masked_by_airflow):
+    """Give a text that Airflow masks."""
+    return masked_by_airflow(SECRET)
 
 
 def said(message: str) -> m.Json:
@@ -178,3 +188,60 @@ def test_nothing_that_is_told_of_a_failure_shows_a_secret(start, queued_ti, secr
     told += [*rows, *(str(item.value) for item in harness.session.scalars(select(XComModel)))]
     assert any("wrong password ***" in text or "Invalid value" in text for text in told), told
     assert not [text for text in told if secret in text]
+
+
+def told_of(harness):
+    """Return all that was reported and stored."""
+    harness.session.commit()
+    told = [str(info) for _, info in harness.events().values()]
+    told += [row.extra or "" for row in harness.session.scalars(select(Log))]
+    return "\n".join([*told, *(str(item.value) for item in harness.session.scalars(select(XComModel)))])
+
+
+@pytest.mark.parametrize("text", ["back\\slash-horse", "two-lines\nof-a-key", "both'quotes\"-horse"])
+@pytest.mark.parametrize("say", BEFORE_A_POD, ids=lambda say: say.__name__)
+def test_a_secret_that_is_written_otherwise_in_a_representation(
+    harness, queued_ti, masked_by_airflow, monkeypatch, say, text
+):
+    say(harness, f"wrong password {masked_by_airflow(text)}", monkeypatch)
+    harness.queue(queued_ti())
+    harness.executor.heartbeat()
+    for _ in range(ATTEMPTS + 1):
+        harness.wait(10)
+    told = told_of(harness)
+    assert "wrong password ***" in told
+    assert "horse" not in told
+    assert "of-a-key" not in told
+
+
+def test_a_secret_in_the_reason_that_a_webhook_gives(harness, queued_ti, secret):
+    """It is any text: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/"""
+    harness.queue(queued_ti())
+    harness.executor.heartbeat()
+    message = 'admission webhook "pods.example.com" denied the request: no'
+    body = {"kind": "Status", "reason": f"password {secret}", "message": message}
+    harness.refuse(error_from_status(403, body))
+    told = told_of(harness)
+    assert "403 password ***" in told
+    assert secret not in told
+
+
+def test_a_secret_in_a_pod_whose_failure_a_dead_scheduler_has_decided_on(start, successor, queued_ti, secret):
+    config = {
+        "KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT": "30",
+        "KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0",
+    }
+    harness, ti = start(**config), queued_ti()
+    pod = harness.launch(ti)
+    like = m.unschedulable()
+    like["status"]["message"] = f"password {secret}"
+    harness.observe(pod, like)
+    harness.executor._act = lambda settled: None
+    harness.wait(31)
+    heir = successor(**config)
+    heir.adopt(ti)
+    heir.executor.sync()
+    heir.deleted(pod.ref)
+    told = told_of(heir)
+    assert "message 'password ***'" in told
+    assert secret not in told

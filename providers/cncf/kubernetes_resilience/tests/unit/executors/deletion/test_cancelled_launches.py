@@ -9,8 +9,10 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types impor
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotDeleted
 
 from ....support import manifests as m
 
@@ -52,12 +54,29 @@ def test_a_pod_that_is_not_wanted_any_more_is_deleted(harness, pending, session,
     assert harness.events() == {}
 
 
-def test_also_if_it_was_never_seen(harness, queued_ti, session):
-    ti = queued_ti()
+@pytest.fixture
+def unseen(start, queued_ti):
+    """Give an executor that keeps pods, a task instance that is over, and its pod, which nobody has seen."""
+    harness, ti = start(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS="False"), queued_ti()
     pod = harness.launch(ti)
-    mark(harness, ti, session)
+    harness.set_state(ti, "success")
     harness.wait(CHECK_INTERVAL)
-    assert harness.runtime.take("delete") == [(pod.ref,)]
+    return harness, ti, pod
+
+
+def test_also_if_it_was_never_seen(unseen):
+    harness, ti, pod = unseen
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION)]
+    assert not harness.occupied(ti)
+
+
+@pytest.mark.parametrize("like", [m.succeeded(), m.worker_error()], ids=["succeeded", "failed"])
+def test_a_pod_that_was_never_seen_and_has_ended_is_kept(unseen, like):
+    """Its task was quicker than its informer, or its namespace is not watched."""
+    harness, _, pod = unseen
+    harness.send(PodNotDeleted(pod.become(like).facts()))
+    harness.quiet()
+    assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 
 def test_the_next_try_waits_for_it(harness, pending, session):
@@ -120,7 +139,7 @@ def test_many_are_looked_at_over_several_turns(many):
     deleted = []
     for _ in range(4):
         harness.executor.sync()
-        deleted.append([ref for (ref,) in harness.runtime.take("delete")])
+        deleted.append([ref for ref, _ in harness.runtime.take("delete")])
     assert [len(refs) for refs in deleted] == [2, 2, 1, 0]
     assert {ref for refs in deleted for ref in refs} == {pod.ref for pod in pods}
 
@@ -129,12 +148,12 @@ def test_what_has_started_meanwhile_is_left_to_its_end(many):
     harness, pods = many
     harness.clock.advance(CHECK_INTERVAL)
     harness.executor.sync()
-    first = {ref for (ref,) in harness.runtime.take("delete")}
+    first = {ref for ref, _ in harness.runtime.take("delete")}
     rest = [pod for pod in pods if pod.ref not in first]
     harness.observe(rest[0], m.succeeded())
     for _ in range(3):
         harness.executor.sync()
-    assert {ref for (ref,) in harness.runtime.take("delete")} == {pod.ref for pod in rest[1:]}
+    assert {ref for ref, _ in harness.runtime.take("delete")} == {pod.ref for pod in rest[1:]}
 
 
 def test_waiting_relaunches_are_looked_at_over_several_turns(many, start, queued_ti):

@@ -130,6 +130,23 @@ def test_a_rule_can_be_about_it(start, queued_ti, tmp_path):
     assert [(entry["rule"], entry["action"]) for entry in harness.ledger(ti)] == [("none", "fail")]
 
 
+@pytest.mark.parametrize("option", ["UNSCHEDULABLE_TIMEOUT", "PENDING_TIMEOUT"])
+def test_the_time_of_an_outage_does_not_count(start, queued_ti, option):
+    """Nothing is given a node while the API server is away, and nothing is seen to start."""
+    harness = start(**{f"KUBERNETES_RESILIENCE__{option}": f"{TIMEOUT:g}"})
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.unschedulable())
+    harness.runtime.is_away = True
+    for _ in range(3):
+        harness.wait(TIMEOUT)
+    harness.runtime.is_away = False
+    harness.wait(TIMEOUT - 1)
+    assert (harness.ledger(ti), harness.runtime.take("delete")) == ([], [])
+    harness.wait(1)
+    assert len(harness.ledger(ti)) == 1
+
+
 # ---------------------------------------------------------------------------------------------------- pending
 
 

@@ -92,7 +92,27 @@ def test_it_is_repeated_for_as_long_as_airflows_own_limits_take(harness, ti):
     assert harness.events() == {}
 
 
-@pytest.mark.parametrize("state", ["running", "scheduled", "success", "deferred", None])
+def test_a_task_that_was_cleared_meanwhile_is_reported_again(harness, ti):
+    """It is the clearing that has the row locked."""
+    fail(harness, ti, "running")
+    skip(harness, ti)
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "restarting")
+    harness.wait(1)
+    deliver(harness)
+    assert harness.row(ti).state == "up_for_retry"
+
+
+def test_a_guess_of_the_scheduler_is_not(harness, ti):
+    """It may be the heartbeat of the worker that has the row locked."""
+    harness.set_state(ti, "running", queued_by_job_id=harness.executor.job_id)
+    harness.executor.change_state(ti.key, "failed")
+    skip(harness, ti)
+    harness.wait(1)
+    assert harness.events() == {}
+
+
+@pytest.mark.parametrize("state", ["running", "restarting", "scheduled", "success", "deferred", None])
 def test_it_is_not_if_the_row_says_something_else_by_then(harness, ti, state):
     fail(harness, ti, "queued")
     skip(harness, ti)

@@ -28,6 +28,7 @@ from cluster_lab.airflow_fixtures import make_scheduler_job
 from ....support import manifests as m
 from ....support.cluster import Pod
 from ....support.harness import lock
+from ..failures.test_executions import BUDGET, lose, present
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = {
@@ -176,6 +177,21 @@ def test_while_a_scheduling_gate_holds_a_pod_back(start, queued_ti, timeout, sch
     age(harness, ti, scheduled_dttm=datetime.now(UTC) - scheduled)
     harness.wait(INTERVAL)
     assert is_fresh(harness, ti) is is_held
+
+
+def test_while_a_gate_holds_the_pod_back_in_which_a_task_runs_again(start, queued_ti):
+    """Its time counts from when it was queued again, however long it had run."""
+    harness = start(**CONFIG, **BUDGET)
+    ti = queued_ti()
+    key, pod = ti.key, harness.run(ti)
+    harness.set_state(ti, "running", scheduled_dttm=datetime.now(UTC) - timedelta(days=3))
+    lose(harness, pod, m.evicted())
+    harness.wait(60)
+    harness.observe(harness.created(), m.gated())
+    again = present(harness, key)
+    age(harness, again)
+    harness.wait(INTERVAL)
+    assert is_fresh(harness, again)
 
 
 def test_a_gated_pod_is_replaced_when_its_token_expires(start, queued_ti):

@@ -445,6 +445,21 @@ class TestDeleteUnlessStarted:
         await created.launcher.delete(REF)
         assert created.outcome() == PodDeletionAccepted(REF, 30)
 
+    @pytest.mark.parametrize("status", [400, 403, 409, 422, 500])
+    @pytest.mark.parametrize("change", ["delete", "delete unless started", "mark_done"])
+    async def test_ends_if_a_webhook_denies_it(
+        self, created: Bench, cluster: Any, status: int, change: str
+    ) -> None:
+        """Whatever status the webhook chooses: it would be asked for ever, once for each pod that ends."""
+        body = {"kind": "Status", "message": 'admission webhook "keep.example.com" denied the request: no'}
+        operation = "patch" if change == "mark_done" else "delete"
+        cluster.fail[operation] = [error_from_status(status, body) for _ in range(3 * REFUSALS)]
+        version = ["1"] if change == "delete unless started" else []
+        with pytest.raises(KubernetesApiError, match="denied the request"):
+            await getattr(created.launcher, change.partition(" ")[0])(REF, *version)
+        assert len(cluster.fail[operation]) == 2 * REFUSALS
+        assert created.emitted == []
+
     async def test_ends_if_the_pod_may_not_be_read(self, created: Bench, cluster: Any, refused: Any) -> None:
         cluster.fail["get"] = [refused(403, "Forbidden")] * REFUSALS
         cluster.before["delete"] = [lambda: cluster.change("worker")]
