@@ -96,7 +96,7 @@ class Calls:
                 return await self.once(request, is_housekeeping=is_housekeeping)
             except KubernetesApiError as error:
                 # An API server that comes back may not know its roles yet, however long it was away.
-                refusals += not error.transient
+                refusals += answer_of(error) is not Answer.TRANSIENT
                 if attempt == attempts or not _may_change(error, refusals):
                     raise
                 await self.pause(what, attempt, error)

@@ -296,6 +296,8 @@ class Launcher:
             except PodNotFoundError:
                 return None
             except PodConflictError as error:
+                if error.is_denied_by_webhook:
+                    raise
                 await self._calls.pause(what, attempt, error)
             if (pod := await self._read(what, ref)) is None:
                 return None
@@ -337,7 +339,7 @@ class Launcher:
             except KubernetesApiError as error:
                 # If the UID is another one, a delete gets 409 and a patch 422. Both have other causes too. A
                 # 409 may be a concurrent change, and is then repeated.
-                if error.status not in (409, 422):
+                if error.status not in (409, 422) or error.is_denied_by_webhook:
                     raise
                 if await self._read(what, ref) is None:
                     return None
