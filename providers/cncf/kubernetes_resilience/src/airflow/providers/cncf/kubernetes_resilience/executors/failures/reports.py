@@ -58,7 +58,8 @@ class Reports:
         :raises DatabaseAwayError: if the database does not answer
         """
         until = self._clock() + REPORT_TIMEOUT
-        failed = [key for key in events if _reports(events, key, TaskInstanceState.FAILED)]
+        # A guess of the scheduler says nothing of why: it guesses again if it still hears nothing by then.
+        failed = [key for key in events if _reports(events, key, TaskInstanceState.FAILED) and events[key][1]]
         found = self._isolation.batch("report", failed, self._read_states)
         if any(_reports(events, key, TaskInstanceState.SUCCESS) for key in events):
             found += [(key, state) for key, state in self._read_restarting() if key in events]
@@ -77,7 +78,8 @@ class Reports:
         self._taken = {
             key: taken
             for key, taken in self._taken.items()
-            if taken.state == found.get(key) and taken.until > now and not self._slots.has(key)
+            if _has_changed_nothing(taken.state, found.get(key))
+            if taken.until > now and not self._slots.has(key)
         }
         for key, taken in self._taken.items():
             self._slots.report_again(key, taken.event)
@@ -90,6 +92,12 @@ class Reports:
         with create_session(scoped=False) as session:
             keys = task_instances.read_all_restarting(self._job_id, session=session)
         return [(key, TaskInstanceState.RESTARTING) for key in keys]
+
+
+def _has_changed_nothing(before: str | None, now: str | None) -> bool:
+    """Whether a task instance still waits for the report, also if it was cleared while it ran."""
+    was_cleared = before == TaskInstanceState.RUNNING and now == TaskInstanceState.RESTARTING
+    return now == before or was_cleared
 
 
 def _reports(events: Mapping[Any, tuple[Any, Any]], key: Any, state: TaskInstanceState) -> bool:
