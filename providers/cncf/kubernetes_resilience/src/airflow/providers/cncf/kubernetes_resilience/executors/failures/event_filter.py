@@ -84,6 +84,8 @@ class _Lasting(NamedTuple):
     launch: Launch
     failure: PodFailure
     """How the launch has failed then."""
+    seconds: float
+    """For which it has to last."""
     deadline: float
 
 
@@ -334,7 +336,9 @@ class StaleEventFilter:
         """Note the deadlines of what has to last. Other changes of the pod do not postpone them."""
         earlier, now = self._lasting.pop(launch.launch_id, {}), self._clock()
         noted = {
-            state: _Lasting(launch, failure, earlier[state].deadline if state in earlier else now + seconds)
+            state: _Lasting(
+                launch, failure, seconds, earlier[state].deadline if state in earlier else now + seconds
+            )
             for state, failure, seconds in found
         }
         if noted:
@@ -460,8 +464,10 @@ class StaleEventFilter:
         if launch is None:
             self._deletion.not_created(message.launch_id, message.error)
         elif launch.ref is None:  # else its pod was seen, whatever became of the call
-            message.error.message = mask(message.error.message)  # it may quote the pod
-            self._create_retries.failed(launch, message.error)
+            error = message.error
+            error.message = mask(error.message)  # it may quote the pod
+            error.reason = error.reason and mask(error.reason)  # a webhook says there what it likes
+            self._create_retries.failed(launch, error)
 
     def _confirmed(self, message: PodConfirmed) -> None:
         launch = self._registry.by_uid(message.ref.uid)
@@ -486,9 +492,13 @@ class StaleEventFilter:
         self._observe(launch, pod, gone=False)
 
     def _find_lasting(self) -> None:
-        now = self._clock()
+        now, is_away = self._clock(), self._commands.is_away
         for launch_id, noted in list(self._lasting.items()):
-            launch, failure, deadline = min(noted.values(), key=lambda item: item.deadline)
+            for state, item in noted.items():
+                if is_away and item.failure.alive:
+                    # No pod is given a node, and none is seen to start. It has its time afterwards.
+                    noted[state] = item._replace(deadline=now + item.seconds)
+            launch, failure, _, deadline = min(noted.values(), key=lambda item: item.deadline)
             if not self._registry.is_current(launch):
                 del self._lasting[launch_id]
             elif deadline <= now:
