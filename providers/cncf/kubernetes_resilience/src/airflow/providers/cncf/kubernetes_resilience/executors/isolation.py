@@ -202,7 +202,7 @@ class Isolation:
         self._said[kind] = now
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Return an exception in one line, for the user of a task."""
     return textwrap.shorten(mask(f"{type(error).__name__}: {error}"), DESCRIPTION_LIMIT)
 

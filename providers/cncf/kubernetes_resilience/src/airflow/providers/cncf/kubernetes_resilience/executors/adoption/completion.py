@@ -23,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -188,6 +189,7 @@ def _key(orphan: Orphan) -> TaskInstanceKey:
 
 
 def _launch(orphan: Orphan, pod: PodFacts, decided: LedgerEntry | None) -> Launch:
+    pod = mask_secrets(pod)
     launch = Launch(
         key=orphan.key,
         ti_id=orphan.pod_id,

@@ -27,14 +27,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
     is_running,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
-from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Launch,
     LaunchState,
     Waiting,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow_resilience import ledger
@@ -250,14 +249,14 @@ class LaunchQueue:
             creation = self._builder.build(launch, history, told)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
-            return f"Pod mutation hook failed: {mask(repr(error.__cause__))}"
+            return f"Pod mutation hook failed: {describe(error.__cause__ or error)}"
         except PodReconciliationError as error:
             log.exception("Template, configuration and override could not be merged for %s", launch.key)
-            return f"Pod could not be put together: {mask(repr(error.__cause__))}"
+            return f"Pod could not be put together: {describe(error.__cause__ or error)}"
         except Exception as error:
             # A template that cannot be read, for example. That concerns this task alone.
             log.exception("No pod could be built for %s", launch.key)
-            return f"Pod could not be built: {mask(repr(error))}"
+            return f"Pod could not be built: {describe(error)}"
         self._registry.create(launch, creation)
         return None
 
