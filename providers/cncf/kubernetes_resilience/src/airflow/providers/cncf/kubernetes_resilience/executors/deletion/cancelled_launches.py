@@ -15,7 +15,10 @@ from collections.abc import Callable, Sequence
 
 from airflow.utils.session import create_session
 
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    UNKNOWN_VERSION,
+    PodDeletion,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -26,6 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 log = logging.getLogger(__name__)
 
@@ -123,11 +127,15 @@ class CancelledLaunches:
             log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
             self._registry.release(launch.key)
             self._slots.free(launch.key)
-            if launch.facts:
-                # It may have started, and ended its try, and nobody has told this scheduler.
-                self._deletion.give_up(launch.key, launch.facts)
-            else:
-                self._deletion.revoke(launch)
+            # It may have started, and ended its try, and nobody has told this scheduler.
+            self._deletion.give_up(launch.key, launch.facts or _unseen(launch.ref))
+
+
+def _unseen(ref: PodRef | None) -> PodFacts:
+    """Return what is known of a pod of which only its creation is."""
+    if ref is None:
+        raise AssertionError("a launch that is pending has a pod")
+    return PodFacts(ref, {}, {}, resource_version=UNKNOWN_VERSION)
 
 
 def _may_start(launch: Launch) -> bool:
