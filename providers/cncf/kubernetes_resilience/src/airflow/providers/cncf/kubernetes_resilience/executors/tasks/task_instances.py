@@ -218,6 +218,7 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
     values = {
         "id": _mapped(new_ids),
         "state": TaskInstanceState.QUEUED,
+        "scheduled_dttm": at,
         "queued_dttm": at,
         "hostname": "",
         "pid": None,
