@@ -30,6 +30,7 @@ spec:
   containers:
     - name: base
       image: airflow:lab
+      resources: {requests: {memory: 1Mi}, limits: {memory: 1Gi}}
 """
 
 KUBECONFIG_VARIABLE = "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE"
