@@ -316,7 +316,7 @@ def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, cou
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(cancelled_launches, "standing"), (PodDeletion, "revoke")], ids=["row", "pod"]
+    ("owner", "name"), [(cancelled_launches, "standing"), (PodDeletion, "give_up")], ids=["row", "pod"]
 )
 def test_launches_that_are_not_wanted(play, poison, counted, owner, name):
     play.queue().answer()
