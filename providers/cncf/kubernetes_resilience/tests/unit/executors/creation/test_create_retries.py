@@ -137,6 +137,18 @@ def test_a_refusal_is_final_if_no_repetition_is_configured(start, queued_ti, err
     assert harness.runtime.take("create") == []
 
 
+def test_other_refusals_do_not_use_up_the_configured_repetitions(persistent, queued_ti):
+    ti = queued_ti()
+    persistent.queue(ti)
+    persistent.executor.heartbeat()
+    for error in (*[REFUSED_CREDENTIALS[0]] * 3, QUOTA, QUOTA):
+        persistent.refuse(error)
+        assert persistent.ledger(ti) == []
+        wait(persistent)
+    persistent.refuse(QUOTA)
+    assert len(persistent.ledger(ti)) == 1
+
+
 @pytest.mark.parametrize("retries", [None, "1"])
 def test_a_policy_is_asked_about_a_quota(start, queued_ti, tmp_path, retries):
     """With repetitions that are configured, after these."""

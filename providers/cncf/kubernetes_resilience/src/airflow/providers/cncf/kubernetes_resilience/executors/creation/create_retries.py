@@ -182,7 +182,10 @@ class CreateRetries:
             creation.next_attempt = NextAttempt(self._clock())
         elif answer is Answer.TRANSIENT and not self._fails_alone(creation):
             self._wait(launch, error)
-        elif creation.refusals < (limit := self._limit(answer)):
+        elif answer in self._configured and creation.rejections < self._configured[answer]:
+            creation.rejections += 1
+            self._repeat(launch, error, creation.rejections, self._configured[answer])
+        elif answer not in self._configured and creation.refusals < (limit := COURSES[answer].repeats):
             creation.refusals += 1
             self._repeat(launch, error, creation.refusals, limit)
         else:
@@ -263,9 +266,6 @@ class CreateRetries:
             pod_reason=PUBLISH_RETRIES_USED if answer in self._configured else None,
         )
         self._registry.end(launch, failure, self._clock())
-
-    def _limit(self, answer: Answer) -> float:
-        return self._configured.get(answer, COURSES[answer].repeats)
 
     def _fails_alone(self, creation: Creation) -> bool:
         """Whether its calls have failed for long while the pods of others were created."""

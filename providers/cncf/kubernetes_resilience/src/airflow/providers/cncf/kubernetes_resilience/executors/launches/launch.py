@@ -116,6 +116,8 @@ class Creation:
     """When that was last looked at, on the executor's monotonic clock, and how many there were."""
     refusals: int = 0
     """How often it was refused, and repeated."""
+    rejections: int = 0
+    """The same of the answers for which ``task_publish_max_retries`` is set."""
     is_renamed: bool = False
     """Whether the pod has got another name, because the first one was taken."""
     next_attempt: NextAttempt | None = NextAttempt(0.0)
