@@ -147,6 +147,8 @@ def test_the_row_explains_itself(queued_ti, session):
         "next_ti_id": None,
         "in_next_try": False,
         "counted_as": None,
+        "dependency": None,
+        "away_since": None,
     }
     assert (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number) == (
         ti.dag_id,

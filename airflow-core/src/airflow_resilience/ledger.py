@@ -31,6 +31,7 @@ from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.outages import Dependency
 from airflow_resilience.retry_policy.evidence import Phase
 
 LAUNCH_FAILURE_EVENT = "pod launch failed"
@@ -66,6 +67,10 @@ class LedgerEntry:
     """Whether it runs again in its next try: the worker has ended this one itself, as it was terminated."""
     counted_as: Phase | None = None
     """Of which phase the limits are that it counts against; None for those of its own phase."""
+    dependency: Dependency | None = None
+    """What was not available to the launch; None if the cause names nothing that launches share."""
+    away_since: datetime | None = None
+    """Since when that dependency was away, with a time zone; None if no outage was known."""
 
     def counts_in(self, phase: Phase) -> bool:
         """Whether it counts against the limits of a phase."""
@@ -87,6 +92,8 @@ class LedgerEntry:
                 "next_ti_id": self.next_ti_id,
                 "in_next_try": self.in_next_try,
                 "counted_as": self.counted_as and self.counted_as.value,
+                "dependency": self.dependency and str(self.dependency),
+                "away_since": self.away_since and self.away_since.isoformat(),
             }
         )
 
@@ -109,6 +116,8 @@ class LedgerEntry:
                 next_ti_id=_read_id(fields.get("next_ti_id")),
                 in_next_try=bool(fields.get("in_next_try")),
                 counted_as=_read_phase(fields.get("counted_as")),
+                dependency=_read_dependency(fields.get("dependency")),
+                away_since=_read_time(fields.get("away_since")),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             return None
@@ -306,6 +315,10 @@ def _read_time(text: str | None) -> datetime | None:
 
 def _read_phase(value: Any) -> Phase | None:
     return None if value is None else Phase(value)
+
+
+def _read_dependency(text: str | None) -> Dependency | None:
+    return Dependency.parse(text) if text else None
 
 
 def _read_id(value: object) -> str | None:

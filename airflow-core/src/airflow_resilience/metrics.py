@@ -69,6 +69,25 @@ class Counter:
             log.exception("The metric %s could not be counted", self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A metric that has a value at a time."""
+
+    name: str
+    """As it is given to Airflow, which puts its prefix before it."""
+    tags: tuple[str, ...]
+    """Names of its tags."""
+    description: str
+    """For people."""
+
+    def set(self, value: float, **tags: object) -> None:
+        """Set the value. If that fails, it costs a line in the log."""
+        try:
+            stats().gauge(self.name, value, tags={name: str(tags[name]) for name in self.tags})
+        except Exception:
+            log.exception("The metric %s could not be set", self.name)
+
+
 FAILED: Final = Counter(
     "task_instance.failed",
     ("category", "reason", "source", "dag_id"),

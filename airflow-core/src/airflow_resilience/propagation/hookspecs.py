@@ -59,3 +59,24 @@ def on_task_instance_relaunched(
     :param attempt: which worker of its kind it was, from 1: that many launches of the try have failed, or the
         infrastructure has taken that many workers that were running
     """
+
+
+@hookspec
+def on_outage_opened(dependency: str, execution_context: ExecutionContext) -> None:
+    """
+    Something that launches need is away, and launches that need it are held.
+
+    Called in each scheduler that learns of the outage, again if the dependency goes away again.
+
+    :param dependency: ``registry/HOST``, ``quota/NAMESPACE``, ``admission/NAMESPACE`` or ``airflow-api``
+    :param execution_context: why a launch has failed
+    """
+
+
+@hookspec
+def on_outage_closed(dependency: str) -> None:
+    """
+    Nothing is held for a dependency any more: it is back, or is waited for no longer.
+
+    :param dependency: as for :func:`on_outage_opened`
+    """

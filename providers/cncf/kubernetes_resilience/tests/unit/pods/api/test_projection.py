@@ -25,7 +25,7 @@ def test_nothing_that_is_read_of_a_pod_is_skipped(path):
     event = decode(json.dumps({"type": "ADDED", "object": manifest}, default=str).encode(), POD_EVENT)
     page = decode(json.dumps({"items": [manifest]}, default=str).encode(), POD_LIST)
     for projected in (event["object"], page["items"][0]):
-        assert all(set(item) <= {"name", "resources"} for item in projected["spec"]["containers"])
+        assert all(set(item) <= {"name", "image", "resources"} for item in projected["spec"]["containers"])
         assert projected["spec"]["restartPolicy"] == manifest["spec"]["restartPolicy"]
         assert read_pod(projected) == read_pod(manifest)
 

@@ -53,6 +53,20 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "WORKER_TERMINATION,WORKER_LOST",
                         "default": "WORKER_TERMINATION,WORKER_LOST,RESOURCE_EXHAUSTION,DB_CONNECTION_ERROR",
                     },
+                    "outage_max_wait": {
+                        "description": "Seconds for which launches are held back at most while an image registry, the quota of a namespace, its\nadmission webhooks or Airflow's API server is away. After that, launches are made again, and retry\npolicies decide about their failures, until one gets through.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "3600",
+                    },
+                    "outage_threshold": {
+                        "description": "How many task instances have to fail within five minutes because an image registry cannot be reached, or\nthe quota of a namespace is used up, for it to count as away, if no launch that needs it gets through\nmeanwhile. For Airflow's API server that is how many Dags. Launches that need it are then held back\nuntil it is there again, apart from one probe at a time, and their failures count against no limit.\n0 leaves all failures to retry policies.\n",
+                        "version_added": "0.1.0",
+                        "type": "integer",
+                        "example": None,
+                        "default": "3",
+                    },
                     "pending_timeout": {
                         "description": "Seconds for which the worker in a pod may not start, before the pod is given up on: deleted, and decided\nabout like any other failed launch, with the reason that ``airflow kubernetes-resilience explain`` shows.\nThat is for an init container that hangs, a volume that is not mounted, an image that does not come, and\nfor unschedulable pods too, but not for those that a scheduling gate holds back. The time counts from when\nthis scheduler has seen the pod first. It should be less than ``[scheduler] task_queued_timeout``, after\nwhich Airflow takes the task back without asking a policy. 0 waits for as long as that.\n",
                         "version_added": "0.1.0",

@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import (
     CancelledLaunches,
@@ -174,10 +175,12 @@ class Parts:
             retries=self._settings.publish_retries,
             clock=self._clock,
         )
+        self.outages = Outages(self._settings.outage_limits, registry=self._registry, clock=self._clock)
         self.launch_queue = LaunchQueue(
             builder=builder,
             registry=self._registry,
             create_retries=self.create_retries,
+            outages=self.outages,
             isolation=self._isolation,
             job_id=self._who.job_id,
             clock=self._clock,
@@ -203,6 +206,7 @@ class Parts:
             pending_timeout=self._settings.pending_timeout,
             ownership=self.ownership,
             create_retries=self.create_retries,
+            outages=self.outages,
             isolation=self._isolation,
             clock=self._clock,
         )
@@ -220,6 +224,7 @@ class Parts:
             slots=self._slots,
             executions=self.executions,
             expired_tokens=self.expired_tokens,
+            outages=self.outages,
             job_id=self._who.job_id,
         )
         self.reports = Reports(

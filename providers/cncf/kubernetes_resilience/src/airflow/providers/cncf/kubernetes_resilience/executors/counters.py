@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_resilience.metrics import Counter
+from airflow_resilience.metrics import Counter, Gauge
 
 LAUNCH_FAILURES: Final = Counter(
     "kubernetes_executor.pod_launch_failures",
@@ -28,5 +28,19 @@ POLICY_FILE_ERRORS: Final = Counter(
     "Versions of the policy file that could not be used.",
 )
 
+OUTAGES: Final = Gauge(
+    "kubernetes_executor.outages",
+    ("kind",),
+    "What launches need and is away: registries, quotas, admission of namespaces, Airflow's API server.",
+)
+HELD_LAUNCHES: Final = Gauge(
+    "kubernetes_executor.held_launches",
+    ("kind",),
+    "Launches that are held until it is back.",
+)
+
 COUNTERS: Final = (LAUNCH_FAILURES, UNHANDLED_ERRORS, POLICY_FILE_ERRORS)
 """All of them."""
+
+GAUGES: Final = (OUTAGES, HELD_LAUNCHES)
+"""All of those."""

@@ -275,6 +275,8 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             run("adopt", self._continue_adoption)
             run("hold-off", parts.queued_timeout.tick, parts.adopter.waiting())
             run("expire", self._replace_expired)
+            run("outages", parts.outages.restore)
+            run("outages", parts.outages.tick)
             has_more |= run("launch", self._launch_due)
             run("cancel", self._cancel)
             run("collect", parts.garbage.tick)

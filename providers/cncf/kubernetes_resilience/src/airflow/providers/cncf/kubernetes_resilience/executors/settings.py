@@ -25,6 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings impo
     read_number,
     read_policy_settings,
 )
+from airflow_resilience.outages import OutageLimits
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import RequestTimeout
@@ -74,6 +75,8 @@ class Settings(PolicySettings):
     """``[kubernetes_resilience] pending_timeout``, seconds; 0 for never."""
     scheduling_gate_timeout: float
     """``[kubernetes_resilience] scheduling_gate_timeout``, seconds."""
+    outage_limits: OutageLimits
+    """``[kubernetes_resilience] outage_threshold``, and ``outage_max_wait`` in seconds."""
     worker_log_as_termination_message: bool
     """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a worker that
     fails are its container's termination message, unless its pod states a policy of its own."""
@@ -152,6 +155,12 @@ def _read(conf: Any) -> Settings:
         unschedulable_timeout=_seconds(conf, "unschedulable_timeout", "0 for no limit"),
         pending_timeout=_seconds(conf, "pending_timeout", "0 for no limit"),
         scheduling_gate_timeout=_seconds(conf, "scheduling_gate_timeout", "0 for none"),
+        outage_limits=OutageLimits(
+            threshold=read_number(
+                int, conf, OWN_SECTION, "outage_threshold", 0, allowed="a whole number, or 0 for never"
+            ),
+            max_wait=_seconds(conf, "outage_max_wait", "0 to hold nothing"),
+        ),
         worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
         request_timeout=_request_timeout(conf),
     )

@@ -176,6 +176,8 @@ class ContainerFacts:
     """When it ended, by the clock of its node; None if it has not, or if that is not known."""
     unlimited_memory: bool = False
     """Whether neither it nor its pod has a limit of memory, as far as is known."""
+    image: str | None = None
+    """Its image, as the pod's manifest names it."""
 
     @property
     def failed(self) -> bool:
@@ -481,13 +483,19 @@ def _containers(spec: Mapping[str, Any], status: Mapping[str, Any], worker: str)
         if item.get("restartPolicy") == "Always"
     }
     unlimited = _without_memory_limit(spec)
+    images = {_text(item.get("name")): _word(item.get("image")) for item in _containers_of(spec)}
     for item in _mappings(status.get("initContainerStatuses")):
         type_ = ContainerType.SIDECAR if _text(item.get("name")) in native_sidecars else ContainerType.INIT
-        yield _container(item, type_, unlimited, before_worker=True)
+        yield _container(item, type_, unlimited, images, before_worker=True)
     for item in _mappings(status.get("containerStatuses")):
         is_worker = item.get("name") == worker
         type_ = ContainerType.WORKER if is_worker else ContainerType.SIDECAR
-        yield _container(item, type_, unlimited, before_worker=False)
+        yield _container(item, type_, unlimited, images, before_worker=False)
+
+
+def _containers_of(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from _mappings(spec.get("initContainers"))
+    yield from _mappings(spec.get("containers"))
 
 
 def _without_memory_limit(spec: Mapping[str, Any]) -> set[str | None]:
@@ -495,10 +503,11 @@ def _without_memory_limit(spec: Mapping[str, Any]) -> set[str | None]:
     # https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
     if _limits_memory(spec):
         return set()
-    containers = (*_mappings(spec.get("initContainers")), *_mappings(spec.get("containers")))
     # The API server shows the resources of each container, also if there are none.
     return {
-        _text(item.get("name")) for item in containers if "resources" in item and not _limits_memory(item)
+        _text(item.get("name"))
+        for item in _containers_of(spec)
+        if "resources" in item and not _limits_memory(item)
     }
 
 
@@ -508,7 +517,12 @@ def _limits_memory(holder: Mapping[str, Any]) -> bool:
 
 
 def _container(
-    item: Mapping[str, Any], type_: ContainerType, unlimited: set[str | None], *, before_worker: bool
+    item: Mapping[str, Any],
+    type_: ContainerType,
+    unlimited: set[str | None],
+    images: Mapping[str | None, str | None],
+    *,
+    before_worker: bool,
 ) -> ContainerFacts:
     states = _mapping(item.get("state"))
     for state in (ContainerState.TERMINATED, ContainerState.RUNNING, ContainerState.WAITING):
@@ -529,6 +543,7 @@ def _container(
         started=_ever_started(states) or _ever_started(_mapping(item.get("lastState"))),
         finished_at=_time(_mapping(states.get(ContainerState.TERMINATED)).get("finishedAt")),
         unlimited_memory=_text(item.get("name")) in unlimited,
+        image=images.get(_text(item.get("name"))),
     )
 
 

@@ -26,6 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
     awaits_pod,
     is_running,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
@@ -78,6 +79,7 @@ class LaunchQueue:
 
     :param builder: builds pods
     :param create_retries: makes the create calls
+    :param outages: say what is away
     :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
@@ -88,6 +90,7 @@ class LaunchQueue:
         builder: PodBuilder,
         registry: LaunchRegistry,
         create_retries: CreateRetries,
+        outages: Outages,
         isolation: Isolation,
         job_id: int | None,
         clock: Callable[[], float],
@@ -95,6 +98,7 @@ class LaunchQueue:
         self._builder = builder
         self._registry = registry
         self._create_retries = create_retries
+        self._outages = outages
         self._isolation = isolation
         self._job_id = job_id
         self._clock = clock
@@ -121,8 +125,15 @@ class LaunchQueue:
             after=entry if entry and entry.next_ti_id else None,
             previous_name=launch.name,
         )
-        adopted_from = launch.adopted_from
-        self._registry.hold(Launch(key=launch.key, ti_id=ti_id, waiting=waiting, adopted_from=adopted_from))
+        self._registry.hold(
+            Launch(
+                key=launch.key,
+                ti_id=ti_id,
+                waiting=waiting,
+                adopted_from=launch.adopted_from,
+                held_since=launch.held_since,
+            )
+        )
 
     def fail(self, launch: Launch, why: str, context: ExecutionContext | None = None) -> None:
         """
@@ -240,11 +251,11 @@ class LaunchQueue:
             yield NotLaunched(launch, _undelivered(launch, history.last))
         elif why := self._build(launch, history, _tell(launch, decided, failed)):
             yield NotLaunched(launch, why, not_built(why))
-        else:
+        elif launch.creation:
             self._create_retries.ask(launch)
 
     def _build(self, launch: Launch, history: LaunchHistory, told: StoredContext | None) -> str | None:
-        """Build the pod of a launch; return why it could not be."""
+        """Build the pod of a launch, and hold it if what the pod needs is away; return why there is none."""
         try:
             creation = self._builder.build(launch, history, told)
         except PodMutationHookException as error:
@@ -257,7 +268,10 @@ class LaunchQueue:
             # A template that cannot be read, for example. That concerns this task alone.
             log.exception("No pod could be built for %s", launch.key)
             return f"Pod could not be built: {describe(error)}"
-        self._registry.create(launch, creation)
+        if away := self._outages.find_away(launch, creation.body):
+            self._registry.suspend(launch, away, self._clock())
+        else:
+            self._registry.create(launch, creation)
         return None
 
 

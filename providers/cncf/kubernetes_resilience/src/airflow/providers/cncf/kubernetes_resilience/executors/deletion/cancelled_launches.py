@@ -80,7 +80,8 @@ class CancelledLaunches:
             self._next_look = self._clock() + CHECK_INTERVAL
             waiting = self._registry.in_state(LaunchState.WAITING)
             relaunches = (launch for launch in waiting if launch.waiting and launch.waiting.is_relaunch)
-            self._to_check = [*self._registry.in_state(LaunchState.PENDING), *relaunches]
+            held = self._registry.in_state(LaunchState.HELD)
+            self._to_check = [*self._registry.in_state(LaunchState.PENDING), *relaunches, *held]
         cancelled = []
         if batch := self._to_check[:CHECK_BATCH]:
             for launch, found in self._isolation.batch("cancel", batch, self._look_up):
@@ -139,4 +140,4 @@ def _unseen(ref: PodRef | None) -> PodFacts:
 
 
 def _may_start(launch: Launch) -> bool:
-    return launch.state in (LaunchState.WAITING, LaunchState.PENDING)
+    return launch.state in (LaunchState.WAITING, LaunchState.HELD, LaunchState.PENDING)

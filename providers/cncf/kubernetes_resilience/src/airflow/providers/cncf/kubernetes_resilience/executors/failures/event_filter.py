@@ -18,6 +18,7 @@ from typing import NamedTuple
 from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -110,6 +111,7 @@ class StaleEventFilter:
         never
     :param ownership: decides whose a launch is if its pod has another scheduler's label
     :param create_retries: takes create calls that have failed
+    :param outages: are told what has been created, and has started
     :param clock: monotonic time, seconds
     """
 
@@ -125,6 +127,7 @@ class StaleEventFilter:
         pending_timeout: float,
         ownership: Ownership,
         create_retries: CreateRetries,
+        outages: Outages,
         isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
@@ -137,6 +140,7 @@ class StaleEventFilter:
         self._pending_timeout = pending_timeout
         self._ownership = ownership
         self._create_retries = create_retries
+        self._outages = outages
         self._isolation = isolation
         self._clock = clock
         self._lasting: dict[str, dict[str, _Lasting]] = {}
@@ -253,8 +257,12 @@ class StaleEventFilter:
         """Return the current launch that the pod belongs to, and bind the pod to it."""
         launch = self._registry.find(pod)
         if launch and launch.ref is None:
-            self._registry.bind(launch, pod.ref)
+            self._bind(launch, pod.ref)
         return launch
+
+    def _bind(self, launch: Launch, ref: PodRef) -> None:
+        self._registry.bind(launch, ref)
+        self._outages.created(launch)
 
     def _informed(self, seen: PodObservation) -> None:
         if launch := self._recognise(seen.facts):
@@ -284,6 +292,7 @@ class StaleEventFilter:
                 scheduled=facts.scheduled or launch.facts.scheduled,
                 started=facts.started or launch.facts.started,
             )
+        self._outages.observed(launch, facts)
         self._registry.see(launch, facts)
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them
@@ -417,11 +426,11 @@ class StaleEventFilter:
         if launch is None:
             self._created_in_vain(message)
         elif launch.ref is None:
-            self._registry.bind(launch, message.ref)
+            self._bind(launch, message.ref)
             self._expect(launch)
         elif launch.ref.uid != message.ref.uid:
             # An earlier call had no answer and was carried out too. Its pod has gone, and this one counts.
-            self._registry.bind(launch, message.ref)
+            self._bind(launch, message.ref)
             # It may have been seen already, when it belonged to no launch.
             self._commands.send(ConfirmPod(message.ref))
 

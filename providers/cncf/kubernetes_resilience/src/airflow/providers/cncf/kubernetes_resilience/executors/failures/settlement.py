@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Assessment,
     ExecutionFailed,
@@ -42,7 +43,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_in
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import find_dependency
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     TOKEN_EXPIRED,
     PodFailure,
@@ -53,6 +55,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.ledger import Histories
+from airflow_resilience.outages import Dependency
 from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
@@ -79,9 +82,33 @@ _TAKEN_BACK = Decision(
     " task_queued_timeout: it queues it again, and fails it the third time",
 )
 
+_AWAY = Decision(
+    action=Action.RELAUNCH,
+    policy=NO_POLICY,
+    rule="outage",
+    explanation="what it needs is away for everybody, which counts against no limit; the next launch is held"
+    " until that is back",
+)
+"""The decision about a launch that has failed for a known outage."""
+
 _FREE_EXPIRIES = 2
 """How often a try is launched again for that. A pod that takes longer than its token is valid takes as long
 again, and a worker may fail by itself that late."""
+
+
+class _NewFailure(NamedTuple):
+    """A failed launch about which nothing was decided."""
+
+    launch: Launch
+    failure: PodFailure
+    classified: Classified
+    histories: Histories
+    profile: TaskProfile
+
+    @property
+    def dependency(self) -> Dependency | None:
+        """What was not available to it, if that is something which others need too."""
+        return find_dependency(self.failure, self.classified.cause)
 
 
 class Settlement:
@@ -92,6 +119,7 @@ class Settlement:
     :param slots: tell whether the next phase of a task instance is queued
     :param executions: settles those whose task was running
     :param expired_tokens: tell whether the token of a launch has expired
+    :param outages: are told what launches have failed for, and tell what is away
     :param job_id: this scheduler's job
     """
 
@@ -102,12 +130,14 @@ class Settlement:
         slots: Slots,
         executions: Executions,
         expired_tokens: ExpiredTokens,
+        outages: Outages,
         job_id: int | None,
     ) -> None:
         self._policies = policies
         self._slots = slots
         self._executions = executions
         self._expired_tokens = expired_tokens
+        self._outages = outages
         self._job_id = job_id
 
     def settle(self, ended: Sequence[Launch]) -> list[Settled]:
@@ -197,16 +227,23 @@ class Settlement:
         ti_ids = {launch.key: launch.ti_id for launch in held}
         histories = ledger.read_all_histories(ti_ids, session=session)
         profiles = read_profiles(ti_ids.values(), session=session)
-        decided, new = [], []
+        decided: list[tuple[Launch, Decided]] = []
+        new: list[_NewFailure] = []
         for launch in held:
             # Without row locks a task instance may be cleared between two statements. The launch is then
             # assessed again in the next turn.
             if profile := profiles.get(launch.ti_id):
-                outcome, is_new = self._decide_one(launch, histories[launch.key], profile)
-                decided.append((launch, outcome))
-                if is_new:
-                    new.append((launch.key, outcome.entry))
-        ledger.record(new, session=session)
+                found = self._look_up(launch, histories[launch.key], profile)
+                if isinstance(found, Decided):
+                    decided.append((launch, found))
+                else:
+                    new.append(found)
+        # What many launches say together is known before any of them is decided about.
+        for item in new:
+            self._outages.failed(item.launch, item.dependency, item.classified)
+        made = [(item.launch, self._decide_one(item)) for item in new]
+        ledger.record([(launch.key, outcome.entry) for launch, outcome in made], session=session)
+        decided += made
         waiting = {launch.ti_id for launch, _ in decided}
         task_instances.refresh_queued(waiting, at=datetime.now(UTC), session=session)
         return [Settled(launch, outcome) for launch, outcome in decided]
@@ -214,23 +251,35 @@ class Settlement:
     def _still_queued(self, key: TaskInstanceKey, row: TaskInstanceRow | None) -> bool:
         return is_pre_execution_failure(row, try_number=key.try_number, job_id=self._job_id)
 
-    def _decide_one(self, launch: Launch, histories: Histories, profile: TaskProfile) -> tuple[Decided, bool]:
-        """Return what is decided about a failure, and whether that is new to the ledger."""
+    def _look_up(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Decided | _NewFailure:
+        """Return what the ledger says was decided about a launch, or what there is to decide."""
         failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, histories)
         entry = histories.launches.of_worker(launch.worker_uid)
         if entry and launch.has_outlived(entry, failure.facts):
             histories.launches.forget(entry)
             entry = None
         if entry:
-            return Decided(entry, failure), False
-        classified = classify(failure, launch_number=launch.number)
-        decision, counted_as = (
-            (_EXPIRED, Phase.LAUNCH)
-            if failure.reason == TOKEN_EXPIRED
-            else self._policies.decide_launch(failure, classified, histories, profile)
+            return Decided(entry, failure)
+        return _NewFailure(
+            launch, failure, classify(failure, launch_number=launch.number), histories, profile
         )
-        entry = replace(make_entry(launch, failure, classified, decision), counted_as=counted_as)
-        return Decided(entry, failure), True
+
+    def _decide_one(self, item: _NewFailure) -> Decided:
+        launch, failure, classified, histories, profile = item
+        counted_as: Phase | None = Phase.LAUNCH
+        if failure.reason == TOKEN_EXPIRED:
+            decision = _EXPIRED
+        elif self._outages.is_free(launch, item.dependency):
+            decision = replace(_AWAY, explanation=f"{item.dependency}: {_AWAY.explanation}")
+        else:
+            decision, counted_as = self._policies.decide_launch(failure, classified, histories, profile)
+        entry = replace(
+            make_entry(launch, failure, classified, decision),
+            counted_as=counted_as,
+            dependency=item.dependency,
+            away_since=self._outages.away_since(item.dependency),
+        )
+        return Decided(entry, failure)
 
     def _explain(self, failure: PodFailure, launch: Launch, histories: Histories) -> PodFailure:
         """Return the failure; if the worker's token had expired, one that says so."""

@@ -25,6 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.outages import Dependency
 
 
 class LaunchState(StrEnum):
@@ -32,6 +33,8 @@ class LaunchState(StrEnum):
 
     WAITING = "waiting"
     """Its pod has not been asked for: it is not due, or a pod before it has not gone."""
+    HELD = "held"
+    """Its pod is not asked for: something that it needs, and others too, is away."""
     CREATING = "creating"
     """Its pod was asked for and is not known to exist."""
     PENDING = "pending"
@@ -48,7 +51,8 @@ _LIVING = frozenset({LaunchState.CREATING, LaunchState.PENDING, LaunchState.STAR
 
 ALLOWED: Mapping[LaunchState | None, frozenset[LaunchState | None]] = {
     None: frozenset({LaunchState.WAITING, *_LIVING, LaunchState.DEPARTING}),
-    LaunchState.WAITING: frozenset({LaunchState.CREATING, None}),
+    LaunchState.WAITING: frozenset({LaunchState.CREATING, LaunchState.HELD, None}),
+    LaunchState.HELD: frozenset({LaunchState.WAITING, None}),
     LaunchState.CREATING: frozenset({LaunchState.PENDING, LaunchState.STARTED, LaunchState.ENDED})
     | {LaunchState.DEPARTING, None},
     LaunchState.PENDING: frozenset({LaunchState.STARTED, LaunchState.ENDED, LaunchState.DEPARTING, None}),
@@ -170,6 +174,11 @@ class Launch:
     """Whether an outage of the API server may have kept its pod from starting."""
     has_survived: bool = False
     """Whether its pod was given up and has started all the same."""
+    held_for: Dependency | None = None
+    """What it was held for last, or is; None if it never was."""
+    held_since: float = 0.0
+    """When it was held first, or the launch before it, on the executor's monotonic clock (seconds); 0 if none
+    was."""
     has_siblings: bool = False
     """Whether its task instance may have had more pods than its number says."""
 
@@ -226,6 +235,8 @@ class Launch:
         if self.waiting:
             if self.waiting.fails:
                 return f"fails once no pod of it can start any more: {self.waiting.fails}"
+            if self.state is LaunchState.HELD:
+                return f"held for {now - self.held_since:.0f} s: {self.held_for} is away"
             due = max(0.0, self.waiting.not_before - now)
             goal = "launched" if self.waiting.job else "handed back to the scheduler"
             return f"{goal} in {due:.0f} s, once the pods before it are gone"

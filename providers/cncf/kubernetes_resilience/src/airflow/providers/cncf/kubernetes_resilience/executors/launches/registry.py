@@ -25,6 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
+from airflow_resilience.outages import Dependency
 
 
 class IllegalTransitionError(Exception):
@@ -114,6 +115,10 @@ class LaunchRegistry:
         """Return the current launch with that id."""
         return self._by_launch_id.get(launch_id)
 
+    def count(self, state: LaunchState) -> int:
+        """Return how many launches are in a state."""
+        return len(self._by_state[state])
+
     def in_state(self, state: LaunchState) -> list[Launch]:
         """Return the launches that are in a state, in the order in which they have come to it."""
         return list(self._by_state[state].values())
@@ -146,6 +151,22 @@ class LaunchRegistry:
         if launch.ref:
             self._by_uid[launch.ref.uid] = launch
         self._move(launch, LaunchState.WAITING if launch.waiting else _state_of_pod(launch))
+
+    def suspend(self, launch: Launch, dependency: Dependency, now: float) -> None:
+        """
+        Note that a launch which has waited is held.
+
+        :param dependency: what it needs and is away
+        :param now: on the executor's monotonic clock (seconds)
+        """
+        self._check(launch)
+        launch.held_for, launch.held_since = dependency, launch.held_since or now
+        self._move(launch, LaunchState.HELD)
+
+    def unsuspend(self, launch: Launch) -> None:
+        """Note that a launch is held no more."""
+        self._check(launch)
+        self._move(launch, LaunchState.WAITING)
 
     def create(self, launch: Launch, creation: Creation) -> None:
         """Note that the pod of a launch which has waited is asked for."""

@@ -89,6 +89,7 @@ class QueuedTimeout:
         creating = self._registry.in_state(LaunchState.CREATING)
         return {
             *(launch.ti_id for launch in waiting if _is_relaunched(launch)),
+            *(launch.ti_id for launch in self._registry.in_state(LaunchState.HELD)),
             *(launch.ti_id for launch in creating if launch.is_created_again or self._is_late(launch)),
             *(orphan.ti_id for orphan in orphans if orphan.state == TaskInstanceState.QUEUED),
         }

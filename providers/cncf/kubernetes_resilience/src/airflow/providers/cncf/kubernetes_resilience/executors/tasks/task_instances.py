@@ -16,7 +16,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import case, literal, or_, select, tuple_, update
+from sqlalchemy import case, func, literal, or_, select, tuple_, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import ColumnElement
@@ -308,3 +308,9 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
 def _key(dag_id: str, task_id: str, run_id: str, try_number: int, map_index: int) -> TaskInstanceKey:
     # What is adopted keeps its key, and thousands of keys have the same few names.
     return TaskInstanceKey(shared(dag_id), shared(task_id), shared(run_id), try_number, map_index)
+
+
+def read_last_beginning(*, session: Session) -> datetime | None:
+    """Return when the worker has begun that was the last to, of those that run, by that worker's clock."""
+    begun = select(func.max(TaskInstance.start_date)).where(TaskInstance.state == TaskInstanceState.RUNNING)
+    return session.scalar(begun)

@@ -30,6 +30,7 @@ class _Metadata(TypedDict, total=False):
 
 class _Container(TypedDict, total=False):
     name: Any
+    image: Any
     resources: Any
 
 

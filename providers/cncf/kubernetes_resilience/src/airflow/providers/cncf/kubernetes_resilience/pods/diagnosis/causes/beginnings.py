@@ -36,6 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause im
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.outages import DependencyKind
 
 _MESSAGES = "https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/"
 
@@ -96,6 +97,7 @@ BEGINNINGS = (
         "the connection or TLS failed, or the answer was 5xx or none.",
         url=_MESSAGES,
         launch_only=True,
+        dependency=DependencyKind.AIRFLOW_API,
     ),
     Cause(
         name="worker-import-failed",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.outages import DependencyKind
 from airflow_resilience.retry_policy.patterns import Pattern
 
 Predicate = Callable[[PodFailure], bool]
@@ -31,6 +32,9 @@ class Cause:
     """The documentation that the row rests on."""
     launch_only: bool = False
     """Whether the row is about launch failures only: of a task that was running the same would mean less."""
+    dependency: DependencyKind | None = None
+    """What was not available, if that is something which other launches need too; None for what is the pod's
+    own, or its node's."""
 
 
 def pod_reason(*reasons: str) -> Predicate:

@@ -14,6 +14,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     QUOTA_EXCEEDED,
 )
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.outages import DependencyKind
 
 CREATIONS = (
     Cause(
@@ -32,6 +33,7 @@ CREATIONS = (
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="The quota of the namespace was used up by other pods.",
         url="https://kubernetes.io/docs/concepts/policy/resource-quotas/",
+        dependency=DependencyKind.QUOTA,
     ),
     Cause(
         name="creation-conflict",

@@ -6,12 +6,27 @@ from __future__ import annotations
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import (
     Cause,
+    Predicate,
     both,
+    container_message,
     container_reason,
-    container_says,
     either,
+    said,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.images import without_name
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.outages import DependencyKind
+
+
+def _words_of_node(failure: PodFailure) -> str:
+    """Return the message of the container that decides without the name of its image."""
+    return without_name(container_message(failure), failure.container.image if failure.container else None)
+
+
+def _node_says(pattern: str) -> Predicate:
+    return said(_words_of_node, pattern)
+
 
 _IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
 
@@ -19,7 +34,7 @@ _NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
 # Only later versions of Kubernetes repeat the runtime's message in that of an ImagePullBackOff. Without it,
 # the general row applies.
 
-_REGISTRY_IN_TROUBLE = container_says(
+_REGISTRY_IN_TROUBLE = _node_says(
     r"timeout|deadline exceeded|connection re(fused|set)|no such host|server misbehaving|no route to host"
     r"|too ?many ?requests|service unavailable|bad gateway|unexpected status.*: 5\d\d|: EOF"
 )
@@ -49,7 +64,7 @@ IMAGES = (
             # verifiers of containerd (core/transfer/local/pull.go)
             both(
                 _NOT_PULLED,
-                container_says(
+                _node_says(
                     r"source image rejected|signature (was required|validation)|verifier .*blocked pull of"
                 ),
             ),
@@ -63,7 +78,7 @@ IMAGES = (
         name="image-pull-denied",
         applies=both(
             _NOT_PULLED,
-            container_says(
+            _node_says(
                 r"access denied|access to the resource is denied|unauthorized|authorization failed"
                 r"|403 forbidden|no basic auth"
             ),
@@ -80,7 +95,7 @@ IMAGES = (
             _NOT_PULLED,
             # The words of containerd, Docker and CRI-O: core/images/image.go, distribution/pull_v2.go, and
             # internal/manifest/oci_index.go of containers/image
-            container_says(
+            _node_says(
                 r"no match for platform|no matching manifest for|no image found in .* for architecture"
                 r"|not match the specified platform"
             ),
@@ -96,7 +111,7 @@ IMAGES = (
             either(_NOT_PULLED, container_reason("CreateContainerError")),
             # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
             # pulled, or is a part of the node.
-            container_says(
+            _node_says(
                 r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
                 r"|content store|content digest .*not found|blob not found|extraction snapshot"
                 r"|\bsnapshotter \S+ was not found|\blease does not exist"
@@ -111,7 +126,7 @@ IMAGES = (
         name="image-not-found",
         applies=both(
             _NOT_PULLED,
-            container_says(r"manifest unknown|code = notfound|: not found|repository .*not exist"),
+            _node_says(r"manifest unknown|code = notfound|: not found|repository .*not exist"),
         ),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
@@ -125,6 +140,7 @@ IMAGES = (
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The registry could not be reached, did not answer in time, or had too much to do.",
         url=f"{_IMAGES}/#imagepullbackoff",
+        dependency=DependencyKind.REGISTRY,
     ),
     Cause(
         name="image-pull-failed",

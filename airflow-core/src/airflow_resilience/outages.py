@@ -1,0 +1,244 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Outages of what launches depend on, learnt from what several launches say together.
+
+An outage is like an open circuit breaker: launches are held back, one probe at a time is made, and the first
+launch that gets through lets the others go. Pure: time is handed in, and the caller makes the launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+EVIDENCE_WINDOW: Final = 300.0
+"""Seconds within which task instances have to fail for an outage to be assumed."""
+
+FIRST_PROBE: Final = 15.0
+LONGEST_PROBE_INTERVAL: Final = 120.0
+"""Seconds between two probes. The interval doubles from the first to the longest."""
+
+PROBE_TIMEOUT: Final = 300.0
+"""Seconds after which a probe that has neither started nor failed is followed by another: a node for its pod
+may be missing, and a large image takes minutes."""
+
+WATCHED_AFTER: Final = 60.0
+"""Seconds after the last held launch in which one failure opens an outage again."""
+
+
+_LAST_DOUBLING = 30
+# Seconds, after which a billion launches could have gone.
+
+
+class DependencyKind(StrEnum):
+    """A kind of thing that launches depend on."""
+
+    REGISTRY = "registry"
+    """An image registry, by its host."""
+    QUOTA = "quota"
+    """The resource quota of a namespace."""
+    ADMISSION = "admission"
+    """The admission webhooks of a namespace."""
+    AIRFLOW_API = "airflow-api"
+    """Airflow's API server, which workers talk to."""
+
+
+class Dependency(NamedTuple):
+    """What a launch depends on, besides a node."""
+
+    kind: DependencyKind
+    name: str = ""
+    """The host of a registry, or a namespace; empty for Airflow's API server."""
+
+    def __str__(self) -> str:
+        """Return kind and name, as in ``registry/registry.example.com``."""
+        return f"{self.kind}/{self.name}" if self.name else self.kind.value
+
+    @classmethod
+    def parse(cls, text: str) -> Dependency:
+        """
+        Read what :meth:`__str__` has returned.
+
+        :raises ValueError: if the kind is not known
+        """
+        kind, _, name = text.partition("/")
+        return cls(DependencyKind(kind), name)
+
+
+class OutageState(StrEnum):
+    """How a dependency does, as far as launches tell."""
+
+    SUSPECTED = "suspected"
+    """Launches have failed for it, fewer than it takes. Retry policies decide about them."""
+    OPEN = "open"
+    """It is away. Launches that need it are held, but for one probe at a time."""
+    RECOVERING = "recovering"
+    """A launch has got through. Held launches go at a growing rate, and a failure opens the outage again."""
+    EXHAUSTED = "exhausted"
+    """It was away for as long as is waited for. Nothing is held, and policies decide about failures, until
+    a launch gets through."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutageLimits:
+    """When an outage is assumed, and for how long launches are held."""
+
+    threshold: int
+    """Task instances (of ``airflow-api``: Dags) that have to fail; 0 for never."""
+    max_wait: float
+    """Seconds without a launch that gets through, after which nothing is held any more."""
+
+
+class Outage:
+    """
+    What launches have said of one dependency.
+
+    :param now: when the first one has failed. All times are on one monotonic clock, seconds
+    """
+
+    def __init__(self, limits: OutageLimits, now: float) -> None:
+        self._limits = limits
+        self.state = OutageState.SUSPECTED
+        self.since = now
+        """When the first launch has failed after which none has got through."""
+        self.probe: str | None = None
+        """The id of the launch that is to find out whether the dependency is back."""
+        self._failures: dict[Hashable, float] = {}
+        self._last_failure = now
+        self._probe_made = now
+        self._interval = FIRST_PROBE
+        self._next_probe = now + FIRST_PROBE
+        self._released_since = self._last_release = now
+        self._released = 0
+
+    @property
+    def subjects(self) -> int:
+        """How many task instances (or Dags) have failed lately."""
+        return len(self._failures)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether launches that fail for it are made again at no cost."""
+        return self.state in (OutageState.OPEN, OutageState.RECOVERING)
+
+    def failed(self, subject: Hashable, launch_id: str, began: float, now: float) -> None:
+        """
+        Note that a launch has failed for the dependency.
+
+        :param subject: the task instance, or what else has to be several
+        :param began: when the launch was made
+        """
+        self._failures = {key: at for key, at in self._failures.items() if now - at <= EVIDENCE_WINDOW}
+        self._failures[subject] = self._last_failure = now
+        match self.state:
+            case OutageState.SUSPECTED:
+                self.since = min(self._failures.values())
+                if len(self._failures) >= self._limits.threshold:
+                    self._open(now)
+            case OutageState.OPEN if launch_id == self.probe:
+                self.probe = None
+                self._interval = min(2 * self._interval, LONGEST_PROBE_INTERVAL)
+                self._next_probe = now + self._interval
+            # What was made before the first launch got through says nothing new.
+            case OutageState.RECOVERING if began >= self._released_since:
+                self.since = now
+                self._open(now)
+
+    def started(self, began: float, now: float) -> None:
+        """
+        Note that a launch has got what it needs of the dependency.
+
+        :param began: when the launch was made. Before the outage it may have had all that it needs.
+        """
+        match self.state:
+            case OutageState.SUSPECTED:
+                self._failures.clear()
+            case OutageState.OPEN if began >= self.since:
+                self._release(OutageState.RECOVERING, now)
+            case OutageState.EXHAUSTED if began >= self._released_since:
+                self._release(OutageState.RECOVERING, now)
+
+    def hint(self, now: float) -> None:
+        """Note that the dependency may be back, so that the next probe is made at once."""
+        self._next_probe = min(self._next_probe, now)
+
+    def restore(self, since: float, now: float) -> None:
+        """Note that an outage was open a moment ago, as another scheduler has written down."""
+        if self.state is OutageState.SUSPECTED:
+            self.since = min(self.since, since)
+            if now - self.since < self._limits.max_wait:
+                self._open(now)
+            else:
+                self._release(OutageState.EXHAUSTED, now)
+
+    def holds(self, launch_id: str, *, was_released: bool, are_held: bool) -> bool:
+        """
+        Whether a launch that needs the dependency has to wait.
+
+        :param was_released: whether it was held, and is to go
+        :param are_held: whether others wait
+        """
+        match self.state:
+            case OutageState.OPEN:
+                return launch_id != self.probe
+            case OutageState.RECOVERING:
+                return are_held and not was_released
+            case _:
+                return False
+
+    def may_go(self, held: int, now: float) -> int:
+        """
+        Return how many of the held launches may go now.
+
+        The rate doubles, from one a second: a dependency that has just come back is not overrun.
+        """
+        match self.state:
+            case OutageState.OPEN:
+                return min(held, int(self.probe is None and self._next_probe <= now))
+            case OutageState.RECOVERING:
+                seconds = min(int(now - self._released_since), _LAST_DOUBLING)
+                return min(held, (2 << seconds) - 1 - self._released)
+            case _:
+                return held
+
+    def go(self, launch_id: str, now: float) -> None:
+        """Note that a held launch goes; while the outage is open, it is the probe."""
+        if self.state is OutageState.OPEN:
+            self.probe, self._probe_made = launch_id, now
+        else:
+            self._released += 1
+
+    def tick(self, held: int, *, probe_lives: bool, now: float) -> bool:
+        """
+        Do what is due without a launch; return whether the outage still has to be known.
+
+        :param held: how many launches wait for it
+        :param probe_lives: whether the probe may still start or fail
+        """
+        if self.probe and not (probe_lives and now - self._probe_made < PROBE_TIMEOUT):
+            self.probe = None
+            self._next_probe = max(self._next_probe, self._probe_made + self._interval)
+        # A broken configuration is not waited for twice.
+        memory = self._limits.max_wait if self.state is OutageState.EXHAUSTED else EVIDENCE_WINDOW
+        is_quiet = not held and not self.probe and now - self._last_failure > memory
+        match self.state:
+            case OutageState.RECOVERING:
+                if held:
+                    self._last_release = now
+                return bool(held) or now - max(self._last_release, self._released_since) <= WATCHED_AFTER
+            case OutageState.OPEN if now - self.since >= self._limits.max_wait and not is_quiet:
+                self._release(OutageState.EXHAUSTED, now)
+        return not is_quiet
+
+    def _open(self, now: float) -> None:
+        self.state, self.probe = OutageState.OPEN, None
+        self._interval = FIRST_PROBE
+        self._next_probe = now + FIRST_PROBE
+
+    def _release(self, state: OutageState, now: float) -> None:
+        self.state, self.probe = state, None
+        self._released_since = self._last_release = now
+        self._released = 0

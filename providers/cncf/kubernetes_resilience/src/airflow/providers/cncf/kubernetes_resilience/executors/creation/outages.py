@@ -1,0 +1,293 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Launches that are held back while something that they need is away.
+
+:mod:`airflow_resilience.outages` knows what is away. A scheduler learns that from its own launches, and from
+the ledger when it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.utils.session import create_session
+
+from airflow.providers.cncf.kubernetes_resilience.executors.counters import HELD_LAUNCHES, OUTAGES
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import (
+    AIRFLOW_API,
+    OF_NAMESPACES,
+    needs_of,
+    registries_used,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow_resilience.context import ExecutionContext, MetadataKey
+from airflow_resilience.ledger_queries import read_failures
+from airflow_resilience.outages import (
+    Dependency,
+    DependencyKind,
+    Outage,
+    OutageLimits,
+    OutageState,
+)
+from airflow_resilience.propagation import listeners
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 1.0
+"""Seconds between two looks at what is held."""
+
+BEGINNINGS_INTERVAL = 5.0
+"""Seconds between two queries whether a worker has begun, while workers cannot reach Airflow's API server."""
+
+REPORT_INTERVAL = 60.0
+"""Seconds between two lines in the log about an outage that lasts."""
+
+MEMORY = timedelta(minutes=10)
+"""How far back a scheduler that starts reads the ledger: a probe fails at least every other minute."""
+
+READ_LIMIT = 1_000
+"""Rows that it reads."""
+
+
+class Outages:
+    """
+    Knows what is away, and which launches may be made.
+
+    :param limits: when an outage is assumed, and for how long launches are held
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(self, limits: OutageLimits, *, registry: LaunchRegistry, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._registry = registry
+        self._clock = clock
+        self._outages: dict[Dependency, Outage] = {}
+        self._contexts: dict[Dependency, ExecutionContext] = {}
+        """Why a launch has failed last for each."""
+        self._held: Counter[Dependency] = Counter()
+        self._told: dict[Dependency, float] = {}
+        """When the log was told last of each that is open."""
+        self._is_restored = not limits.threshold
+        self._next_look = self._next_query = 0.0
+
+    # ------------------------------------------------------------------ questions
+
+    def find_away(self, launch: Launch, manifest: Mapping[str, Any]) -> Dependency | None:
+        """
+        Return what a launch has to wait for; None if it may be made now.
+
+        :param manifest: of its pod
+        """
+        outages = self._outages
+        if not outages or self.has_waited(launch):
+            return None
+        if any(outage.probe == launch.launch_id for outage in outages.values()):
+            return None
+        for dependency in needs_of(manifest):
+            outage = outages.get(dependency)
+            if outage and outage.holds(
+                launch.launch_id,
+                was_released=launch.held_for == dependency,
+                are_held=self._held[dependency] > 0,
+            ):
+                self._held[dependency] += 1
+                return dependency
+        return None
+
+    def has_waited(self, launch: Launch) -> bool:
+        """Whether a launch was held for as long as may be, so that a failure of it counts."""
+        return launch.held_since > 0 and self._clock() - launch.held_since >= self._limits.max_wait
+
+    def is_free(self, launch: Launch, dependency: Dependency | None) -> bool:
+        """Whether the failure of a launch counts against no limit, since the dependency is away."""
+        outage = self._outages.get(dependency) if dependency else None
+        return outage is not None and outage.is_open and not self.has_waited(launch)
+
+    def away_since(self, dependency: Dependency | None) -> datetime | None:
+        """Return since when a dependency is away; None if no outage is known."""
+        outage = self._outages.get(dependency) if dependency else None
+        if outage is None or outage.state is OutageState.SUSPECTED:
+            return None
+        return datetime.now(UTC) - timedelta(seconds=self._clock() - outage.since)
+
+    # ------------------------------------------------------------------ evidence
+
+    def failed(self, launch: Launch, dependency: Dependency | None, classified: Classified) -> None:
+        """Note that a launch has failed, and for what."""
+        if dependency is None or not self._limits.threshold:
+            return
+        now = self._clock()
+        outage = self._outages.setdefault(dependency, Outage(self._limits, now))
+        # What a worker writes is the word of a Dag's author. One Dag does not hold back the others.
+        subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key
+        self._contexts[dependency] = classified.context
+        before = outage.state
+        outage.failed(subject, launch.launch_id, launch.token_made_at, now)
+        self._tell(dependency, outage, before)
+
+    def created(self, launch: Launch) -> None:
+        """Note that the pod of a launch was created."""
+        for kind in OF_NAMESPACES if self._outages else ():
+            self._got(launch, Dependency(kind, launch.namespace))
+
+    def observed(self, launch: Launch, pod: PodFacts) -> None:
+        """Note what is seen of a launch's pod, before that is noted of the launch."""
+        if not self._outages:
+            return
+        before = launch.facts
+        if before is None and not launch.token_made_at:
+            return  # it is not known what is new
+        for dependency in registries_used(pod) - registries_used(before):
+            self._got(launch, dependency)
+        if pod.is_terminal and not (before and before.is_terminal):
+            if outage := self._outages.get(Dependency(DependencyKind.QUOTA, pod.ref.namespace)):
+                outage.hint(self._clock())
+            if pod.phase == "Succeeded":
+                self._got(launch, AIRFLOW_API)
+
+    def _got(self, launch: Launch, dependency: Dependency) -> None:
+        if outage := self._outages.get(dependency):
+            before = outage.state
+            outage.started(launch.token_made_at, self._clock())
+            self._tell(dependency, outage, before)
+
+    # ------------------------------------------------------------------ the loop
+
+    def tick(self) -> None:
+        """
+        Let held launches go that may, if it is time to look.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
+        """
+        if not self._outages or self._clock() < self._next_look:
+            return
+        self._next_look = self._clock() + INTERVAL
+        self._let_go(self._clock())
+        self._measure()
+        self._ask_for_beginnings()
+
+    def _let_go(self, now: float) -> None:
+        waiting: dict[Dependency, list[Launch]] = {}
+        for launch in self._registry.in_state(LaunchState.HELD):
+            if launch.held_for:
+                waiting.setdefault(launch.held_for, []).append(launch)
+        self._held.clear()
+        for dependency, outage in list(self._outages.items()):
+            held, before = waiting.get(dependency, []), outage.state
+            probe = self._registry.by_launch_id(outage.probe) if outage.probe else None
+            lives = probe is not None and probe.state is not LaunchState.HELD
+            is_known = outage.tick(len(held), probe_lives=lives, now=now)
+            self._tell(dependency, outage, before)
+            first = outage.may_go(len(held), now)
+            going = [launch for place, launch in enumerate(held) if place < first or self.has_waited(launch)]
+            for launch in going:
+                outage.go(launch.launch_id, now)
+                self._registry.unsuspend(launch)
+            self._held[dependency] = len(held) - len(going)
+            if not is_known:
+                self._forget(dependency, outage)
+            elif outage.state is OutageState.OPEN and now - self._told[dependency] >= REPORT_INTERVAL:
+                self._told[dependency] = now
+                log.info(
+                    "%s is still away, for %.0f s; %d launches are held",
+                    dependency,
+                    now - outage.since,
+                    self._held[dependency],
+                )
+
+    def _forget(self, dependency: Dependency, outage: Outage) -> None:
+        del self._outages[dependency]
+        self._contexts.pop(dependency, None)
+        if self._told.pop(dependency, None) is not None and outage.state is OutageState.OPEN:
+            log.info("No launch needs %s any more, which was away", dependency)
+            listeners.call("on_outage_closed", dependency=str(dependency))
+
+    def _ask_for_beginnings(self) -> None:
+        outage, now = self._outages.get(AIRFLOW_API), self._clock()
+        if outage is None or now < self._next_query:
+            return
+        self._next_query = now + BEGINNINGS_INTERVAL
+        with create_session(scoped=False) as session:
+            last = task_instances.read_last_beginning(session=session)
+        if last is None:
+            return
+        began = now - (datetime.now(UTC) - last).total_seconds()
+        if began >= outage.since:
+            before = outage.state
+            outage.started(began, now)
+            self._tell(AIRFLOW_API, outage, before)
+
+    def restore(self) -> None:
+        """
+        Learn from the ledger what is away, once.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
+        """
+        if self._is_restored:
+            return
+        at, now = datetime.now(UTC), self._clock()
+        with create_session(scoped=False) as session:
+            failures = read_failures(at - MEMORY, at, dag_ids=None, limit=READ_LIMIT, session=session)
+        self._is_restored = True
+        for failure in reversed(failures.found):
+            dependency, since = failure.entry.dependency, failure.entry.away_since
+            if dependency and since:
+                outage = self._outages.setdefault(dependency, Outage(self._limits, now))
+                self._contexts[dependency] = failure.entry.context
+                before = outage.state
+                outage.restore(now - max(0.0, (at - since).total_seconds()), now)
+                self._tell(dependency, outage, before)
+
+    # ------------------------------------------------------------------ who is told
+
+    def _tell(self, dependency: Dependency, outage: Outage, before: OutageState) -> None:
+        if outage.state is before:
+            return
+        now = self._clock()
+        lasted = now - outage.since
+        held = self._held[dependency]
+        match outage.state:
+            case OutageState.OPEN:
+                context = self._contexts[dependency]
+                self._told[dependency] = now
+                log.warning(
+                    "%s is away, for %.0f s: launches that need it are held, and cost no retry. %d task"
+                    " instances have failed: %s",
+                    dependency,
+                    lasted,
+                    outage.subjects,
+                    context.metadata.get(MetadataKey.MESSAGE)
+                    or context.metadata.get(MetadataKey.POD_MESSAGE),
+                )
+                listeners.call("on_outage_opened", dependency=str(dependency), execution_context=context)
+            case OutageState.RECOVERING:
+                log.info("%s is back, after %.0f s; %d held launches go", dependency, lasted, held)
+                listeners.call("on_outage_closed", dependency=str(dependency))
+            case OutageState.EXHAUSTED:
+                log.warning(
+                    "%s is away for %.0f s, and is waited for no longer: %d held launches go, and retry"
+                    " policies decide about their failures",
+                    dependency,
+                    lasted,
+                    held,
+                )
+                listeners.call("on_outage_closed", dependency=str(dependency))
+
+    def _measure(self) -> None:
+        for kind in DependencyKind:
+            away = [
+                dependency
+                for dependency, outage in self._outages.items()
+                if dependency.kind is kind and outage.state is not OutageState.SUSPECTED
+            ]
+            OUTAGES.set(len(away), kind=kind)
+            HELD_LAUNCHES.set(sum(self._held[dependency] for dependency in away), kind=kind)

@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+The parts of an image's name. Pure.
+
+.. seealso:: https://kubernetes.io/docs/concepts/containers/images/#image-names
+"""
+
+from __future__ import annotations
+
+DOCKER_HUB = "docker.io"
+"""The registry of an image that names none."""
+
+_OLD_NAMES = frozenset({"index.docker.io", "registry-1.docker.io"})
+
+
+def registry_of(image: str) -> str:
+    """Return the registry's host of an image, with its port if it has one."""
+    host, slash, _ = image.partition("/")
+    if not slash or not ("." in host or ":" in host or host.lower() == "localhost"):
+        return DOCKER_HUB
+    return DOCKER_HUB if host.lower() in _OLD_NAMES else host.lower()
+
+
+def without_name(message: str, image: str | None) -> str:
+    """Return a message about an image without that image's name, which a Dag's author has chosen."""
+    if not image:
+        return message
+    path = image.partition("@")[0]
+    repository = path if registry_of(image) == DOCKER_HUB else path.partition("/")[2]
+    name, colon, tag = repository.rpartition(":")
+    # Runtimes show the name in full, and registries without their host, or without the tag.
+    for part in (image, path, f"/{repository}", *((f"/{name}", f":{tag}") if colon else ())):
+        message = message.replace(part, "")
+    return message

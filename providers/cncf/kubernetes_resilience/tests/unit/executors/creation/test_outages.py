@@ -1,0 +1,244 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""Something that many launches need is away: they are held, at nobody's cost, until it is back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from kubernetes.client import models as k8s
+
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodCreated,
+    PodDeleted,
+    PodNotCreated,
+    PodObservation,
+)
+
+from ....support import manifests as m
+from ....support.cluster import Pod
+
+TIMEOUT = 'failed to pull image "airflow": failed to do request: Head "https://h/v2": dial tcp: i/o timeout'
+
+QUOTA = {
+    "kind": "Status",
+    "reason": "Forbidden",
+    "message": 'pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=10, limited: pods=10',
+}
+
+
+def create(harness, *tis) -> list[Pod]:
+    """Queue task instances; return the pods that were asked for, created."""
+    for ti in tis:
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    return answer(harness)
+
+
+def answer(harness) -> list[Pod]:
+    pods = []
+    for launch_id, body in harness.runtime.take("create"):
+        pod = harness.cluster.add(Pod(body))
+        harness.executor._inbox.put(PodCreated(launch_id, pod.ref))
+        pods.append(pod)
+    harness.executor.sync()
+    return pods
+
+
+def fail(harness, *pods, message: str = TIMEOUT) -> None:
+    """Let pods wait for an image in vain; all of them are seen in the same turn."""
+    seen = [PodObservation(pod.become(m.image_pull_error(message=message)).facts()) for pod in pods]
+    harness.send(*seen)
+    harness.send(*(PodDeleted(ref) for ref, *_ in harness.runtime.take("delete")))
+
+
+def queued_by(harness, ti):
+    """Return a task instance that the harness's scheduler has queued."""
+    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
+    return ti
+
+
+def outage(harness, queued_ti, tasks: int = 5) -> list:
+    """Let a registry be away for several task instances; return these."""
+    tis = queued_ti(mapped=tasks)
+    fail(harness, *create(harness, *tis))
+    assert harness.runtime.take("create") == []
+    return tis
+
+
+def with_image(image: str, ti):
+    container = k8s.V1Container(name="base", image=image)
+    ti.executor_config = {"pod_override": k8s.V1Pod(spec=k8s.V1PodSpec(containers=[container]))}
+    return ti
+
+
+def held(harness) -> int:
+    return sum("held" in line for line in harness.executor._registry.describe(harness.clock.now))
+
+
+def test_nobody_pays_for_a_registry_that_is_away(harness, queued_ti):
+    tis = outage(harness, queued_ti)
+    assert held(harness) == 5
+    for ti in tis:
+        (entry,) = harness.ledger(ti)
+        assert (entry["action"], entry["policy"], entry["rule"]) == ("relaunch", "-", "outage")
+        assert entry["dependency"] == "registry/docker.io"
+        assert entry["away_since"]
+    harness.wait(10)
+    assert harness.runtime.take("create") == []
+    harness.wait(6)
+    (probe,) = answer(harness)
+    fail(harness, probe)
+    harness.wait(29)
+    assert harness.runtime.take("create") == []
+    harness.wait(2)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    pods = []
+    while len(pods) < 4:
+        harness.wait(1)
+        pods += answer(harness)
+    assert {pod.launch_number for pod in [probe, *pods]} == {2, 3}
+    harness.observe(pods[0], m.start_error())  # its one relaunch is still there
+    harness.created()
+    assert harness.events() == {}
+
+
+def test_a_task_that_comes_later_is_held_too(harness, queued_ti):
+    outage(harness, queued_ti)
+    ti = queued_ti("later")
+    assert create(harness, ti) == []
+    assert harness.ledger(ti) == []
+    assert harness.occupied(ti)
+    assert held(harness) == 6
+
+
+def test_a_task_that_needs_another_registry_is_not(harness, queued_ti):
+    outage(harness, queued_ti)
+    ti = with_image("registry.example.com/airflow", queued_ti("other"))
+    fail(harness, *create(harness, ti))
+    (entry,) = harness.ledger(ti)
+    assert entry["rule"] == "unavailable"
+    assert (entry["dependency"], entry["away_since"]) == ("registry/registry.example.com", None)
+
+
+def test_two_task_instances_are_decided_about_by_policies(harness, queued_ti):
+    tis = outage(harness, queued_ti, tasks=2)
+    assert held(harness) == 0
+    assert [harness.ledger(ti)[0]["rule"] for ti in tis] == ["unavailable"] * 2
+
+
+def test_it_can_be_switched_off(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__OUTAGE_THRESHOLD="0")
+    tis = outage(harness, queued_ti)
+    assert [harness.ledger(ti)[0]["rule"] for ti in tis] == ["unavailable"] * 5
+    assert held(harness) == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "manifest unknown",
+        "unauthorized: access denied",
+        'failed to resolve reference "docker.io/library/airflow": no match for platform',
+    ],
+)
+def test_what_is_wrong_with_an_image_holds_nobody(harness, queued_ti, message):
+    tis = queued_ti(mapped=5)
+    fail(harness, *create(harness, *tis), message=message)
+    assert held(harness) == 0
+
+
+def test_the_name_of_an_image_is_no_evidence(harness, queued_ti):
+    image = "registry.example.com/jobs/timeout-checker:connection-refused"
+    tis = [with_image(image, ti) for ti in queued_ti(mapped=5)]
+    fail(harness, *create(harness, *tis), message=f'failed to pull image "{image}": unexpected media type')
+    assert held(harness) == 0
+
+
+def test_what_is_cleared_while_it_is_held_is_gone_within_ten_seconds(harness, queued_ti):
+    tis = outage(harness, queued_ti)
+    harness.set_state(tis[0], None)
+    harness.wait(10)
+    assert not harness.occupied(tis[0])
+    assert held(harness) == 4
+
+
+def test_what_is_held_is_not_queued_for_too_long(harness, queued_ti):
+    tis = outage(harness, queued_ti)
+    before = harness.row(tis[0]).queued_dttm
+    harness.wait(250)
+    assert harness.row(tis[0]).queued_dttm > before
+
+
+def test_nothing_is_held_for_longer_than_is_configured(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__OUTAGE_MAX_WAIT="60")
+    tis = outage(harness, queued_ti, tasks=3)
+    pods = []
+    for _ in range(65):
+        harness.wait(1)
+        pods += (made := answer(harness))
+        fail(harness, *made)
+    assert held(harness) == 0
+    rules = [[entry["rule"] for entry in harness.ledger(ti)] for ti in tis]
+    assert all(found[-1] == "unavailable" for found in rules)
+    harness.clock.advance(31)
+    harness.executor.sync()
+    fail(harness, *answer(harness))
+    harness.wait(1)
+    assert {state for state, _ in harness.events().values()} == {"failed"}
+
+
+def test_the_successor_of_a_dead_scheduler_knows_it(harness, queued_ti, successor):
+    outage(harness, queued_ti)
+    other = successor()
+    assert create(other, queued_by(other, queued_ti("later"))) == []
+    assert held(other) == 1
+    other.wait(16)
+    (probe,) = answer(other)
+    other.observe(probe, m.alive())
+    other.wait(1)
+    assert create(other, queued_by(other, queued_ti("even_later")))
+
+
+def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
+    (first,) = create(harness, queued_ti("first"))
+    tis = queued_ti("others", mapped=4)
+    for ti in tis:
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    error = error_from_status(403, QUOTA)
+    harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
+    assert held(harness) == 4
+    assert [harness.ledger(ti)[0]["dependency"] for ti in tis] == ["quota/default"] * 4
+    harness.observe(first, m.succeeded())  # its quota is free
+    harness.wait(1)
+    assert len(answer(harness)) == 1
+    harness.wait(1)
+    assert answer(harness)
+
+
+def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti):
+    tis = [queued_ti(f"dag_{number}") for number in range(3)]
+    pods = create(harness, *tis)
+    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    assert held(harness) == 3
+    harness.wait(16)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    harness.wait(6)
+    assert answer(harness) == []  # that its container runs says nothing
+    ti = next(ti for ti in tis if str(ti.id) == probe.workload["ti"]["id"])
+    harness.set_state(ti, "running", hostname=probe.name, start_date=datetime.now(UTC))
+    harness.wait(6)
+    harness.wait(1)
+    assert answer(harness)
+
+
+def test_one_dag_cannot_hold_the_launches_of_others(harness, queued_ti):
+    tis = queued_ti(mapped=5)
+    pods = create(harness, *tis)
+    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    assert held(harness) == 0
