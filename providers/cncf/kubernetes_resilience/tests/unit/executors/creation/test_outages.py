@@ -29,6 +29,14 @@ QUOTA = {
 }
 
 
+WEBHOOK_AWAY = {
+    "kind": "Status",
+    "reason": "InternalError",
+    "message": 'Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook:'
+    ' Post "https://policy.example.com/validate": dial tcp 10.96.0.1:443: connect: connection refused',
+}
+
+
 def create(harness, *tis) -> list[Pod]:
     """Queue task instances; return the pods that were asked for, created."""
     for ti in tis:
@@ -242,3 +250,68 @@ def test_one_dag_cannot_hold_the_launches_of_others(harness, queued_ti):
     pods = create(harness, *tis)
     harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
     assert held(harness) == 0
+
+
+def refuse_all(harness, error) -> None:
+    calls = harness.runtime.take("create")
+    harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in calls))
+
+
+def test_a_webhook_that_is_away_holds_the_namespace(harness, queued_ti):
+    tis = queued_ti(mapped=4)
+    for ti in tis:
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    error = error_from_status(500, WEBHOOK_AWAY)
+    refuse_all(harness, error)
+    assert held(harness) == 2  # the first two are repeated, before they are known not to be alone
+    for _ in range(4):
+        harness.wait(2)
+        refuse_all(harness, error)
+    assert held(harness) == 4
+    assert all(harness.ledger(ti) == [] for ti in tis)
+    harness.wait(8)
+    (probe,) = answer(harness)
+    assert probe.launch_number == 1
+    harness.wait(1)
+    assert answer(harness)
+
+
+def test_a_launch_that_may_have_a_pod_is_not_held(harness, queued_ti):
+    tis = queued_ti(mapped=4)
+    for ti in tis:
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    refuse_all(harness, error_from_status(504, {"kind": "Status", "message": "timeout"}))
+    harness.wait(5)
+    refuse_all(harness, error_from_status(500, WEBHOOK_AWAY))
+    assert held(harness) == 0
+    harness.wait(40)
+    assert len(answer(harness)) == 4
+
+
+def test_what_is_held_takes_no_slot_from_others(start, queued_ti, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__PARALLELISM", "3")
+    harness = start()
+    harness.executor.parallelism = 3
+    outage(harness, queued_ti, tasks=3)
+    harness.wait(1)
+    assert (harness.executor.slots_available, harness.executor.slots_occupied) == (3, 0)
+    others = [with_image("registry.example.com/a", queued_ti(f"other_{number}")) for number in range(4)]
+    pods = create(harness, *others)
+    assert len(pods) == 3
+    harness.wait(15)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    harness.wait(2)
+    assert harness.executor.slots_available < 0
+    assert answer(harness) == []  # they wait for the slots that are theirs
+    for pod in pods:
+        harness.observe(pod, m.alive())
+        ti = next(ti for ti in others if str(ti.id) == pod.workload["ti"]["id"])
+        harness.begin(ti, pod)
+        harness.set_state(ti, "success")
+        harness.observe(pod, m.succeeded())
+    harness.wait(2)
+    assert len(answer(harness)) == 2
+    assert harness.executor.slots_occupied == 4

@@ -165,17 +165,20 @@ class Parts:
             worker_log_as_termination_message=self._settings.worker_log_as_termination_message,
             infrastructure=self.policies.current.infrastructure,
         )
+        self.outages = Outages(
+            self._settings.outage_limits, registry=self._registry, slots=self._slots, clock=self._clock
+        )
         self.create_retries = CreateRetries(
             registry=self._registry,
             commands=self.commands,
             builder=builder,
+            outages=self.outages,
             isolation=self._isolation,
             token_validity=self._token_validity,
             job_id=self._who.job_id,
             retries=self._settings.publish_retries,
             clock=self._clock,
         )
-        self.outages = Outages(self._settings.outage_limits, registry=self._registry, clock=self._clock)
         self.launch_queue = LaunchQueue(
             builder=builder,
             registry=self._registry,

@@ -205,6 +205,11 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
         self._is_started = False
         self.task_queue = None
 
+    @property
+    def slots_occupied(self) -> int:
+        """Return how many of the configured slots are taken: a held launch does not take its own."""
+        return int(super().slots_occupied) - self._slots.lent
+
     # ------------------------------------------------------------------ intake
 
     def queue_workload(self, workload: Any, session: Any) -> None:

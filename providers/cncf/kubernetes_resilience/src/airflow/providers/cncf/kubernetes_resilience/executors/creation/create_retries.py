@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeGuard
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder, rename
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import CreatePod, PodCommands
@@ -36,6 +37,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of, retry_delay
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     CREATION_CONFLICT,
     CREATION_FAILED,
@@ -49,6 +51,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import UNLIMITED
+from airflow_resilience.outages import Dependency, DependencyKind
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +122,7 @@ class CreateRetries:
     Makes create calls, and repeats those that fail, or gives them up.
 
     :param builder: makes fresh tokens
+    :param outages: are told which namespaces have no admission, and say which launches wait for that
     :param token_validity: of such a token, seconds
     :param job_id: this scheduler's job
     :param retries: ``task_publish_max_retries``; None if that is not set
@@ -131,6 +135,7 @@ class CreateRetries:
         registry: LaunchRegistry,
         commands: PodCommands,
         builder: PodBuilder,
+        outages: Outages,
         isolation: Isolation,
         token_validity: float,
         job_id: int | None,
@@ -140,6 +145,7 @@ class CreateRetries:
         self._registry = registry
         self._commands = commands
         self._builder = builder
+        self._outages = outages
         self._isolation = isolation
         self._token_age = token_validity * TOKEN_SHARE
         self._job_id = job_id
@@ -175,6 +181,8 @@ class CreateRetries:
         """
         creation, answer = _creation(launch), answer_of(error)
         creation.was_unclear |= error.leaves_open
+        if error.is_without_webhook and self._is_held(launch, error):
+            return
         if answer is Answer.NAME_TAKEN and not creation.is_renamed:
             taken = launch.name
             rename(launch)
@@ -191,6 +199,18 @@ class CreateRetries:
         else:
             creation.next_attempt = NextAttempt(self._clock(), final=error)
         creation.may_exist = creation.was_unclear
+
+    def _is_held(self, launch: Launch, error: KubernetesApiError) -> bool:
+        """Note that a namespace has no admission; whether the launch is held for that, without a call."""
+        failure = find_no_pod(launch.namespace, launch.name, CREATION_FAILED, message=str(error))
+        admission = Dependency(DependencyKind.ADMISSION, launch.namespace)
+        self._outages.failed(launch, admission, classify(failure).context)
+        creation = _creation(launch)
+        if creation.was_unclear or launch.workload is None:
+            return False  # there may be a pod
+        if away := self._outages.find_away(launch, creation.body):
+            self._registry.suspend(launch, away, self._clock())
+        return away is not None
 
     def tick(self) -> list[NotLaunched]:
         """

@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.counters import HELD
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import (
     AIRFLOW_API,
     OF_NAMESPACES,
@@ -63,12 +63,21 @@ class Outages:
     Knows what is away, and which launches may be made.
 
     :param limits: when an outage is assumed, and for how long launches are held
+    :param slots: those of held launches are lent to others
     :param clock: monotonic time, seconds
     """
 
-    def __init__(self, limits: OutageLimits, *, registry: LaunchRegistry, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        limits: OutageLimits,
+        *,
+        registry: LaunchRegistry,
+        slots: Slots,
+        clock: Callable[[], float],
+    ) -> None:
         self._limits = limits
         self._registry = registry
+        self._slots = slots
         self._clock = clock
         self._outages: dict[Dependency, Outage] = {}
         self._contexts: dict[Dependency, ExecutionContext] = {}
@@ -121,15 +130,15 @@ class Outages:
 
     # ------------------------------------------------------------------ evidence
 
-    def failed(self, launch: Launch, dependency: Dependency | None, classified: Classified) -> None:
-        """Note that a launch has failed, and for what."""
+    def failed(self, launch: Launch, dependency: Dependency | None, context: ExecutionContext) -> None:
+        """Note that a launch has failed, for what and why."""
         if dependency is None or not self._limits.threshold:
             return
         now = self._clock()
         outage = self._outages.setdefault(dependency, Outage(self._limits, now))
         # What a worker writes is the word of a Dag's author. One Dag does not hold back the others.
         subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key
-        self._contexts[dependency] = classified.context
+        self._contexts[dependency] = context
         before = outage.state
         outage.failed(subject, launch.launch_id, launch.token_made_at, now)
         self._tell(dependency, outage, before)
@@ -172,6 +181,7 @@ class Outages:
             return
         self._next_look = self._clock() + INTERVAL
         self._let_go(self._clock())
+        self._lend_slots()
         self._measure()
         self._ask_for_beginnings()
 
@@ -181,6 +191,7 @@ class Outages:
             if launch.held_for:
                 waiting.setdefault(launch.held_for, []).append(launch)
         self._held.clear()
+        free = self._slots.configured - len(self._slots.occupied) + sum(map(len, waiting.values()))
         for dependency, outage in list(self._outages.items()):
             held, before = waiting.get(dependency, []), outage.state
             probe = self._registry.by_launch_id(outage.probe) if outage.probe else None
@@ -188,11 +199,14 @@ class Outages:
             is_known = outage.tick(len(held), probe_lives=lives, now=now)
             self._tell(dependency, outage, before)
             first = outage.may_go(len(held), now)
+            if outage.state is OutageState.RECOVERING:
+                first = min(first, max(0, free))
             going = [launch for place, launch in enumerate(held) if place < first or self.has_waited(launch)]
             for launch in going:
                 outage.go(launch.launch_id, now)
                 self._registry.unsuspend(launch)
             self._held[dependency] = len(held) - len(going)
+            free -= len(going)
             if not is_known:
                 self._forget(dependency, outage)
             elif outage.state is OutageState.OPEN and now - self._told[dependency] >= REPORT_INTERVAL:
@@ -203,6 +217,19 @@ class Outages:
                     now - outage.since,
                     self._held[dependency],
                 )
+
+    def _lend_slots(self) -> None:
+        """
+        Have other task instances use the slots of held launches, at most as many again as are configured.
+
+        Launches that are about to go get theirs back first.
+        """
+        held = sum(
+            self._held[dependency]
+            for dependency, outage in self._outages.items()
+            if outage.state is OutageState.OPEN
+        )
+        self._slots.lend(min(held, self._slots.configured))
 
     def _forget(self, dependency: Dependency, outage: Outage) -> None:
         del self._outages[dependency]

@@ -240,7 +240,7 @@ class Settlement:
                     new.append(found)
         # What many launches say together is known before any of them is decided about.
         for item in new:
-            self._outages.failed(item.launch, item.dependency, item.classified)
+            self._outages.failed(item.launch, item.dependency, item.classified.context)
         made = [(item.launch, self._decide_one(item)) for item in new]
         ledger.record([(launch.key, outcome.entry) for launch, outcome in made], session=session)
         decided += made

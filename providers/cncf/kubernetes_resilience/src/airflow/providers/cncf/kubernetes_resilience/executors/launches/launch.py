@@ -54,7 +54,7 @@ ALLOWED: Mapping[LaunchState | None, frozenset[LaunchState | None]] = {
     LaunchState.WAITING: frozenset({LaunchState.CREATING, LaunchState.HELD, None}),
     LaunchState.HELD: frozenset({LaunchState.WAITING, None}),
     LaunchState.CREATING: frozenset({LaunchState.PENDING, LaunchState.STARTED, LaunchState.ENDED})
-    | {LaunchState.DEPARTING, None},
+    | {LaunchState.HELD, LaunchState.DEPARTING, None},
     LaunchState.PENDING: frozenset({LaunchState.STARTED, LaunchState.ENDED, LaunchState.DEPARTING, None}),
     LaunchState.STARTED: frozenset({LaunchState.PENDING, LaunchState.ENDED, LaunchState.DEPARTING, None}),
     LaunchState.ENDED: _LIVING | {LaunchState.DEPARTING, None},

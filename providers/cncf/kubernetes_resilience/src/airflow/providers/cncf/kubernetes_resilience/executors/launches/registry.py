@@ -21,6 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     Creation,
     Launch,
     LaunchState,
+    Waiting,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -154,13 +155,17 @@ class LaunchRegistry:
 
     def suspend(self, launch: Launch, dependency: Dependency, now: float) -> None:
         """
-        Note that a launch which has waited is held.
+        Note that a launch which has waited is held, or one of which it is certain that it has no pod.
 
         :param dependency: what it needs and is away
         :param now: on the executor's monotonic clock (seconds)
         """
         self._check(launch)
         launch.held_for, launch.held_since = dependency, launch.held_since or now
+        if launch.workload and launch.creation:
+            job = launch.workload.job(launch.key, launch.ti_id)
+            launch.waiting = Waiting(job, is_relaunch=True, previous_name=launch.name)
+            launch.creation, launch.token_made_at = None, 0.0
         self._move(launch, LaunchState.HELD)
 
     def unsuspend(self, launch: Launch) -> None:

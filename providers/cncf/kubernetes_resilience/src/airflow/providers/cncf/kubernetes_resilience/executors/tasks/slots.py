@@ -16,6 +16,7 @@ class Executor(Protocol):
     """What is needed of Airflow's ``BaseExecutor``."""
 
     running: set[Any]
+    parallelism: int
     event_buffer: dict[Any, tuple[Any, Any]]
     scheduler_job_id: str | None
 
@@ -37,6 +38,18 @@ class Slots:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.lent = 0
+        """How many slots there are more than configured."""
+
+    @property
+    def configured(self) -> int:
+        """How many slots are configured: ``[core] parallelism``."""
+        return self._executor.parallelism - self.lent
+
+    def lend(self, count: int) -> None:
+        """Have so many slots more than configured, in place of those whose task instances are held."""
+        self._executor.parallelism += count - self.lent
+        self.lent = count
 
     @property
     def occupied(self) -> set[Any]:

@@ -70,9 +70,19 @@ class KubernetesApiError(Exception):
         return self.message.startswith('admission webhook "') and '" denied the request' in self.message
 
     @property
+    def is_without_webhook(self) -> bool:
+        """
+        Whether the API server could not ask an admission webhook that has to be asked.
+
+        .. seealso:: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#failure-policy
+        """
+        return self.status == 500 and 'failed calling webhook "' in self.message
+
+    @property
     def leaves_open(self) -> bool:
         """Whether the request may have been carried out nevertheless, or may still be."""
-        return self.status is None or (self.status >= 500 and not self.is_denied_by_webhook)
+        is_answer = self.is_denied_by_webhook or self.is_without_webhook
+        return self.status is None or (self.status >= 500 and not is_answer)
 
 
 class ConnectionFailedError(KubernetesApiError):
