@@ -135,6 +135,8 @@ class LaunchHistory:
 
     def __init__(self, phase: Phase = Phase.LAUNCH) -> None:
         self.entries: list[LedgerEntry] = []
+        self.past_workers: set[str] = set()
+        """UIDs of workers that had failed before the task process last started; none before Airflow 3.2."""
         self.starts: Counter[str] = Counter()
         """How often a worker has started the task since each entry, by the UID of the entry's worker; nothing
         before Airflow 3.2."""
@@ -244,6 +246,7 @@ def _launches(key: TaskInstanceKey, ti_id: str, rows: Iterable[_Row]) -> LaunchH
         if row.try_number != key.try_number:
             continue
         if row.event == TaskInstanceState.RUNNING:
+            history.past_workers.update(entry.worker_uid for entry in history.entries)
             history.entries.clear()
         elif row.event == LAUNCH_FAILURE_EVENT:
             entry = LedgerEntry.from_json(row.extra)

@@ -27,7 +27,11 @@ RULES = FOLDER / "prometheus-rules.yaml"
 PROMTOOL = shutil.which("promtool")
 
 COUNTERS = (*metrics.COUNTERS, *counters.COUNTERS)
-NAMES = {f"airflow_{counter.name.replace('.', '_')}_total": counter for counter in COUNTERS}
+GAUGES = counters.GAUGES
+NAMES: Mapping[str, metrics.Counter | metrics.Gauge] = {
+    **{f"airflow_{counter.name.replace('.', '_')}_total": counter for counter in COUNTERS},
+    **{f"airflow_{gauge.name.replace('.', '_')}": gauge for gauge in GAUGES},
+}
 """What each is called in Prometheus, whether it comes from statsd_exporter or from OpenTelemetry."""
 
 VALUES: Mapping[str, set[str]] = {
@@ -120,7 +124,7 @@ def test_the_page_has_each_metric_with_its_tags() -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text()
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \|([^|]*)\|", page, re.MULTILINE))
     assert {name: re.findall(r"`(\w+)`", tags) for name, tags in rows.items()} == {
-        counter.name: list(counter.tags) for counter in COUNTERS
+        metric.name: list(metric.tags) for metric in (*COUNTERS, *GAUGES)
     }
     alerts = re.findall(r"^\| `(Airflow\w+)` \|", page, re.MULTILINE)
     assert alerts == [rule["alert"] for rule in groups() if "alert" in rule]

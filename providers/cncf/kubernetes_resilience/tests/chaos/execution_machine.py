@@ -65,6 +65,10 @@ class ExecutionChaos(Chaos):
         pods = {pod.name for pod in self.living() if pod.is_healthy}
         return [ti for ti in self.running() if ti.hostname in pods]
 
+    def visibly_ready(self) -> list[Any]:
+        """Those whose pod shows that its node is silent: it does not if it waits for a sidecar."""
+        return [ti for ti in self.healthy() if self.pod_of(ti).phase == "Running"]
+
     def pod_of(self, ti: Any) -> WorldPod:
         pod = self.world.pod_named(ti.hostname)
         assert pod is not None
@@ -82,11 +86,11 @@ class ExecutionChaos(Chaos):
         if again:
             self.wait_for_replacements()
 
-    @possible(lambda self: self.healthy())
+    @possible(lambda self: self.visibly_ready())
     @rule(data=st.data(), dies=st.booleans(), again=st.booleans(), through=gets_through)
     def node_is_cut_off(self, data: st.DataObject, dies: bool, again: bool, through: bool) -> None:
         """Cut a worker's node off, until Airflow does not hear of the worker any more."""
-        self.world.cut_off(self.pod_of(pick(data, self.healthy())), dies=dies)
+        self.world.cut_off(self.pod_of(pick(data, self.visibly_ready())), dies=dies)
         self.flush()
         self.world.pass_time(HEARTBEAT_TIMEOUT)
         self.time_out_silent()

@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     read_settings,
 )
 from airflow_resilience.context import StateChangeReason
+from airflow_resilience.outages import OutageLimits
 
 AIRFLOW = tuple(map(int, airflow_version.split(".")[:2]))
 NEEDS_TEAMS = pytest.mark.skipif(AIRFLOW < (3, 2), reason="Airflow 3.1 has no teams")
@@ -67,6 +68,7 @@ def test_defaults_are_the_documented_ones() -> None:
                 StateChangeReason.DB_CONNECTION_ERROR,
             }
         ),
+        outage_limits=OutageLimits(threshold=3, max_wait=3600.0),
         worker_log_as_termination_message=True,
         request_timeout=None,
     )

@@ -79,3 +79,17 @@ def test_the_pod_of_an_earlier_phase_ends_without_consequence(deferred, successo
     heir.executor.sync()
     heir.observe(pod, m.succeeded())
     assert heir.events() == {}
+
+
+def test_a_failed_launch_of_an_earlier_phase_is_not_taken_for_a_launch(harness, queued_ti, successor):
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.start_error())
+    second = harness.created()
+    harness.begin(ti, second)
+    harness.set_state(ti, "queued")
+    other = successor()
+    assert other.adopt(harness.row(ti)) == []
+    other.wait(1)
+    assert harness.row(ti).state == "scheduled"
+    assert len(harness.ledger(ti)) == 1

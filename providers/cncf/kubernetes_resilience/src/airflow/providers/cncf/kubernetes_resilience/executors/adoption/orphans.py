@@ -67,7 +67,7 @@ class Orphans:
                 row.hostname,
                 row.queued_by_job_id,
                 former.get(row.key),
-                replaced.get(row.key, frozenset()),
+                *replaced.get(row.key, ()),
             )
             if row.queued_by_job_id
             else None
@@ -127,8 +127,9 @@ class Orphans:
 
     def _read_replaced(
         self, queued: Sequence[tuple[TaskInstanceKey, str]]
-    ) -> Iterable[tuple[TaskInstanceKey, frozenset[str]]]:
+    ) -> Iterable[tuple[TaskInstanceKey, tuple[frozenset[str], frozenset[str]]]]:
         with create_session(scoped=False) as session:
-            losses = ledger.read_infrastructure_histories(dict(queued), session=session)
-        for key, history in losses.items():
-            yield key, frozenset(entry.ti_id for entry in history.entries if entry.next_ti_id)
+            histories = ledger.read_all_histories(dict(queued), session=session)
+        for key, (launches, losses) in histories.items():
+            replaced = frozenset(entry.ti_id for entry in losses.entries if entry.next_ti_id)
+            yield key, (replaced, frozenset(launches.past_workers))

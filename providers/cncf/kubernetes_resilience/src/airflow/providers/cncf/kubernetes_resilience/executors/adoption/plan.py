@@ -72,7 +72,9 @@ def plan_adoption(
                 continue
             if pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION) in orphans[key].replaced_ids:
                 plan.replaced.append((key, pod))
-            elif phases_may_be_past and _may_be_past(pod, orphans[key]):
+            elif pod.ref.uid in orphans[key].past_workers or (
+                phases_may_be_past and _may_be_past(pod, orphans[key])
+            ):
                 continue
             elif _is_launch_of(pod, orphans[key]):
                 candidates.setdefault(key, []).append(pod)
