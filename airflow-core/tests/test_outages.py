@@ -171,7 +171,7 @@ def test_a_new_launch_waits_behind_those_that_are_held() -> None:
 def test_a_failure_on_the_way_opens_it_again() -> None:
     outage = recovering(21.0)
     outage.failed("task-9", "launch-9", began=21.5, now=30.0)
-    assert (outage.state, outage.since) == (OutageState.OPEN, 30.0)
+    assert (outage.state, outage.since, outage.subjects) == (OutageState.OPEN, 30.0, 1)
     assert outage.may_go(5, 44.0) == 0
     assert outage.may_go(5, 45.0) == 1
 

@@ -240,5 +240,6 @@ class Outage:
 
     def _release(self, state: OutageState, now: float) -> None:
         self.state, self.probe = state, None
+        self._failures.clear()
         self._released_since = self._last_release = now
         self._released = 0

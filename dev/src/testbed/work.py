@@ -30,16 +30,19 @@ LIGHT_WORKER = ("python", "-m", "testbed.light_worker")
 _HELD = Path(__file__).with_name("held.sh")
 
 
-def light_pod(seconds: float | None = None, *, heartbeat: float | None = None) -> dict[str, V1Pod]:
+def light_pod(
+    seconds: float | None = None, *, heartbeat: float | None = None, image: str | None = None
+) -> dict[str, V1Pod]:
     """
     Return the ``executor_config`` of a task that needs no more than :mod:`testbed.light_worker`.
 
     :param seconds: how long it works, if it is not released before; None: until it is released
     :param heartbeat: seconds between two heartbeats, from whose answers it learns that it has to go
+    :param image: None: that of the pod template
     """
     given = {SECONDS_VARIABLE: seconds, HEARTBEAT_VARIABLE: heartbeat}
     env = {name: value for name, value in given.items() if value}
-    return pod_with(command=LIGHT_WORKER, env=env)
+    return pod_with(command=LIGHT_WORKER, env=env, image=image)
 
 
 def held_pod() -> dict[str, V1Pod]:
@@ -52,6 +55,7 @@ def pod_with(
     command: Sequence[str] | None = None,
     env: Mapping[str, object] | None = None,
     grace_period: int | None = None,
+    image: str | None = None,
 ) -> dict[str, V1Pod]:
     """
     Return the ``executor_config`` of a task whose pods differ from the others.
@@ -59,12 +63,15 @@ def pod_with(
     :param command: what takes the place of an image's entry point
     :param env: environment variables of the worker
     :param grace_period: seconds between SIGTERM and SIGKILL; None: those of the pod template
+    :param image: None: that of the pod template
     """
     # Not at the top: most workers do not need it, and take a second longer to start with it.
     from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
 
     variables = [V1EnvVar(name, str(value)) for name, value in (env or {}).items()]
-    container = V1Container(name="base", command=list(command) if command else None, env=variables)
+    container = V1Container(
+        name="base", image=image, command=list(command) if command else None, env=variables
+    )
     spec = V1PodSpec(containers=[container], termination_grace_period_seconds=grace_period)
     return {"pod_override": V1Pod(spec=spec)}
 

@@ -50,6 +50,8 @@ class Fault(StrEnum):
 
     IMAGE_PULL = "image-pull"
     """ErrImagePull and ImagePullBackOff take turns for ever, ever more slowly."""
+    REGISTRY_AWAY = "registry-away"
+    """As ``image-pull``, since the registry does not answer."""
     IMAGE_PULL_RECOVERS = "image-pull-recovers"
     """ErrImagePull is reported; after ``delay`` the pull succeeds after all and the worker starts."""
     START_ERROR = "start-error"

@@ -44,11 +44,16 @@ def scenario_for(rule: FaultRule) -> Scenario:
     return scenario
 
 
-async def _image_pull(run: PodRun, delay: float) -> None:
+NOT_FOUND = "failed to pull and unpack image: manifest unknown"
+REGISTRY_AWAY = "failed to pull and unpack image: failed to do request: dial tcp 10.0.0.9:443: i/o timeout"
+"""What containerd says of an image that it cannot pull, without the image's name."""
+
+
+async def _image_pull(run: PodRun, delay: float, *, message: str = NOT_FOUND) -> None:
     await _pending(run, delay)
     run.record(JournalEvent.FAULT_INJECTED)
     for pause in chain(PULL_AGAIN_AFTER_SECONDS, repeat(PULL_AGAIN_AFTER_SECONDS[-1])):
-        await _report_pull_error(run)
+        await _report_pull_error(run, message)
         await asyncio.sleep(BACK_OFF_AFTER_SECONDS)
         run.status.wait("ImagePullBackOff", "Back-off pulling image")
         await run.report()
@@ -58,14 +63,14 @@ async def _image_pull(run: PodRun, delay: float) -> None:
 async def _image_pull_recovers(run: PodRun, delay: float) -> None:
     await prepare(run)
     run.record(JournalEvent.FAULT_INJECTED)
-    await _report_pull_error(run)
+    await _report_pull_error(run, NOT_FOUND)
     await run.pause(delay)
     if await run.start_worker():
         await run.await_worker()
 
 
-async def _report_pull_error(run: PodRun) -> None:
-    run.status.wait("ErrImagePull", "failed to pull and unpack image: manifest unknown")
+async def _report_pull_error(run: PodRun, message: str) -> None:
+    run.status.wait("ErrImagePull", message)
     await run.report()
 
 
@@ -275,6 +280,7 @@ async def _pending(run: PodRun, seconds: float) -> None:
 
 _SCENARIOS: dict[Fault, _Play] = {
     Fault.IMAGE_PULL: _image_pull,
+    Fault.REGISTRY_AWAY: partial(_image_pull, message=REGISTRY_AWAY),
     Fault.IMAGE_PULL_RECOVERS: _image_pull_recovers,
     Fault.START_ERROR: partial(
         _end_container,

@@ -1,0 +1,19 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The DAGs of test_storms.py. Whose registry is away is in faults.yaml."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from testbed.work import Work, light_pod, note_failure
+
+for storm in ("one", "two", "killed"):
+    with DAG(
+        f"storm_{storm}", schedule=None, catchup=False, default_args={"on_failure_callback": note_failure}
+    ):
+        for number in range(6):
+            Work(task_id=f"task_{number}", executor_config=light_pod(1.0))
+
+with DAG("elsewhere", schedule=None, catchup=False):
+    Work(task_id="task", executor_config=light_pod(1.0, image="elsewhere.example.com/airflow"))
