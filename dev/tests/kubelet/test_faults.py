@@ -19,6 +19,7 @@ UNKNOWN = "base=ContainerStatusUnknown/137"
 # What a watch sees of the first launch, up to and including the last event that the fault brings about.
 SEEN = {
     Fault.IMAGE_PULL: [WAITING, "Pending base=ErrImagePull", "Pending base=ImagePullBackOff"],
+    Fault.REGISTRY_AWAY: [WAITING, "Pending base=ErrImagePull", "Pending base=ImagePullBackOff"],
     Fault.IMAGE_PULL_RECOVERS: [WAITING, "Pending base=ErrImagePull", "Running base=running"],
     Fault.START_ERROR: [WAITING, "Failed base=StartError/128"],
     Fault.CONTAINER_STATUS_UNKNOWN: [WAITING, f"Failed {UNKNOWN}"],
