@@ -94,7 +94,7 @@ _PURE = (
     *("cli/description", "cli/standing"),
     *("executors/adoption/plan", "executors/creation/node_affinity", "executors/failures/assessment"),
     *("executors/launches/hosts", "executors/launches/identity", "executors/tasks/row"),
-    *("pods/api/retries", "pods/diagnosis", "pods/facts"),
+    *("pods/api/retries", "pods/diagnosis", "pods/facts", "pods/images"),
 )
 
 #: Others, whose tests are those of what uses them.
@@ -104,7 +104,7 @@ _PURE_PARTS = (
 )
 _TESTS_OF_PARTS = ("cli/explain", "cli/policy_show", "executors/settings")
 
-_PURE_IN_CORE = ("context", "decision", "propagation/exceptions", "retry_policy")
+_PURE_IN_CORE = ("context", "decision", "outages", "propagation/exceptions", "retry_policy")
 
 #: Each process has a PostgreSQL of its own.
 _IN_PARALLEL = ("--numprocesses=2", "--dist=worksteal")

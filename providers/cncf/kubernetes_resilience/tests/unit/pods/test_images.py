@@ -35,3 +35,7 @@ def test_the_registry_of_an_image(image, host):
 def test_a_message_without_the_name_of_its_image(image, message):
     assert "timeout" not in without_name(message, image)
     assert without_name(message, image).endswith(": no such layer")
+
+
+def test_a_message_about_an_image_that_is_not_known():
+    assert without_name("i/o timeout", None) == "i/o timeout"

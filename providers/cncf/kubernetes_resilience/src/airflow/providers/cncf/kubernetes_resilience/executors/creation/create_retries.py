@@ -206,7 +206,7 @@ class CreateRetries:
         admission = Dependency(DependencyKind.ADMISSION, launch.namespace)
         self._outages.failed(launch, admission, classify(failure).context)
         creation = _creation(launch)
-        if creation.was_unclear or launch.workload is None:
+        if creation.was_unclear or launch.calls or launch.workload is None:
             return False  # there may be a pod
         if away := self._outages.find_away(launch, creation.body):
             self._registry.suspend(launch, away, self._clock())
