@@ -211,6 +211,14 @@ def test_the_successor_of_a_dead_scheduler_knows_it(harness, queued_ti, successo
     assert create(other, queued_by(other, queued_ti("even_later")))
 
 
+@pytest.mark.parametrize("state", ["running", "success", None])
+def test_a_scheduler_that_starts_after_an_outage_holds_nothing(harness, queued_ti, successor, state):
+    for ti in outage(harness, queued_ti):
+        harness.set_state(ti, state)
+    other = successor()
+    assert create(other, queued_by(other, queued_ti("later")))
+
+
 def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
     (first,) = create(harness, queued_ti("first"))
     tis = queued_ti("others", mapped=4)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import HELD_LAUNCHES, OUTAGES
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
@@ -56,6 +57,9 @@ MEMORY = timedelta(minutes=10)
 
 READ_LIMIT = 1_000
 """Rows that it reads."""
+
+_WAITING = frozenset({TaskInstanceState.SCHEDULED.value, TaskInstanceState.QUEUED.value})
+_BEGUN = frozenset({TaskInstanceState.RUNNING.value, TaskInstanceState.SUCCESS.value})
 
 
 class Outages:
@@ -265,9 +269,14 @@ class Outages:
         with create_session(scoped=False) as session:
             failures = read_failures(at - MEMORY, at, dag_ids=None, limit=READ_LIMIT, session=session)
         self._is_restored = True
-        for failure in reversed(failures.found):
+        known: set[Dependency] = set()
+        for failure in failures.found:
             dependency, since = failure.entry.dependency, failure.entry.away_since
-            if dependency and since:
+            if dependency is None or dependency in known or failure.try_state not in _WAITING | _BEGUN:
+                continue
+            # The newest failure of a try that still matters: has it got through since?
+            known.add(dependency)
+            if since and failure.try_state in _WAITING:
                 outage = self._outages.setdefault(dependency, Outage(self._limits, now))
                 self._contexts[dependency] = failure.entry.context
                 before = outage.state
@@ -287,11 +296,10 @@ class Outages:
                 context = self._contexts[dependency]
                 self._told[dependency] = now
                 log.warning(
-                    "%s is away, for %.0f s: launches that need it are held, and cost no retry. %d task"
-                    " instances have failed: %s",
+                    "%s is away, for %.0f s: launches that need it are held, and cost no retry; %s: %s",
                     dependency,
                     lasted,
-                    outage.subjects,
+                    f"{outage.subjects} have failed" if outage.subjects else "the ledger says so",
                     context.metadata.get(MetadataKey.MESSAGE)
                     or context.metadata.get(MetadataKey.POD_MESSAGE),
                 )
