@@ -114,10 +114,13 @@ def test_nobody_pays_for_a_registry_that_is_away(harness, queued_ti):
     assert harness.events() == {}
 
 
-def test_a_task_that_comes_later_is_held_too(harness, queued_ti):
+def test_a_task_that_comes_later_is_held_too(harness, queued_ti, caplog):
     outage(harness, queued_ti)
     ti = queued_ti("later")
+    caplog.clear()
     assert create(harness, ti) == []
+    assert f"The launch of {ti.key} is held: registry/docker.io is away" in caplog.messages
+    assert "Creating pod" not in caplog.text
     assert harness.ledger(ti) == []
     assert harness.occupied(ti)
     assert held(harness) == 6

@@ -208,9 +208,7 @@ class CreateRetries:
         creation = _creation(launch)
         if creation.was_unclear or launch.calls or launch.workload is None:
             return False  # there may be a pod
-        if away := self._outages.find_away(launch, creation.body):
-            self._registry.suspend(launch, away, self._clock())
-        return away is not None
+        return self._outages.holds(launch, creation.body)
 
     def tick(self) -> list[NotLaunched]:
         """

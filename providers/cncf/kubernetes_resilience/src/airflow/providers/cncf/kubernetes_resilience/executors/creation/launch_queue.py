@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException, PodReconciliationError
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
+from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
+    annotations_for_logging_task_metadata,
+)
 from airflow.utils.session import create_session
 from sqlalchemy.orm import Session
 
@@ -268,9 +271,10 @@ class LaunchQueue:
             # A template that cannot be read, for example. That concerns this task alone.
             log.exception("No pod could be built for %s", launch.key)
             return f"Pod could not be built: {describe(error)}"
-        if away := self._outages.find_away(launch, creation.body):
-            self._registry.suspend(launch, away, self._clock())
-        else:
+        if not self._outages.holds(launch, creation.body):
+            metadata = creation.body["metadata"]
+            told_of_task = annotations_for_logging_task_metadata(metadata["annotations"])  # type: ignore[no-untyped-call]
+            log.info("Creating pod %s for %s with annotations %s", metadata["name"], launch.key, told_of_task)
             self._registry.create(launch, creation)
         return None
 

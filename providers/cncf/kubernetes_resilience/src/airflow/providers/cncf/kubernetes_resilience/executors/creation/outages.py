@@ -94,28 +94,6 @@ class Outages:
 
     # ------------------------------------------------------------------ questions
 
-    def find_away(self, launch: Launch, manifest: Mapping[str, Any]) -> Dependency | None:
-        """
-        Return what a launch has to wait for; None if it may be made now.
-
-        :param manifest: of its pod
-        """
-        outages = self._outages
-        if not outages or self.has_waited(launch):
-            return None
-        if any(outage.probe == launch.launch_id for outage in outages.values()):
-            return None
-        for dependency in needs_of(manifest):
-            outage = outages.get(dependency)
-            if outage and outage.holds(
-                launch.launch_id,
-                was_released=launch.held_for == dependency,
-                are_held=self._held[dependency] > 0,
-            ):
-                self._held[dependency] += 1
-                return dependency
-        return None
-
     def has_waited(self, launch: Launch) -> bool:
         """Whether a launch was held for as long as may be, so that a failure of it counts."""
         return launch.held_since > 0 and self._clock() - launch.held_since >= self._limits.max_wait
@@ -131,6 +109,37 @@ class Outages:
         if outage is None or outage.state is OutageState.SUSPECTED:
             return None
         return datetime.now(UTC) - timedelta(seconds=self._clock() - outage.since)
+
+    # ------------------------------------------------------------------ launches that wait
+
+    def holds(self, launch: Launch, manifest: Mapping[str, Any]) -> bool:
+        """
+        Hold a launch of which there is no pod, if what it needs is away; return whether it is held.
+
+        :param manifest: of its pod
+        """
+        away = self._find_away(launch, manifest)
+        if away:
+            log.info("The launch of %s is held: %s is away", launch.key, away)
+            self._held[away] += 1
+            self._registry.suspend(launch, away, self._clock())
+        return away is not None
+
+    def _find_away(self, launch: Launch, manifest: Mapping[str, Any]) -> Dependency | None:
+        outages = self._outages
+        if not outages or self.has_waited(launch):
+            return None
+        if any(outage.probe == launch.launch_id for outage in outages.values()):
+            return None
+        for dependency in needs_of(manifest):
+            outage = outages.get(dependency)
+            if outage and outage.holds(
+                launch.launch_id,
+                was_released=launch.held_for == dependency,
+                are_held=self._held[dependency] > 0,
+            ):
+                return dependency
+        return None
 
     # ------------------------------------------------------------------ evidence
 

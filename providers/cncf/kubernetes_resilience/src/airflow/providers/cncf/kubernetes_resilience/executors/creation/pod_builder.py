@@ -15,7 +15,6 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types impor
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     add_unique_suffix,
-    annotations_for_logging_task_metadata,
     create_unique_id,
 )
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator, workload_to_command_args
@@ -102,7 +101,7 @@ class PodBuilder:
         last = history.last or launch.waiting.after
         pod = self._build(job, workload, told)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
-        pod = self._mutate(_elsewhere(pod, last), job)
+        pod = _mutate(_elsewhere(pod, last))
         is_another = number > 1 or launch.waiting.after is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
@@ -149,20 +148,6 @@ class PodBuilder:
             _set_environment(pod, {PREVIOUS_FAILURE: told.to_json()})
         return pod
 
-    def _mutate(self, pod: V1Pod, job: KubernetesJob) -> V1Pod:
-        # Last, so that a deployment's hook has the last word about everything.
-        try:
-            settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
-        except Exception as error:
-            raise PodMutationHookException from error
-        log.info(
-            "Creating pod %s for %s with annotations %s",
-            pod.metadata.name,
-            job.key,
-            annotations_for_logging_task_metadata(pod.metadata.annotations),  # type: ignore[no-untyped-call]
-        )
-        return pod
-
     def _template(self, job: KubernetesJob) -> str:
         template = job.pod_template_file or self._kube_config.pod_template_file
         if not template:
@@ -176,6 +161,15 @@ class PodBuilder:
         if not isinstance(workload, ExecuteTask):
             raise TypeError(f"cannot launch a workload of type {type(workload).__name__}")
         return workload.model_copy(update={"token": self._make_token(str(workload.ti.id))})
+
+
+def _mutate(pod: V1Pod) -> V1Pod:
+    # Last, so that a deployment's hook has the last word about everything.
+    try:
+        settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise PodMutationHookException from error
+    return pod
 
 
 def _keep_last_words(pod: V1Pod) -> None:
