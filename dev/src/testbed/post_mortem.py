@@ -8,8 +8,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from cluster_lab.managed_process import last_lines
+
 LINES = 60
-"""Of each log. Of lines that differ only in their time, the last is shown."""
+"""Of each log."""
 
 WORKERS = 8
 """How many logs of containers are shown, those that were written last. All are kept."""
@@ -40,7 +42,7 @@ def last_words(home: Path, since: float) -> Iterator[tuple[str, str]]:
         return sorted(files, key=lambda file: found[file].st_mtime)
 
     for file in (*written("*.log", "control-plane/*.log"), *written("pods/*/*.log")[-WORKERS:]):
-        yield str(file.relative_to(home).with_suffix("")), _last_lines(file)
+        yield str(file.relative_to(home).with_suffix("")), last_lines(file, LINES)
 
 
 def keep_logs(home: Path, folder: Path) -> None:
@@ -56,12 +58,3 @@ def keep_logs(home: Path, folder: Path) -> None:
             copy = folder / file.relative_to(home)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
-
-
-def _last_lines(file: Path) -> str:
-    told: dict[str, str] = {}
-    for line in file.read_text(errors="replace").splitlines():
-        what = line.partition(" ")[2] or line
-        told.pop(what, None)
-        told[what] = line
-    return "\n".join(list(told.values())[-LINES:])

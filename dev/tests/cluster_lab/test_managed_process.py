@@ -88,3 +88,10 @@ def test_only_the_end_of_the_output_is_shown(start: Callable[[str], ManagedProce
     process = start("print(*range(100), sep='\\n')")
     process.wait(LONGEST_WAIT)
     assert process.tail(2) == "98\n99"
+
+
+def test_a_line_that_is_written_again_and_again_is_shown_once(start: Callable[[str], ManagedProcess]) -> None:
+    process = start("for n in range(9): print(f'2026-11-27T00:00:0{n}Z looks', 'at', sep='\\n')")
+    process.wait(LONGEST_WAIT)
+    assert process.tail(3) == "at\n2026-11-27T00:00:08Z looks\nat"
+    assert process.tail().splitlines() == ["at"] * 8 + ["2026-11-27T00:00:08Z looks", "at"]

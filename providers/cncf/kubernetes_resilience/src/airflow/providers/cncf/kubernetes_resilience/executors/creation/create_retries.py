@@ -208,7 +208,7 @@ class CreateRetries:
         creation = _creation(launch)
         if creation.was_unclear or launch.calls or launch.workload is None:
             return False  # there may be a pod
-        return self._outages.holds(launch, creation.body)
+        return self._outages.hold_back(launch, creation.body)
 
     def tick(self) -> list[NotLaunched]:
         """

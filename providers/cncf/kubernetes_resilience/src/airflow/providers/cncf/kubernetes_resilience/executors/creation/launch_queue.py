@@ -271,7 +271,7 @@ class LaunchQueue:
             # A template that cannot be read, for example. That concerns this task alone.
             log.exception("No pod could be built for %s", launch.key)
             return f"Pod could not be built: {describe(error)}"
-        if not self._outages.holds(launch, creation.body):
+        if not self._outages.hold_back(launch, creation.body):
             metadata = creation.body["metadata"]
             told_of_task = annotations_for_logging_task_metadata(metadata["annotations"])  # type: ignore[no-untyped-call]
             log.info("Creating pod %s for %s with annotations %s", metadata["name"], launch.key, told_of_task)

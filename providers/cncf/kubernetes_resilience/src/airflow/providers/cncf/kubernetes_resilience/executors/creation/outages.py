@@ -112,7 +112,7 @@ class Outages:
 
     # ------------------------------------------------------------------ launches that wait
 
-    def holds(self, launch: Launch, manifest: Mapping[str, Any]) -> bool:
+    def hold_back(self, launch: Launch, manifest: Mapping[str, Any]) -> bool:
         """
         Hold a launch of which there is no pod, if what it needs is away; return whether it is held.
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,8 +45,6 @@ from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContex
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.selection import infrastructure_budget, wishes
 from airflow_resilience.termination import environment
-
-log = logging.getLogger(__name__)
 
 
 class PodBuilder:
