@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-A registry is away for everybody: launches are held, and all tasks succeed in their first try.
+A registry is away for everybody: launches are held, and all tasks succeed in their first try. A node is bad.
 
 The clocks are the product's: a first probe after 15 s, a second 30 s after that one has failed.
 """
@@ -50,6 +50,14 @@ def test_nor_if_the_scheduler_is_killed_meanwhile(testbed: Testbed) -> None:
     wait_for_failures(runs, first + 2)
     testbed.lab.use(FOLDER / "back.yaml")
     expect(runs)
+
+
+def test_a_bad_node_is_met_by_two_tasks_at_most(testbed: Testbed) -> None:
+    testbed.lab.use(FOLDER / "faults.yaml")
+    run = testbed.trigger("bad_node")
+    outcomes = run.wait_for_all_to_end().values()
+    assert {outcome.state for outcome in outcomes} == {"success"}
+    assert sum(outcome.launch_failures > 0 for outcome in outcomes) <= 2
 
 
 def rows(runs: Sequence[Run]) -> list[list[str]]:

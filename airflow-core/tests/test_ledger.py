@@ -149,6 +149,7 @@ def test_the_row_explains_itself(queued_ti, session):
         "counted_as": None,
         "dependency": None,
         "away_since": None,
+        "node_is_suspect": False,
     }
     assert (row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number) == (
         ti.dag_id,

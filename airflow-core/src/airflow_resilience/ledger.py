@@ -71,6 +71,8 @@ class LedgerEntry:
     """What was not available to the launch; None if the cause names nothing that launches share."""
     away_since: datetime | None = None
     """Since when that dependency was away, with a time zone; None if no outage was known."""
+    node_is_suspect: bool = False
+    """Whether its node is suspect from this failure on, so that all launches prefer others."""
 
     def counts_in(self, phase: Phase) -> bool:
         """Whether it counts against the limits of a phase."""
@@ -94,6 +96,7 @@ class LedgerEntry:
                 "counted_as": self.counted_as and self.counted_as.value,
                 "dependency": self.dependency and str(self.dependency),
                 "away_since": self.away_since and self.away_since.isoformat(),
+                "node_is_suspect": self.node_is_suspect,
             }
         )
 
@@ -118,6 +121,7 @@ class LedgerEntry:
                 counted_as=_read_phase(fields.get("counted_as")),
                 dependency=_read_dependency(fields.get("dependency")),
                 away_since=_read_time(fields.get("away_since")),
+                node_is_suspect=bool(fields.get("node_is_suspect")),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             return None

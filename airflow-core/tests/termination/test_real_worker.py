@@ -347,7 +347,8 @@ def test_a_user_who_clears_the_task_while_its_end_is_held_back_gets_airflows_way
 
 @pytest.mark.long
 def test_without_an_answer_it_reports_what_airflow_does(start):
-    api, worker = start("bash", retries=1)
+    # It asks again for half of its grace period.
+    api, worker = start("bash", {**GUARDED, GRACE_PERIOD: "4"}, retries=1)
     worker.wait_until_begun()
     api.answers = False
     worker.terminate()

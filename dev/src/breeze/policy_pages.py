@@ -38,7 +38,8 @@ the pod's events only (`container-creating`). CRI-O shows exit code 255 and `Err
 it has missed, as after a restart of its node, and so does any program.
 
 The name of the cause is the tag `cause` of the metric `kubernetes_executor.pod_launch_failures`; category and
-reason are what `onCategories` and `onReasons` of a [retry policy](policies.md) are compared with.
+reason are what `onCategories` and `onReasons` of a [retry policy](policies.md) are compared with. After
+failures that are node-bound, launches prefer [other nodes](operate.md#nodes-that-are-bad).
 
 | cause | category | reason | |
 |---|---|---|---|
@@ -90,7 +91,8 @@ def render_causes(table: Iterable[Cause]) -> str:
 
 def _render_cause(cause: Cause) -> str:
     when = "Of launches only. " if cause.launch_only else ""
-    why = f"{when}{_cell(cause.why)} [more]({cause.url})"
+    where = "Node-bound. " if cause.node_bound else ""
+    why = f"{when}{where}{_cell(cause.why)} [more]({cause.url})"
     return f"| `{cause.name}` | `{cause.category}` | `{cause.reason}` | {why} |\n"
 
 

@@ -92,7 +92,7 @@ def _test_of(name: Path) -> Path:
 #: Modules and packages of the provider without side effects.
 _PURE = (
     *("cli/description", "cli/standing"),
-    *("executors/adoption/plan", "executors/creation/node_affinity", "executors/failures/assessment"),
+    *("executors/adoption/plan", "executors/failures/assessment"),
     *("executors/launches/hosts", "executors/launches/identity", "executors/tasks/row"),
     *("pods/api/retries", "pods/diagnosis", "pods/facts", "pods/images"),
 )

@@ -52,10 +52,11 @@ def test_causes_keep_their_order_and_stay_in_their_cells():
         why="In|out,\n  by ``word``.",
         url="https://example.com/x",
         launch_only=False,
+        node_bound=False,
     )
-    first = SimpleNamespace(**{**vars(row), "name": "first", "launch_only": True})
+    first = SimpleNamespace(**{**vars(row), "name": "first", "launch_only": True, "node_bound": True})
     *_, one, two = render_causes([first, row]).splitlines()
-    assert one.startswith("| `first` | `A` | `B` | Of launches only. In")
+    assert one.startswith("| `first` | `A` | `B` | Of launches only. Node-bound. In")
     assert two == "| `second` | `A` | `B` | In\\|out, by `word`. [more](https://example.com/x) |"
 
 

@@ -15,11 +15,13 @@ from cluster_lab.faults.launches import Launch, LaunchCounter, LaunchPhase, Task
 from cluster_lab.faults.scenarios import scenario_for
 
 
-def worker_pod(task_id: str = "load", try_number: int = 1, map_index: int | None = None) -> dict[str, Any]:
+def worker_pod(
+    task_id: str = "load", try_number: int = 1, map_index: int | None = None, node: str = "node-1"
+) -> dict[str, Any]:
     annotations = {"dag_id": "etl", "task_id": task_id, "run_id": "r1", "try_number": str(try_number)}
     if map_index is not None:
         annotations["map_index"] = str(map_index)
-    return {"metadata": {"annotations": annotations}}
+    return {"metadata": {"annotations": annotations}, "spec": {"nodeName": node}}
 
 
 def load(tmp_path: Path, text: str) -> FaultPlan:
@@ -75,6 +77,8 @@ def test_what_is_no_rule_is_refused_by_name(tmp_path: Path, rule: str, complaint
         ({"task_id": "lo*"}, {}, True),
         ({"task_id": "LO*"}, {}, False),
         ({"dag_id": "other"}, {}, False),
+        ({"node": "node-*"}, {}, True),
+        ({"node": "node-2"}, {}, False),
         ({"map_index": 3}, {"map_index": 3}, True),
         ({"map_index": 3}, {"map_index": 4}, False),
         ({"map_index": 3}, {}, False),
@@ -167,7 +171,7 @@ def test_after_a_pod_that_ended_well_the_task_is_resumed_and_counted_anew() -> N
 
 
 def test_pods_that_are_not_workers_of_airflow_are_launches_too() -> None:
-    launch = LaunchCounter().register({"metadata": {}})
+    launch = LaunchCounter().register({"metadata": {}, "spec": {}})
     assert launch.task_try == ("", "", "", -1, 0)
     assert FaultRule(fault=Fault.VANISH).matches(launch)
 

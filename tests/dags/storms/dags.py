@@ -4,16 +4,22 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, chain
 
 from testbed.work import Work, light_pod, note_failure
+
+TASKS = 6
 
 for storm in ("one", "two", "killed"):
     with DAG(
         f"storm_{storm}", schedule=None, catchup=False, default_args={"on_failure_callback": note_failure}
     ):
-        for number in range(6):
+        for number in range(TASKS):
             Work(task_id=f"task_{number}", executor_config=light_pod(1.0))
+
+# One after the other: each would be sent to the node that nothing keeps busy.
+with DAG("bad_node", schedule=None, catchup=False):
+    chain(*(Work(task_id=f"task_{number}", executor_config=light_pod(1.0)) for number in range(TASKS)))
 
 with DAG("elsewhere", schedule=None, catchup=False):
     Work(task_id="task", executor_config=light_pod(1.0, image="elsewhere.example.com/airflow"))

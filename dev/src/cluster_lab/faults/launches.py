@@ -49,6 +49,7 @@ class Launch:
     phase: LaunchPhase
     number: int
     """Counts from 1 in each phase."""
+    node: str = ""
 
 
 class LaunchCounter:
@@ -67,7 +68,7 @@ class LaunchCounter:
         task_try = _read_task_try(pod["metadata"].get("annotations") or {})
         self._counts[task_try] += 1
         phase = LaunchPhase.RESUME if task_try in self._ended_well else LaunchPhase.INITIAL
-        return Launch(task_try, phase, self._counts[task_try])
+        return Launch(task_try, phase, self._counts[task_try], pod["spec"].get("nodeName", ""))
 
     def ended_well(self, launch: Launch) -> None:
         """Note that the worker of this launch exited with code 0: whatever follows resumes the task."""

@@ -164,6 +164,8 @@ class FaultRule:
     """Pattern (fnmatch, case matters) for the pod's annotation ``dag_id``."""
     task_id: str = "*"
     """Pattern for the pod's annotation ``task_id``."""
+    node: str = "*"
+    """Pattern for the name of the pod's node."""
     map_index: int | None = None
     """None: any; -1: tasks that are not mapped."""
     try_number: int | None = None
@@ -190,6 +192,7 @@ class FaultRule:
         return (
             fnmatchcase(task.dag_id, self.dag_id)
             and fnmatchcase(task.task_id, self.task_id)
+            and fnmatchcase(launch.node, self.node)
             and self.map_index in (None, task.map_index)
             and self.try_number in (None, task.try_number)
             and self.phase is launch.phase

@@ -69,6 +69,7 @@ def test_defaults_are_the_documented_ones() -> None:
             }
         ),
         outage_limits=OutageLimits(threshold=3, max_wait=3600.0),
+        node_suspect_timeout=900.0,
         worker_log_as_termination_message=True,
         request_timeout=None,
     )

@@ -105,10 +105,10 @@ def test_totals():
 def test_most_failures_first():
     told = summary(
         failure(1, lost(node="b", cause="drain")),
-        failure(2, lost(node="a", cause="drain"), task="t2", dag="x"),
+        failure(2, lost(node="a", cause="drain", node_is_suspect=True), task="t2", dag="x"),
         failure(3, lost(node="b", cause="oom", action=Action.COUNT), task="t3", dag="x"),
     )
-    assert told.nodes == [Count("b", 1, 1), Count("a", 1, 0)]
+    assert told.nodes == [Count("b", 1, 1), Count("a", 1, 0, suspected=NOON)]
     assert told.causes == [Count("drain", 2, 0), Count("oom", 0, 1)]
     assert told.dags == [Count("x", 1, 1), Count("dag", 1, 0)]
 

@@ -1,97 +1,71 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes a replacement may go to, and what of the pod's own affinity has to stay."""
+"""Which nodes a pod may go to, and what of its own affinity has to stay."""
 
 from __future__ import annotations
 
-import copy
-
 import pytest
+from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import avoid
-from airflow_resilience.decision import AvoidNode
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import (
+    prefer_others,
+    require_others,
+)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-ELSEWHERE = {"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}
+NOT_1 = {"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}
+NOT_2 = {"key": "metadata.name", "operator": "NotIn", "values": ["node-2"]}
 GPU = {"key": "gpu", "operator": "Exists"}
+FIELD = {"key": "metadata.name", "operator": "In", "values": ["node-1", "node-3"]}
 ZONE = {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
 APART = {"podAntiAffinity": {PREFERRED: []}}
 
 
-def pod(affinity=None):
-    return {"spec": {"containers": [{"name": "base"}], **({"affinity": affinity} if affinity else {})}}
+def changed(change, nodes, affinity=None):
+    spec = {"containers": [{"name": "base"}], **({"affinity": affinity} if affinity else {})}
+    pod = PodGenerator.deserialize_model_dict({"spec": spec})
+    change(pod, nodes)
+    return PodGenerator.serialize_pod(pod)["spec"].get("affinity")
+
+
+def preference(weight, *requirements):
+    return {"weight": weight, "preference": {"matchFields": [*requirements]}}
 
 
 @pytest.mark.parametrize(
-    ("how", "before", "after"),
+    ("before", "after"),
     [
+        (None, {"nodeAffinity": {PREFERRED: [preference(100, NOT_1, NOT_2)]}}),
         (
-            AvoidNode.PREFER,
-            None,
-            {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchFields": [ELSEWHERE]}}]}},
-        ),
-        (
-            AvoidNode.PREFER,
             {"nodeAffinity": {PREFERRED: [ZONE]}, **APART},
-            {
-                "nodeAffinity": {
-                    PREFERRED: [ZONE, {"weight": 6, "preference": {"matchFields": [ELSEWHERE]}}]
-                },
-                **APART,
-            },
-        ),
-        (
-            AvoidNode.REQUIRE,
-            None,
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [ELSEWHERE]}]}}},
-        ),
-        (
-            AvoidNode.REQUIRE,
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}, PREFERRED: [ZONE]}},
-            {
-                "nodeAffinity": {
-                    REQUIRED: {"nodeSelectorTerms": [{"matchFields": [ELSEWHERE]}]},
-                    PREFERRED: [ZONE],
-                }
-            },
-        ),
-        (
-            AvoidNode.REQUIRE,
-            {
-                "nodeAffinity": {
-                    REQUIRED: {
-                        "nodeSelectorTerms": [
-                            {"matchExpressions": [GPU]},
-                            {"matchFields": [{"key": "f"}]},
-                            {},
-                        ]
-                    }
-                }
-            },
-            {
-                "nodeAffinity": {
-                    REQUIRED: {
-                        "nodeSelectorTerms": [
-                            {"matchExpressions": [GPU], "matchFields": [ELSEWHERE]},
-                            {"matchFields": [{"key": "f"}, ELSEWHERE]},
-                            {},
-                        ]
-                    }
-                }
-            },
+            {"nodeAffinity": {PREFERRED: [ZONE, preference(6, NOT_1, NOT_2)]}, **APART},
         ),
     ],
-    ids=["preference", "beside a preference", "requirement", "no terms", "into each alternative"],
+    ids=["alone", "beside a preference"],
 )
-def test_affinity_is_added_to_what_is_there(how, before, after):
-    manifest = pod(before)
-    untouched = copy.deepcopy(manifest)
-    assert avoid(manifest, "node-1", how) == pod(after)
-    assert manifest == untouched
+def test_other_nodes_are_preferred_less_than_what_the_pod_prefers(before, after):
+    assert changed(prefer_others, ["node-1", "node-2"], before) == after
 
 
-@pytest.mark.parametrize(("node", "how"), [(None, AvoidNode.REQUIRE), ("node-1", AvoidNode.NONE)])
-def test_nothing_to_avoid_changes_nothing(node, how):
-    manifest = pod({"nodeAffinity": {PREFERRED: [ZONE]}})
-    assert avoid(manifest, node, how) is manifest
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, [{"matchFields": [NOT_1]}]),
+        ([], [{"matchFields": [NOT_1]}]),
+        (
+            [{"matchExpressions": [GPU]}, {"matchFields": [FIELD]}, {}],
+            [{"matchExpressions": [GPU], "matchFields": [NOT_1]}, {"matchFields": [FIELD, NOT_1]}, {}],
+        ),
+    ],
+    ids=["no requirement", "no terms", "into each alternative"],
+)
+def test_other_nodes_are_required_beside_what_the_pod_requires(before, after):
+    affinity = None if before is None else {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": before}}}
+    assert changed(require_others, ["node-1"], affinity) == {
+        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": after}}
+    }
+
+
+def test_without_names_nothing_is_preferred():
+    assert changed(prefer_others, []) is None

@@ -53,6 +53,13 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "WORKER_TERMINATION,WORKER_LOST",
                         "default": "WORKER_TERMINATION,WORKER_LOST,RESOURCE_EXHAUSTION,DB_CONNECTION_ERROR",
                     },
+                    "node_suspect_timeout": {
+                        "description": "Seconds for which launches prefer other nodes after a launch has failed on a node that is suspect. A node\nis suspect if launches of two task instances have failed on it within ten minutes for a reason that\nlies with the node, and another launch has started elsewhere. A launch that starts on it ends that. No\nnode is excluded. 0 suspects none.\n",
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "900",
+                    },
                     "outage_max_wait": {
                         "description": "Seconds for which launches are held back at most while an image registry, the quota of a namespace, its\nadmission webhooks or Airflow's API server is away. After that, launches are made again, and retry\npolicies decide about their failures, until one gets through.\n",
                         "version_added": "0.1.0",

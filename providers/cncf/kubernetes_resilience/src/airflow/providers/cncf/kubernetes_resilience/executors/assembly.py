@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import (
     CancelledLaunches,
 )
@@ -157,6 +158,7 @@ class Parts:
         )
 
     def _add_creation(self, make_token: Callable[[str], str]) -> None:
+        self.suspect_nodes = SuspectNodes(self._settings.node_suspect_timeout, clock=self._clock)
         builder = PodBuilder(
             self._kube_config,
             str(self._who.job_id),
@@ -164,6 +166,7 @@ class Parts:
             make_token,
             worker_log_as_termination_message=self._settings.worker_log_as_termination_message,
             infrastructure=self.policies.current.infrastructure,
+            suspect_nodes=self.suspect_nodes.names,
         )
         self.outages = Outages(
             self._settings.outage_limits, registry=self._registry, slots=self._slots, clock=self._clock
@@ -205,11 +208,11 @@ class Parts:
             deletion=self.deletion,
             own_label=self._who.scheduler_label,
             given_up_reasons=self._kube_config.worker_pod_pending_fatal_container_state_reasons,
-            unschedulable_timeout=self._settings.unschedulable_timeout,
-            pending_timeout=self._settings.pending_timeout,
+            settings=self._settings,
             ownership=self.ownership,
             create_retries=self.create_retries,
             outages=self.outages,
+            suspect_nodes=self.suspect_nodes,
             isolation=self._isolation,
             clock=self._clock,
         )
@@ -228,6 +231,7 @@ class Parts:
             executions=self.executions,
             expired_tokens=self.expired_tokens,
             outages=self.outages,
+            suspect_nodes=self.suspect_nodes,
             job_id=self._who.job_id,
         )
         self.reports = Reports(

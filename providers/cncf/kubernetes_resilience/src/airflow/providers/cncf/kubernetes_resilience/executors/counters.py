@@ -38,9 +38,14 @@ HELD_LAUNCHES: Final = Gauge(
     ("kind",),
     "Launches that are held until it is back.",
 )
+SUSPECT_NODES: Final = Gauge(
+    "kubernetes_executor.suspect_nodes",
+    (),
+    "Nodes that launches are kept away from, as others have failed there.",
+)
 
 COUNTERS: Final = (LAUNCH_FAILURES, UNHANDLED_ERRORS, POLICY_FILE_ERRORS)
 """All of them."""
 
-GAUGES: Final = (OUTAGES, HELD_LAUNCHES)
+GAUGES: Final = (OUTAGES, HELD_LAUNCHES, SUSPECT_NODES)
 """All of those."""

@@ -282,6 +282,7 @@ class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
             run("expire", self._replace_expired)
             run("outages", parts.outages.restore)
             run("outages", parts.outages.tick)
+            run("nodes", parts.suspect_nodes.tick)
             has_more |= run("launch", self._launch_due)
             run("cancel", self._cancel)
             run("collect", parts.garbage.tick)

@@ -77,6 +77,8 @@ class Settings(PolicySettings):
     """``[kubernetes_resilience] scheduling_gate_timeout``, seconds."""
     outage_limits: OutageLimits
     """``[kubernetes_resilience] outage_threshold``, and ``outage_max_wait`` in seconds."""
+    node_suspect_timeout: float
+    """``[kubernetes_resilience] node_suspect_timeout``, seconds; 0 for never."""
     worker_log_as_termination_message: bool
     """``[kubernetes_resilience] worker_log_as_termination_message``: whether the last lines of a worker that
     fails are its container's termination message, unless its pod states a policy of its own."""
@@ -161,6 +163,7 @@ def _read(conf: Any) -> Settings:
             ),
             max_wait=_seconds(conf, "outage_max_wait", "0 to hold nothing"),
         ),
+        node_suspect_timeout=_seconds(conf, "node_suspect_timeout", "0 to suspect none"),
         worker_log_as_termination_message=_switch(conf, "worker_log_as_termination_message"),
         request_timeout=_request_timeout(conf),
     )

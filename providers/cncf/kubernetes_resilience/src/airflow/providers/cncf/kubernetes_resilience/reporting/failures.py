@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -120,6 +120,8 @@ class Count:
     name: str
     relaunched: int
     charged: int
+    suspected: datetime | None = None
+    """When a node was last found to be suspect; None if it was not, and for all but nodes."""
 
     @property
     def failures(self) -> int:
@@ -220,7 +222,7 @@ def summarise(
         ran_out=sum(item.entry.decision.ran_out for item in told),
         buckets=_buckets(told, since, until),
         causes=_counts(told, lambda item: cause_of(item.entry)),
-        nodes=_counts(told, lambda item: node_of(item.entry)),
+        nodes=_nodes(told),
         dags=_counts(told, lambda item: item.failure.key.dag_id),
         others={category: categories[category] for category in StateChangeCategory},
         others_cut=others.is_cut,
@@ -249,6 +251,17 @@ def _counts(told: Iterable[Told], name_of: Callable[[Told], str]) -> list[Count]
         (charged if item.is_charged else relaunched)[name_of(item)] += 1
     counts = [Count(name, relaunched[name], charged[name]) for name in relaunched | charged]
     return sorted(counts, key=lambda count: (-count.failures, count.name))
+
+
+def _nodes(told: Iterable[Told]) -> list[Count]:
+    told = list(told)
+    suspected: dict[str, datetime] = {}
+    for item in told:
+        if item.entry.node_is_suspect:
+            node, at = node_of(item.entry), item.failure.at
+            suspected[node] = max(at, suspected.get(node, at))
+    counts = _counts(told, lambda item: node_of(item.entry))
+    return [replace(count, suspected=suspected.get(count.name)) for count in counts]
 
 
 def _buckets(told: Iterable[Told], since: datetime, until: datetime) -> list[Bucket]:

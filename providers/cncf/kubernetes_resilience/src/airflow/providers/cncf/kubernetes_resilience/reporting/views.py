@@ -310,6 +310,9 @@ class Count(BaseModel):
     failures: int
     relaunched: int
     charged: int = Field(description="those that were at the task's cost")
+    suspected: datetime | None = Field(
+        description="of a node: when launches were last made to prefer others, since several had failed on it"
+    )
 
     @classmethod
     def of(cls, count: told_failures.Count, words: str | None = None) -> Count:
@@ -320,6 +323,7 @@ class Count(BaseModel):
             failures=count.failures,
             relaunched=count.relaunched,
             charged=count.charged,
+            suspected=count.suspected,
         )
 
 

@@ -1,9 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Keeping a pod away from the node on which the one before it failed.
-
-Pure: a manifest goes in, another comes out.
+Keeping a pod away from nodes on which others have failed.
 
 .. seealso::
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
@@ -12,10 +10,17 @@ Pure: a manifest goes in, another comes out.
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+from collections.abc import Sequence
 
-from airflow_resilience.decision import AvoidNode
+from kubernetes.client import (
+    V1Affinity,
+    V1NodeAffinity,
+    V1NodeSelector,
+    V1NodeSelectorRequirement,
+    V1NodeSelectorTerm,
+    V1Pod,
+    V1PreferredSchedulingTerm,
+)
 
 NODE_NAME = "metadata.name"
 """The field with the node's name. The label ``kubernetes.io/hostname`` is often another word."""
@@ -24,36 +29,53 @@ HIGHEST_WEIGHT = 100
 """Of a preference."""
 
 
-def avoid(manifest: dict[str, Any], node: str | None, how: AvoidNode) -> dict[str, Any]:
+def prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
     """
-    Return a pod manifest whose node affinity also keeps the pod away from a node.
+    Have a pod go to a node other than these, if one suits it.
 
-    What the manifest says about affinity stays. Its required terms are alternatives, so that the requirement
-    goes into each of them; but not into an empty one, which selects no node as long as it is empty.
-
-    :param manifest: a ``v1.Pod`` as it is sent to the API server; it is not changed
-    :param node: name of the node; None if the pod before never had one
+    :param pod: is changed; what it says about affinity stays, and is preferred to this
+    :param nodes: their names
     """
-    if node is None or how is AvoidNode.NONE:
-        return manifest
-    manifest = copy.deepcopy(manifest)
-    affinity = _member(_member(manifest["spec"], "affinity"), "nodeAffinity")
-    elsewhere = {"key": NODE_NAME, "operator": "NotIn", "values": [node]}
-    if how is AvoidNode.PREFER:
-        preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
-        # What the manifest prefers itself, on-demand nodes for example, is not given up for another node.
-        weight = min([HIGHEST_WEIGHT, *(max(1, term["weight"] - 1) for term in preferred)])
-        preferred.append({"weight": weight, "preference": {"matchFields": [elsewhere]}})
-    else:
-        required = _member(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-        terms = required.setdefault("nodeSelectorTerms", [])
-        if not terms:
-            terms.append({"matchFields": []})
-        for term in filter(None, terms):
-            term.setdefault("matchFields", []).append(elsewhere)
-    return manifest
+    if not nodes:
+        return
+    affinity = _node_affinity(pod)
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution or []
+    # What the pod prefers itself, on-demand nodes for example, is not given up for another node.
+    weight = min([HIGHEST_WEIGHT, *(max(1, term.weight - 1) for term in preferred)])
+    # One preference with all names: of several, a node that is in one of them would satisfy the others.
+    others = V1PreferredSchedulingTerm(weight=weight, preference=V1NodeSelectorTerm(match_fields=_not(nodes)))
+    affinity.preferred_during_scheduling_ignored_during_execution = [*preferred, others]
 
 
-def _member(parent: dict[str, Any], name: str) -> dict[str, Any]:
-    member: dict[str, Any] = parent.setdefault(name, {})
-    return member
+def require_others(pod: V1Pod, nodes: Sequence[str]) -> None:
+    """
+    Have a pod wait rather than go to one of these nodes.
+
+    Its required terms are alternatives, so that the requirement goes into each of them; but not into an empty
+    one, which selects no node as long as it is empty.
+
+    :param pod: is changed; what it says about affinity stays
+    :param nodes: their names
+    """
+    affinity = _node_affinity(pod)
+    required = affinity.required_during_scheduling_ignored_during_execution or V1NodeSelector(
+        node_selector_terms=[]
+    )
+    affinity.required_during_scheduling_ignored_during_execution = required
+    if not required.node_selector_terms:
+        required.node_selector_terms = [V1NodeSelectorTerm(match_fields=_not(nodes))]
+        return
+    for term in required.node_selector_terms:
+        if term.match_expressions or term.match_fields:
+            term.match_fields = [*(term.match_fields or ()), *_not(nodes)]
+
+
+def _not(nodes: Sequence[str]) -> list[V1NodeSelectorRequirement]:
+    """Return the requirements for other nodes: for this field, each takes exactly one value."""
+    return [V1NodeSelectorRequirement(key=NODE_NAME, operator="NotIn", values=[node]) for node in nodes]
+
+
+def _node_affinity(pod: V1Pod) -> V1NodeAffinity:
+    affinity = pod.spec.affinity = pod.spec.affinity or V1Affinity()
+    affinity.node_affinity = affinity.node_affinity or V1NodeAffinity()
+    return affinity.node_affinity

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow.exceptions import AirflowConfigException
@@ -16,11 +16,14 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     add_unique_suffix,
     create_unique_id,
 )
-from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator, workload_to_command_args
+from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
 from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import avoid
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import (
+    prefer_others,
+    require_others,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_cache import (
     Pattern,
     Task,
@@ -58,6 +61,7 @@ class PodBuilder:
     :param worker_log_as_termination_message: whether the last lines of a worker that fails become its
         container's termination message, where its pod does not say otherwise
     :param infrastructure: the configured budget of running tasks
+    :param suspect_nodes: returns the names of nodes on which launches fail, and others do not
     """
 
     def __init__(
@@ -69,12 +73,14 @@ class PodBuilder:
         *,
         worker_log_as_termination_message: bool,
         infrastructure: InfrastructureBudget,
+        suspect_nodes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._kube_config = kube_config
         self._executor_label = executor_label
         self._make_token = make_token
         self._worker_log_as_termination_message = worker_log_as_termination_message
         self._infrastructure = infrastructure
+        self._suspect_nodes = suspect_nodes
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
 
@@ -98,7 +104,8 @@ class PodBuilder:
         last = history.last or launch.waiting.after
         pod = self._build(job, workload, told)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
-        pod = _mutate(_elsewhere(pod, last))
+        _elsewhere(pod, last, self._suspect_nodes())
+        _mutate(pod)
         is_another = number > 1 or launch.waiting.after is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
@@ -160,13 +167,12 @@ class PodBuilder:
         return workload.model_copy(update={"token": self._make_token(str(workload.ti.id))})
 
 
-def _mutate(pod: V1Pod) -> V1Pod:
+def _mutate(pod: V1Pod) -> None:
     # Last, so that a deployment's hook has the last word about everything.
     try:
         settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise PodMutationHookException from error
-    return pod
 
 
 def _keep_last_words(pod: V1Pod) -> None:
@@ -236,15 +242,20 @@ def _replace(value: Any, old: str, new: str) -> Any:
             return value
 
 
-def _elsewhere(pod: V1Pod, last: LedgerEntry | None) -> V1Pod:
-    """Keep a pod away from the node on which the one before failed, if that was decided and it exists."""
-    node = last.context.metadata.get(MetadataKey.NODE) if last else None
-    if last is None or node is None or last.decision.avoid_node is AvoidNode.NONE:
-        return pod
-    if last.context.metadata.get(MetadataKey.CAUSE) == NODE_GONE:
-        return pod
-    manifest = avoid(PodGenerator.serialize_pod(pod), node, last.decision.avoid_node)
-    return PodGenerator.deserialize_model_dict(manifest)
+def _elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) -> None:
+    """
+    Keep a pod away from nodes that are suspect.
+
+    The node on which the one before failed is among them if that was decided and the node exists.
+    """
+    avoided = list(suspects)
+    if last and last.context.metadata.get(MetadataKey.CAUSE) != NODE_GONE:
+        node = last.context.metadata.get(MetadataKey.NODE)
+        if node and last.decision.avoid_node is AvoidNode.REQUIRE:
+            require_others(pod, [node])
+        elif node and last.decision.avoid_node is AvoidNode.PREFER:
+            avoided.append(node)
+    prefer_others(pod, list(dict.fromkeys(avoided)))
 
 
 def _pinned_name(job: KubernetesJob) -> str | None:

@@ -19,6 +19,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -32,6 +33,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_secrets
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
     SILENT_EXIT,
@@ -105,13 +107,11 @@ class StaleEventFilter:
 
     :param own_label: value of the label by which this scheduler's pods are selected
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
-    :param unschedulable_timeout: seconds after which a pod that the scheduler has no node for counts as
-        failed; 0 for never
-    :param pending_timeout: seconds after which a pod whose worker has not started counts as failed; 0 for
-        never
+    :param settings: say for how long a pod may wait for a node, or for its worker to start
     :param ownership: decides whose a launch is if its pod has another scheduler's label
     :param create_retries: takes create calls that have failed
     :param outages: are told what has been created, and has started
+    :param suspect_nodes: are told what has started
     :param clock: monotonic time, seconds
     """
 
@@ -123,11 +123,11 @@ class StaleEventFilter:
         deletion: PodDeletion,
         own_label: str,
         given_up_reasons: Collection[str],
-        unschedulable_timeout: float,
-        pending_timeout: float,
+        settings: Settings,
         ownership: Ownership,
         create_retries: CreateRetries,
         outages: Outages,
+        suspect_nodes: SuspectNodes,
         isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
@@ -136,11 +136,12 @@ class StaleEventFilter:
         self._deletion = deletion
         self._own_label = own_label
         self._given_up_reasons = given_up_reasons
-        self._unschedulable_timeout = unschedulable_timeout
-        self._pending_timeout = pending_timeout
+        self._unschedulable_timeout = settings.unschedulable_timeout
+        self._pending_timeout = settings.pending_timeout
         self._ownership = ownership
         self._create_retries = create_retries
         self._outages = outages
+        self._suspect_nodes = suspect_nodes
         self._isolation = isolation
         self._clock = clock
         self._lasting: dict[str, dict[str, _Lasting]] = {}
@@ -293,6 +294,7 @@ class StaleEventFilter:
                 started=facts.started or launch.facts.started,
             )
         self._outages.observed(launch, facts)
+        self._suspect_nodes.observed(launch, facts)
         self._registry.see(launch, facts)
         if gone:
             # Deleted, or relabelled by another scheduler that took it over: the watch cannot tell them

@@ -19,6 +19,7 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Assessment,
     ExecutionFailed,
@@ -120,6 +121,7 @@ class Settlement:
     :param executions: settles those whose task was running
     :param expired_tokens: tell whether the token of a launch has expired
     :param outages: are told what launches have failed for, and tell what is away
+    :param suspect_nodes: are told on which nodes, and tell which are suspect
     :param job_id: this scheduler's job
     """
 
@@ -131,6 +133,7 @@ class Settlement:
         executions: Executions,
         expired_tokens: ExpiredTokens,
         outages: Outages,
+        suspect_nodes: SuspectNodes,
         job_id: int | None,
     ) -> None:
         self._policies = policies
@@ -138,6 +141,7 @@ class Settlement:
         self._executions = executions
         self._expired_tokens = expired_tokens
         self._outages = outages
+        self._suspect_nodes = suspect_nodes
         self._job_id = job_id
 
     def settle(self, ended: Sequence[Launch]) -> list[Settled]:
@@ -241,6 +245,7 @@ class Settlement:
         # What many launches say together is known before any of them is decided about.
         for item in new:
             self._outages.failed(item.launch, item.dependency, item.classified.context)
+            self._suspect_nodes.failed(item.launch, item.failure.facts.node, item.classified.cause)
         made = [(item.launch, self._decide_one(item)) for item in new]
         ledger.record([(launch.key, outcome.entry) for launch, outcome in made], session=session)
         decided += made
@@ -278,6 +283,7 @@ class Settlement:
             counted_as=counted_as,
             dependency=item.dependency,
             away_since=self._outages.away_since(item.dependency),
+            node_is_suspect=self._suspect_nodes.is_suspect(failure.facts.node),
         )
         return Decided(entry, failure)
 

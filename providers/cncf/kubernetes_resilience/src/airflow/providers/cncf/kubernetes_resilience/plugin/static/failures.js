@@ -214,7 +214,8 @@ function list(title, counts, field) {
     make("span", { class: "track", style: { width: `${(100 * count.failures) / most}%` } },
       make("span", { class: "part relaunched", style: { "flex-grow": count.relaunched } }),
       make("span", { class: "part charged", style: { "flex-grow": count.charged } })),
-    count.in_words && make("span", { class: "words muted" }, count.in_words)));
+    count.in_words && make("span", { class: "words muted" }, count.in_words),
+    count.suspected && make("span", { class: "words muted" }, `suspect since ${shortTime(count.suspected)}: launches prefer other nodes`)));
   const rest = counts.slice(shown);
   const entries = make("ol", {}, counts.slice(0, shown).map(item));
   const more = rest.length && make("button", {

@@ -89,6 +89,7 @@ ADMISSION = (
         why="The node's labels did not suit the pod when its kubelet looked, as after a restart of the node.",
         url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/#node-affinity",
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="refused-out-of-resources",
@@ -98,6 +99,7 @@ ADMISSION = (
         why="The node had less left than the scheduler believed, and its kubelet refused the pod.",
         url=f"{_DOCS}/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run",
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="refused-by-topology-manager",
@@ -107,6 +109,7 @@ ADMISSION = (
         why="The node could not give the pod processors, memory and devices that are close to each other.",
         url=f"{_DOCS}/tasks/administer-cluster/topology-manager/",
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="refused-by-admission-error",
@@ -116,6 +119,7 @@ ADMISSION = (
         why="The kubelet could not prepare what the pod needs, most often a device that is not healthy.",
         url=f"{_DOCS}/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="active-deadline-exceeded",
@@ -133,6 +137,7 @@ ADMISSION = (
         why="The service behind a virtual kubelet could not create the pod.",
         url="https://virtual-kubelet.io/docs/architecture/",
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="refused-by-kubelet",
@@ -143,6 +148,7 @@ ADMISSION = (
         "scheduler had taken another view of the node.",
         url=_KUBELET,
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="not-admitted-again",

@@ -35,6 +35,8 @@ class Cause:
     dependency: DependencyKind | None = None
     """What was not available, if that is something which other launches need too; None for what is the pod's
     own, or its node's."""
+    node_bound: bool = False
+    """Whether the node is to blame, as far as the row tells, so that the next launch there may fail alike."""
 
 
 def pod_reason(*reasons: str) -> Predicate:

@@ -132,6 +132,7 @@ DISRUPTIONS = (
         why="The pod came to its node when that was shutting down already.",
         url=_SHUTDOWN,
         launch_only=True,
+        node_bound=True,
     ),
     Cause(
         name="node-shutdown",

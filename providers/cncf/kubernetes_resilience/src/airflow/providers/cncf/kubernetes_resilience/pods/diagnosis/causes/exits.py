@@ -53,6 +53,7 @@ EXITS = (
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
         url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states",
+        node_bound=True,
     ),
     Cause(
         name="container-deadline-exceeded",

@@ -121,6 +121,7 @@ IMAGES = (
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The node could not unpack the image that it had pulled: its image store is damaged or full.",
         url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
+        node_bound=True,
     ),
     Cause(
         name="image-not-found",
@@ -157,5 +158,6 @@ IMAGES = (
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The node's container runtime could not read an image that it has.",
         url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
+        node_bound=True,
     ),
 )

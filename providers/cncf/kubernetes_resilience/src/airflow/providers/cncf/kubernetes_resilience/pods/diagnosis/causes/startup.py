@@ -92,6 +92,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="A program of the node's container runtime is missing or fails, whatever the container's own is.",
         url=f"{_DOCS}/setup/production-environment/container-runtimes/",
+        node_bound=True,
     ),
     Cause(
         name="root-file-system-failed",
@@ -100,6 +101,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The node could not mount the container's root file system, which is made of its image.",
         url=f"{_DOCS}/tasks/debug/debug-cluster/crictl/",
+        node_bound=True,
     ),
     Cause(
         name="command-not-runnable",
@@ -130,6 +132,7 @@ STARTUP = (
         reason=StateChangeReason.VOLUME_UNAVAILABLE,
         why="A volume, or a file or folder in one, could not be mounted into the container.",
         url=f"{_DOCS}/concepts/storage/volumes/",
+        node_bound=True,
     ),
     Cause(
         name="config-refused",
@@ -146,6 +149,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The node's container runtime could not create the container.",
         url=_STATES,
+        node_bound=True,
     ),
     Cause(
         name="run-container-error",
@@ -154,6 +158,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The node's container runtime created the container and could not start it.",
         url=_STATES,
+        node_bound=True,
     ),
     Cause(
         name="start-error",
@@ -162,6 +167,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The container's process could not be started, and nothing says that its command is to blame.",
         url=_STATES,
+        node_bound=True,
     ),
     Cause(
         name="container-cannot-run",
@@ -170,6 +176,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="Docker could not start the container's process, and nothing says that its command is to blame.",
         url=_STATES,
+        node_bound=True,
     ),
     Cause(
         name="post-start-hook-failed",
@@ -187,6 +194,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The kubelet could not give the container the processors, memory or devices meant for it.",
         url=f"{_DOCS}/concepts/policy/node-resource-managers/",
+        node_bound=True,
     ),
     Cause(
         name="sandbox-not-created",
@@ -195,6 +203,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The node could not set up the pod's sandbox, most often its network.",
         url=_STATES,
+        node_bound=True,
     ),
     Cause(
         name="container-not-changed",
@@ -206,6 +215,7 @@ STARTUP = (
         reason=StateChangeReason.START_ERROR,
         why="The node's container runtime could not end, remove or resize a container of the pod.",
         url=_STATES,
+        node_bound=True,
     ),
     Cause(
         name="crash-loop",
@@ -230,5 +240,6 @@ STARTUP = (
         reason=StateChangeReason.UNKNOWN,
         why="The node still prepares the pod: its network, volumes or images; the pod's events say which.",
         url=f"{_DOCS}/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
+        node_bound=True,
     ),
 )
