@@ -304,6 +304,7 @@ def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: 
             ran_out="is left" in loss.explanation,
             avoid_node=AvoidNode.PREFER if loss.action is Action.RELAUNCH else AvoidNode.NONE,
         ),
+        node_is_suspect=loss.cause == "volume-unavailable",
         due=at + timedelta(seconds=loss.delay) if loss.action is Action.RELAUNCH else None,
         phase=loss.phase,
     )

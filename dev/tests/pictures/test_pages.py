@@ -114,6 +114,12 @@ def test_lists_lead_to_their_rows_and_rows_can_be_paged(page, server):
     expect(page.locator("#rows h2")).to_have_text(f"{number} pods")
 
 
+def test_a_node_that_was_suspect_says_so(page, server):
+    go(page, server, FAILURES)
+    nodes = page.locator(".list", has_text="Nodes").locator(".entry")
+    expect(nodes.filter(has_text="suspect, last at").first).to_contain_text("launches preferred other nodes")
+
+
 def test_a_dag_narrows_everything_down(page, server):
     go(page, server, FAILURES)
     page.locator(".entry", has_text=STORY).click()

@@ -215,7 +215,7 @@ function list(title, counts, field) {
       make("span", { class: "part relaunched", style: { "flex-grow": count.relaunched } }),
       make("span", { class: "part charged", style: { "flex-grow": count.charged } })),
     count.in_words && make("span", { class: "words muted" }, count.in_words),
-    count.suspected && make("span", { class: "words muted" }, `suspect since ${shortTime(count.suspected)}: launches prefer other nodes`)));
+    count.suspected && make("span", { class: "words muted" }, `suspect, last at ${shortTime(count.suspected)}: launches preferred other nodes`)));
   const rest = counts.slice(shown);
   const entries = make("ol", {}, counts.slice(0, shown).map(item));
   const more = rest.length && make("button", {
