@@ -54,7 +54,7 @@ def test_nor_if_the_scheduler_is_killed_meanwhile(testbed: Testbed) -> None:
 
 def test_a_bad_node_is_met_by_two_tasks_at_most(testbed: Testbed) -> None:
     testbed.lab.use(FOLDER / "faults.yaml")
-    run = testbed.trigger("bad_node")
+    run = testbed.trigger("sick_node")
     outcomes = run.wait_for_all_to_end().values()
     assert {outcome.state for outcome in outcomes} == {"success"}
     assert sum(outcome.launch_failures > 0 for outcome in outcomes) <= 2

@@ -23,10 +23,14 @@ from airflow_resilience.decision import Action, AvoidNode, Decision
 from airflow_resilience.ledger import (
     EXECUTION_FAILURE_EVENT,
     LAUNCH_FAILURE_EVENT,
+    HeldLaunch,
     LedgerEntry,
+    read_held,
     read_histories,
     read_infrastructure_histories,
+    record_held,
 )
+from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.retry_policy.evidence import Phase
 
 CONTEXT = ExecutionContext(
@@ -423,3 +427,35 @@ def test_no_more_starts_are_read_than_count(queued_ti, session):
 def test_a_row_with_a_phase_that_nobody_knows_is_no_entry(queued_ti, phase):
     fields = json.loads(entry(queued_ti(), "a").to_json())
     assert LedgerEntry.from_json(json.dumps(fields | {"phase": phase})) is None
+
+
+HELD = HeldLaunch(
+    ti_id="a",
+    dependency=Dependency(DependencyKind.REGISTRY, "docker.io"),
+    away_since=datetime(2026, 3, 1, tzinfo=UTC),
+)
+
+
+def test_why_a_launch_was_held_last(queued_ti, session):
+    ti, other = queued_ti("one"), queued_ti("other")
+    held = replace(HELD, ti_id=str(ti.id))
+    later = replace(held, dependency=Dependency(DependencyKind.QUOTA, "airflow"))
+    record_held([(ti.key, held), (ti.key, later), (other.key, HELD)], session=session)
+    session.flush()
+    assert read_held({ti.key: str(ti.id), other.key: str(other.id)}, session=session) == {ti.key: later}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        "null",
+        "{}",
+        HELD.to_json().replace("registry", "moon"),
+        HELD.to_json().replace("2026", "x"),
+    ],
+)
+def test_a_row_about_a_held_launch_that_is_not_ours(text):
+    assert HeldLaunch.from_json(text) is None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
 from sqlalchemy import event, func, select, update
 
@@ -17,8 +18,15 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
-from airflow_resilience.ledger_queries import read_failures, read_task_failures, read_task_instance
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, HeldLaunch, LedgerEntry
+from airflow_resilience.ledger_queries import (
+    RecordedOutage,
+    read_failures,
+    read_outages,
+    read_task_failures,
+    read_task_instance,
+)
+from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
@@ -37,7 +45,7 @@ HOUR = timedelta(hours=1)
 def fail(session):
     """Give a function that writes a failed launch into the ledger."""
 
-    def write(ti, uid="a", at=NOON, action=Action.RELAUNCH):
+    def write(ti, uid="a", at=NOON, action=Action.RELAUNCH, **fields):
         entry = LedgerEntry(
             ti_id=str(ti.id),
             worker_uid=uid,
@@ -46,6 +54,7 @@ def fail(session):
             reason="Evicted",
             context=CONTEXT,
             decision=Decision(action=action, policy="spot", rule="drain", explanation="why"),
+            **fields,
         )
         ledger.record([(ti.key, entry)], session=session)
         session.flush()
@@ -139,6 +148,44 @@ def test_one_query_for_any_number_of_failures(queued_ti, fail, session):
     event.listen(session.bind, "before_cursor_execute", lambda *args: statements.append(args[2]))
     failures(session)
     assert len([text for text in statements if text.startswith("SELECT")]) == 1
+
+
+HUB = Dependency(DependencyKind.REGISTRY, "docker.io")
+QUOTA = Dependency(DependencyKind.QUOTA, "airflow")
+MINUTE = timedelta(minutes=1)
+
+
+def outages(session, at):
+    return read_outages(at, dag_ids=None, limit=100, session=session)
+
+
+@pytest.fixture
+def away(queued_ti, fail, session):
+    """Give the time at which two things are away: of one it is known by now that it is back."""
+    now = datetime.now(UTC)
+    tis = queued_ti(mapped=4)
+    for ti in tis[:2]:
+        fail(ti, at=now - MINUTE, dependency=HUB, away_since=now - 5 * MINUTE)
+    fail(tis[3], at=now - 2 * MINUTE, dependency=QUOTA, away_since=now - 5 * MINUTE)
+    session.execute(update(TaskInstance).where(TaskInstance.id == tis[3].id).values(state="running"))
+    held = [(ti.key, HeldLaunch(ti_id=str(ti.id), dependency=HUB, away_since=now - 5 * MINUTE)) for ti in tis]
+    ledger.record_held([*held, held[0]], session=session)
+    session.commit()
+    return datetime.now(UTC)
+
+
+def test_what_is_away_and_how_many_task_instances_wait_for_it(away, session):
+    assert outages(session, away) == [RecordedOutage(HUB, outages(session, away)[0].since, 3, CONTEXT)]
+    assert timedelta(minutes=4) < away - outages(session, away)[0].since < timedelta(minutes=6)
+
+
+def test_nothing_is_away_that_nobody_has_failed_for_lately(away, session):
+    assert outages(session, away + 10 * MINUTE) == []
+
+
+def test_nothing_is_away_without_a_failure(queued_ti, fail, session):
+    fail(queued_ti(), at=NOON, dependency=HUB)
+    assert outages(session, NOON + MINUTE) == []
 
 
 def test_everything_about_one_task_instance(queued_ti, fail, session):

@@ -38,6 +38,8 @@ LAUNCH_FAILURE_EVENT = "pod launch failed"
 """``Log.event`` of a ledger row about a launch."""
 EXECUTION_FAILURE_EVENT = "pod execution failed"
 """``Log.event`` of a ledger row about a task that was running."""
+LAUNCH_HELD_EVENT = "pod launch held"
+"""``Log.event`` of a row about a launch that is held back. It is for people: nothing is counted by it."""
 
 _EVENTS = {Phase.LAUNCH: LAUNCH_FAILURE_EVENT, Phase.EXECUTION: EXECUTION_FAILURE_EVENT}
 
@@ -124,6 +126,41 @@ class LedgerEntry:
                 node_is_suspect=bool(fields.get("node_is_suspect")),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLaunch:
+    """A launch that is held back, and why."""
+
+    ti_id: str
+    """The task instance's UUID."""
+    dependency: Dependency
+    """What it needs, and is away."""
+    away_since: datetime
+    """With a time zone."""
+
+    def to_json(self) -> str:
+        """Return the text that is stored in ``Log.extra``."""
+        return json.dumps(
+            {
+                "ti_id": self.ti_id,
+                "dependency": str(self.dependency),
+                "away_since": self.away_since.isoformat(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | None) -> HeldLaunch | None:
+        """Read ``Log.extra`` back; None if it is of another version."""
+        try:
+            fields = json.loads(text or "")
+            return cls(
+                ti_id=str(fields["ti_id"]),
+                dependency=Dependency.parse(fields["dependency"]),
+                away_since=_with_zone(datetime.fromisoformat(fields["away_since"])),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
 
@@ -300,22 +337,48 @@ def record(entries: Collection[tuple[TaskInstanceKey, LedgerEntry]], *, session:
     :param entries: each with the try that it is about
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take one of them
     """
-    if not entries:
-        return
+    _insert(((key, _EVENTS[entry.phase], entry.to_json()) for key, entry in entries), session)
+
+
+def record_held(held: Iterable[tuple[TaskInstanceKey, HeldLaunch]], *, session: Session) -> None:
+    """
+    Write down which launches are held back, with one statement.
+
+    :param held: each with its try
+    :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take one of them
+    """
+    _insert(((key, LAUNCH_HELD_EVENT, item.to_json()) for key, item in held), session)
+
+
+def read_held(
+    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+) -> dict[TaskInstanceKey, HeldLaunch]:
+    """
+    Read which launches were held back, and why last, with one query.
+
+    :param ti_ids: the tries to look up, each with its task instance's UUID
+    """
+    found: dict[TaskInstanceKey, HeldLaunch] = {}
+    for key, rows in _read(ti_ids, (LAUNCH_HELD_EVENT,), session).items():
+        for row in rows:
+            held = HeldLaunch.from_json(row.extra)
+            if held and row.try_number == key.try_number and held.ti_id == ti_ids[key]:
+                found[key] = held
+    return found
+
+
+def _insert(rows: Iterable[tuple[TaskInstanceKey, str, str]], session: Session) -> None:
     now = datetime.now(UTC)
-    session.execute(
-        insert(Log),
-        [
-            {**key._asdict(), "dttm": now, "event": _EVENTS[entry.phase], "extra": entry.to_json()}
-            for key, entry in entries
-        ],
-    )
+    values = [{**key._asdict(), "dttm": now, "event": event, "extra": extra} for key, event, extra in rows]
+    if values:
+        session.execute(insert(Log), values)
 
 
 def _read_time(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    time = datetime.fromisoformat(text)
+    return _with_zone(datetime.fromisoformat(text)) if text else None
+
+
+def _with_zone(time: datetime) -> datetime:
     # A time without a time zone is not ours, and cannot be compared with one that has a time zone.
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 

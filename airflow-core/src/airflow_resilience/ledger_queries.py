@@ -13,9 +13,9 @@ unique keys of ``task_instance`` and ``task_instance_history``. They are the sam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -28,7 +28,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import ColumnElement
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import (
+    EXECUTION_FAILURE_EVENT,
+    LAUNCH_FAILURE_EVENT,
+    LAUNCH_HELD_EVENT,
+    HeldLaunch,
+    LedgerEntry,
+)
+from airflow_resilience.outages import Dependency
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
 from airflow_resilience.propagation.audit import EVENT as TASK_FAILURE_EVENT
 from airflow_resilience.propagation.stored import StoredContext
@@ -40,6 +47,12 @@ LEDGER_EVENTS = (LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)
 
 FAILURE_EVENTS = (*LEDGER_EVENTS, TASK_FAILURE_EVENT)
 """``Log.event`` of the rows that say why something has failed."""
+
+OUTAGE_MEMORY = timedelta(minutes=10)
+"""For how long a failure tells of an outage: a probe fails at least every other minute."""
+
+_WAITING = frozenset({TaskInstanceState.SCHEDULED.value, TaskInstanceState.QUEUED.value})
+_BEGUN = frozenset({TaskInstanceState.RUNNING.value, TaskInstanceState.SUCCESS.value})
 
 _WORKER_EVENTS = (
     TaskInstanceState.RUNNING.value,
@@ -100,6 +113,8 @@ class WorkerEvent(NamedTuple):
     """What the ledger says, if the row is the ledger's."""
     context: ExecutionContext | None = None
     """Why the task has failed, if the row says that and is not the ledger's."""
+    held: HeldLaunch | None = None
+    """Why its launch is held back, if the row says that."""
 
 
 class TryRow(NamedTuple):
@@ -114,6 +129,18 @@ class TryRow(NamedTuple):
     started_at: datetime | None
     ended_at: datetime | None
     max_tries: int | None
+
+
+class RecordedOutage(NamedTuple):
+    """What is away, as rows tell."""
+
+    dependency: Dependency
+    since: datetime
+    """With a time zone."""
+    held: int
+    """Task instances whose launches are held for it."""
+    context: ExecutionContext
+    """Why a launch has failed last for it."""
 
 
 class TaskInstanceEvents(NamedTuple):
@@ -141,9 +168,7 @@ def read_failures(
     """
     if dag_ids is not None and not dag_ids:
         return Failures((), False, 0)
-    row = _newest(LEDGER_EVENTS, since, until, dag_ids, limit).subquery().c
-    query = select(*row, _state_of_try(row)).order_by(row.dttm.desc(), row.id.desc())
-    rows = session.execute(query).all()
+    rows = _with_states(LEDGER_EVENTS, since, until, dag_ids, limit, session)
     read = [
         RecordedFailure(
             row_id=item[0], at=item[1], key=TaskInstanceKey(*item[2:7]), entry=entry, try_state=item[8]
@@ -152,6 +177,53 @@ def read_failures(
         if (entry := _read_entry(item[7]))
     ]
     return Failures(read, len(rows) > limit, min(len(rows), limit) - len(read))
+
+
+def find_outages(failures: Iterable[RecordedFailure]) -> dict[Dependency, LedgerEntry]:
+    """
+    Return what is away, each with the newest failure for it, as far as failures tell.
+
+    The newest failure of a try that still matters says so, if the try has not gone on since.
+
+    :param failures: those of the last :data:`OUTAGE_MEMORY`, newest first
+    """
+    newest: dict[Dependency, RecordedFailure] = {}
+    for failure in failures:
+        if failure.entry.dependency and failure.try_state in _WAITING | _BEGUN:
+            newest.setdefault(failure.entry.dependency, failure)
+    return {
+        dependency: failure.entry
+        for dependency, failure in newest.items()
+        if failure.entry.away_since and failure.try_state in _WAITING
+    }
+
+
+def read_outages(
+    at: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
+) -> list[RecordedOutage]:
+    """
+    Read what is away, and how many launches are held for it, the most first.
+
+    :param at: that time, with a time zone
+    :param dag_ids: what launches of these Dags tell; None for all
+    :param limit: how many rows at most
+    """
+    failures = read_failures(at - OUTAGE_MEMORY, at, dag_ids=dag_ids, limit=limit, session=session)
+    away = find_outages(failures.found)
+    if not away:
+        return []
+    since = min(entry.away_since or at for entry in away.values())
+    rows = _with_states((LAUNCH_HELD_EVENT,), since, at, dag_ids, limit, session)
+    held: dict[Dependency, set[TaskInstanceKey]] = {dependency: set() for dependency in away}
+    for item in rows:
+        launch = HeldLaunch.from_json(item[7])
+        if launch and launch.dependency in held and item[8] in _WAITING:
+            held[launch.dependency].add(TaskInstanceKey(*item[2:7]))
+    outages = [
+        RecordedOutage(dependency, entry.away_since or at, len(held[dependency]), entry.context)
+        for dependency, entry in away.items()
+    ]
+    return sorted(outages, key=lambda outage: (-outage.held, outage.dependency))
 
 
 def read_task_failures(
@@ -187,7 +259,7 @@ def read_task_instance(
         select(Log.dttm, Log.try_number, Log.event, Log.extra)
         .where(
             *_is_at(Log, place),
-            Log.event.in_((*FAILURE_EVENTS, *_WORKER_EVENTS)),
+            Log.event.in_((*FAILURE_EVENTS, LAUNCH_HELD_EVENT, *_WORKER_EVENTS)),
             Log.try_number.is_not(None),
         )
         # By id: the clocks of several machines are not in the order of events.
@@ -214,6 +286,8 @@ def read_row(event: str, extra: str | None) -> LedgerEntry | StoredContext | Non
 
 
 def _worker_event(at: datetime | None, try_number: int, event: str, extra: str | None) -> WorkerEvent:
+    if event == LAUNCH_HELD_EVENT:
+        return WorkerEvent(at, try_number, event, None, held=HeldLaunch.from_json(extra))
     read = read_row(event, extra)
     if isinstance(read, StoredContext):
         return WorkerEvent(at, try_number, event, None, read.context)
@@ -260,6 +334,19 @@ def _newest(
     )
     query = select(*columns).where(*conditions).order_by(Log.dttm.desc(), Log.id.desc()).limit(limit + 1)
     return query.execution_options(**WITH_PAST_TRIES)
+
+
+def _with_states(
+    events: Collection[str],
+    since: datetime,
+    until: datetime,
+    dag_ids: Collection[str] | None,
+    limit: int,
+    session: Session,
+) -> Sequence[Any]:
+    """Return the newest rows of a time, and one more, each with the state of its try."""
+    row = _newest(events, since, until, dag_ids, limit).subquery().c
+    return session.execute(select(*row, _state_of_try(row)).order_by(row.dttm.desc(), row.id.desc())).all()
 
 
 def _state_of_try(row: Any) -> ColumnElement[str | None]:

@@ -88,11 +88,14 @@ def chaos(
     budget: Annotated[
         int, typer.Option(help="With --limit: the infrastructure budget of running tasks, 0 or (with 1) 2.")
     ] = 0,
+    outages: Annotated[
+        bool, typer.Option("--outages", help="With --limit 1: a registry goes and comes.")
+    ] = False,
 ) -> None:
     """Search for an interleaving of events that breaks a promise of the executor."""
     from breeze.chaos import run_chaos
 
-    raise typer.Exit(run_chaos(minutes, seed, limit, budget))
+    raise typer.Exit(run_chaos(minutes, seed, limit, budget, outages=outages))
 
 
 @testing_app.command()

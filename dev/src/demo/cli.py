@@ -1,12 +1,13 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The demo, in two acts: a real Airflow loses the first pod of every task, each in another way; then nodes are
-drained under tasks that run.
+The demo, in three acts: a real Airflow loses the first pod of every task, each in another way; then nodes are
+drained under tasks that run; then the image registry is away while tasks start.
 """
 
 from __future__ import annotations
 
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from demo.drained import DAG_ID as DRAINED_DAG_ID
 from demo.drained import drain_nodes, drained_text
 from demo.follow import DAG_ID, follow_run
 from demo.outcome import summarise
+from demo.storm import storm_text, weather
 from pictures.places import AIRFLOW_FAILURES, airflow_launches
 from testbed.airflow_deployment import Component
 from testbed.post_mortem import keep_logs, last_words
@@ -87,9 +89,15 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
         drained = drain_nodes(testbed, run, console)
         second_act = drained_text(drained, f"The node of each task is drained while it runs; {name}")
         console.print(second_act)
+        console.print("\nThird act: the image registry is away")
+        storm = weather(testbed, console)
+        third_act = storm_text(storm, f"The registry is away while tasks start; {name}")
+        console.print(third_act)
         if picture:
-            save_picture(picture, task_table(rows, heading), summary_text(summary), "", second_act)
+            shown = task_table(rows, heading), summary_text(summary), "", second_act, "", third_act
+            save_picture(picture, *shown)
         unexpected = [*summary.unexpected, *(row.task_id for row in drained if not row.as_expected)]
+        unexpected += storm.unexpected
         if unexpected and not upstream:
             _explain(console, testbed, unexpected)
         if keep:
@@ -106,10 +114,12 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
 @contextmanager
 def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Iterator[Testbed]:
     with tempfile.TemporaryDirectory(prefix="airflow-demo-", ignore_cleanup_errors=True) as folder:
+        faults = Path(folder) / "plan.yaml"
+        shutil.copy(PLAN, faults)  # another plan takes its place
         settings = TestbedSettings(
             home=Path(folder),
             dags=FOLDER / "dags",
-            faults=PLAN,
+            faults=faults,
             env=ENVIRONMENT | ({"AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor"} if upstream else {}),
             kubeconfig=kubeconfig,
             shared_logs=True,

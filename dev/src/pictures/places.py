@@ -11,6 +11,8 @@ STORY = "sales_load"
 """A Dag whose task has met a bit of everything, and runs."""
 QUIET = "hourly_health_check"
 """One whose task met no trouble."""
+HELD = "weekly_invoices"
+"""One whose launch is held, as a registry is away."""
 UNTOUCHED = "nightly_cleanup"
 """One whose task was never launched."""
 

@@ -8,7 +8,7 @@ They are written to the database of Airflow's configuration. Each call writes th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -30,14 +30,21 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
-from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
+from airflow_resilience.ledger import (
+    EXECUTION_FAILURE_EVENT,
+    LAUNCH_FAILURE_EVENT,
+    HeldLaunch,
+    LedgerEntry,
+    record_held,
+)
+from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
 from cluster_lab.airflow_rows import store_run
-from pictures.places import QUIET, RUN_ID, STORY, UNTOUCHED
+from pictures.places import HELD, QUIET, RUN_ID, STORY, UNTOUCHED
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -102,7 +109,11 @@ class Loss:
     delay: float = 0.0
     more: tuple[tuple[str, Any], ...] = ()
     """Metadata of its context beside pod, node and cause."""
+    away_since: datetime | None = None
+    """Since when :data:`HUB` was away, if that is why."""
 
+
+HUB = Dependency(DependencyKind.REGISTRY, "registry.example.com")
 
 EMPTY_FILE = explain(ValueError("the file of yesterday has 0 rows, at least 1,000 are expected"))
 
@@ -170,6 +181,8 @@ def seed() -> None:
         _run(quiet, "success", "quiet-dag-k2x9", now - timedelta(hours=2), now - timedelta(hours=1))
         (story,) = _store(session, STORY, retries=3)
         _tell_story(session, story, now)
+        (held,) = _store(session, HELD)
+        _hold(session, held, now)
         random = Random(14)
         for dag_id, count in MANY.items():
             for number, ti in enumerate(_store(session, dag_id, mapped=count)):
@@ -197,6 +210,15 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
     _lose(session, ti, NODE_LOST, at(45), 1)
     _say(session, ti, "running", at(46))
     _run(ti, "running", "sales-load-load-7h2kq0xw", at(46), None)
+
+
+def _hold(session: Session, ti: TaskInstance, now: datetime) -> None:
+    ti.state, since = "queued", now - timedelta(minutes=4)
+    free = "registry/registry.example.com: what it needs is away for everybody, which counts against no limit"
+    loss = replace(REGISTRY_AWAY, rule="outage", explanation=free, budget=None, delay=0.0, away_since=since)
+    _lose(session, ti, loss, now - timedelta(minutes=2), 1)
+    held = HeldLaunch(ti_id=str(ti.id), dependency=HUB, away_since=since)
+    record_held([(ti.key, held)], session=session)
 
 
 def _lose_some(session: Session, ti: TaskInstance, random: Random, now: datetime, number: int) -> None:
@@ -304,6 +326,8 @@ def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: 
             ran_out="is left" in loss.explanation,
             avoid_node=AvoidNode.PREFER if loss.action is Action.RELAUNCH else AvoidNode.NONE,
         ),
+        dependency=HUB if loss.away_since else None,
+        away_since=loss.away_since,
         node_is_suspect=loss.cause == "volume-unavailable",
         due=at + timedelta(seconds=loss.delay) if loss.action is Action.RELAUNCH else None,
         phase=loss.phase,

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from pictures.api_server import ApiServer, open_api_server
 from pictures.browser import find_chromium, log_in, open_browser
-from pictures.places import FAILURES, QUIET, RUN_ID, STORY, UNTOUCHED, launches
+from pictures.places import FAILURES, HELD, QUIET, RUN_ID, STORY, UNTOUCHED, launches
 from testbed.packages import needs
 
 pytestmark = needs("chromium", find_chromium())
@@ -112,6 +112,15 @@ def test_lists_lead_to_their_rows_and_rows_can_be_paged(page, server):
     expect(shown).to_have_count(50)
     page.reload()
     expect(page.locator("#rows h2")).to_have_text(f"{number} pods")
+
+
+def test_what_is_away_stands_above_all_and_at_what_is_held_for_it(page, server):
+    go(page, server, FAILURES)
+    away = "registry/registry.example.com is away"
+    expect(page.get_by_role("status")).to_contain_text(away)
+    expect(page.get_by_role("status")).to_contain_text("1 launch held until it is back, at no cost.")
+    go(page, server, launches(HELD))
+    expect(page.locator(".launch").last.locator(".times")).to_contain_text(away)
 
 
 def test_a_node_that_was_suspect_says_so(page, server):

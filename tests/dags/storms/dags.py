@@ -18,7 +18,7 @@ for storm in ("one", "two", "killed"):
             Work(task_id=f"task_{number}", executor_config=light_pod(1.0))
 
 # One after the other: each would be sent to the node that nothing keeps busy.
-with DAG("bad_node", schedule=None, catchup=False):
+with DAG("sick_node", schedule=None, catchup=False):
     chain(*(Work(task_id=f"task_{number}", executor_config=light_pod(1.0)) for number in range(TASKS)))
 
 with DAG("elsewhere", schedule=None, catchup=False):

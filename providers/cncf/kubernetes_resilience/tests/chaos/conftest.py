@@ -11,6 +11,7 @@ from cluster_lab import airflow_fixtures
 from .execution_machine import ExecutionChaos
 from .executions import ExecutionWorld
 from .machine import Chaos
+from .outage_machine import MAX_WAIT, THRESHOLD, OutageChaos, OutageWorld
 from .world import World, read_task_instances
 
 TEMPLATE = {
@@ -23,7 +24,10 @@ TEMPLATE = {
 
 @pytest.fixture
 def machine(migrated_database, tmp_path, monkeypatch):
-    """Give a function that makes a state machine for a limit of relaunches, and an infrastructure budget."""
+    """
+    Give a function that makes a state machine for a limit of relaunches, and an infrastructure budget, or a
+    registry that goes and comes.
+    """
     template = tmp_path / "template.yaml"
     template.write_text(yaml.safe_dump(TEMPLATE))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", str(template))
@@ -35,18 +39,22 @@ def machine(migrated_database, tmp_path, monkeypatch):
     session = NonScopedSession()
     tis = airflow_fixtures.scheduled_task_instances(session, count=2)
 
-    def make(limit: int, budget: int = 0) -> type[Chaos]:
+    def make(limit: int, budget: int = 0, *, outages: bool = False) -> type[Chaos]:
         monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES", str(limit))
         monkeypatch.setenv("AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET", str(budget))
+        monkeypatch.setenv(
+            "AIRFLOW__KUBERNETES_RESILIENCE__OUTAGE_THRESHOLD", str(THRESHOLD if outages else 3)
+        )
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_RESILIENCE__OUTAGE_MAX_WAIT", str(MAX_WAIT))
 
         def make_world(traveller: time_machine.Traveller) -> World:
             begin_anew(session, tis)
             args = session, tis, airflow_fixtures.make_scheduler_job
             if budget:
                 return ExecutionWorld(*args, limit=limit, budget=budget, traveller=traveller)
-            return World(*args, limit=limit, traveller=traveller)
+            return (OutageWorld if outages else World)(*args, limit=limit, traveller=traveller)
 
-        base = ExecutionChaos if budget else Chaos
+        base = ExecutionChaos if budget else OutageChaos if outages else Chaos
         return type(base.__name__, (base,), {"make_world": staticmethod(make_world)})
 
     yield make
@@ -78,8 +86,8 @@ def by_hand(machine):
     """Give a function that makes the chaos machine, to be led by hand, for a limit and a budget."""
     made = []
 
-    def make(limit: int, budget: int = 0) -> Chaos:
-        made.append(machine(limit, budget)())
+    def make(limit: int, budget: int = 0, *, outages: bool = False) -> Chaos:
+        made.append(machine(limit, budget, outages=outages)())
         return made[-1]
 
     yield make

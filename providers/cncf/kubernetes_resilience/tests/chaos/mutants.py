@@ -22,8 +22,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, outages
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches, pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import executions, settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
@@ -114,11 +114,11 @@ def count_in_memory_only(patch):
     own = defaultdict(set)
     decide_one = settlement.Settlement._decide_one
 
-    def forgetful(self, launch, histories, *args):
-        launches = histories.launches
+    def forgetful(self, item):
+        launches = item.histories.launches
         launches.entries = [entry for entry in launches.entries if entry.worker_uid in own[id(self)]]
-        own[id(self)].add(launch.ref.uid)
-        return decide_one(self, launch, histories, *args)
+        own[id(self)].add(item.launch.ref.uid)
+        return decide_one(self, item)
 
     patch.setattr(settlement.Settlement, "_decide_one", forgetful)
 
@@ -507,6 +507,20 @@ def blame_late_starts_on_the_task(patch):
 def charge_late_starts_twice(patch):
     """Take a worker whose start is carried out late for another one than the one that was counted."""
     patch.setattr(executions, "_entry_of", lambda launch, history: history.of_worker(launch.worker_uid))
+
+
+def charge_what_is_free(patch):
+    """Let a launch that has failed for an outage count against the limit of relaunches."""
+    patch.setattr(settlement, "_AWAY", replace(settlement._AWAY, policy=built_in.BUILT_IN))
+
+
+def hold_for_ever(patch):
+    patch.setattr(outages.Outages, "_let_go", lambda *args: None)
+
+
+def hold_what_is_cleared(patch):
+    """Let nobody look whether Airflow still waits for what is held."""
+    patch.setattr(cancelled_launches, "_may_start", lambda launch: launch.state is not LaunchState.HELD)
 
 
 # The promise that the machine finds broken, as a regular expression.

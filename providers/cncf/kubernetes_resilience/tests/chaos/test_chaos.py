@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-CASES = [(0, 0), (1, 0), (3, 0), (1, 2)]
-"""Limits of relaunches, each with an infrastructure budget."""
+CASES = [(0, 0, False), (1, 0, False), (3, 0, False), (1, 2, False), (1, 0, True)]
+"""Limits of relaunches, each with an infrastructure budget, and whether a registry goes and comes."""
 
 MINUTES = float(os.environ.get("CHAOS_MINUTES", "0"))
 """How long to search, for all cases together; 0: one round for each."""
@@ -47,6 +47,7 @@ class Tally:
 
     limit: int
     budget: int
+    outages: bool
     histories: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -54,12 +55,12 @@ class Tally:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("limit", "budget"), CASES)
+@pytest.mark.parametrize(("limit", "budget", "outages"), CASES)
 @pytest.mark.timeout(900 + 60 * MINUTES)
-def test_promises_hold(machine, limit, budget):
-    tally, began = Tally(limit, budget), time.monotonic()
+def test_promises_hold(machine, limit, budget, outages):
+    tally, began = Tally(limit, budget, outages), time.monotonic()
     try:
-        search(machine(limit, budget), tally, began + 60 * MINUTES / len(CASES))
+        search(machine(limit, budget, outages=outages), tally, began + 60 * MINUTES / len(CASES))
     finally:
         tally.seconds = time.monotonic() - began
         write(tally)
@@ -72,7 +73,7 @@ def search(machine, tally, end):
             run_state_machine_as_test(seed(number)(counted(machine, tally)), settings=histories)
         except BaseException as error:
             tally.failing_seed = number
-            case = f"--limit {tally.limit} --budget {tally.budget}"
+            case = f"--limit {tally.limit} --budget {tally.budget}" + " --outages" * tally.outages
             error.add_note(f"The same again: ./breeze testing chaos --seed {number} {case}")
             raise
         if time.monotonic() >= end:

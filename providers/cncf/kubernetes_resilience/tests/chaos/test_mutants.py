@@ -15,6 +15,7 @@ from . import mutants
 from . import test_execution_histories as execution_histories
 from . import test_histories as histories
 from . import test_late_creation_histories as late_creation_histories
+from . import test_outage_histories as outage_histories
 from . import test_standstill_histories as standstill_histories
 from . import test_start_histories as start_histories
 from . import test_termination_histories as termination_histories
@@ -151,6 +152,31 @@ def test_a_broken_promise_about_standstills_is_found_by_design(machine, monkeypa
     chaos = machine(1)()
     try:
         history, promise = DIRECTED_STANDSTILLS[mutant]
+        with pytest.raises(AssertionError, match=f"^{promise}:"):
+            history(chaos=chaos, world=chaos.world)
+    finally:
+        chaos.world.cure()
+        chaos.travel.stop()
+
+
+# About a registry that is away.
+DIRECTED_OUTAGES = {
+    mutants.charge_what_is_free: (
+        partial(outage_histories.test_a_registry_is_away_for_several_probes, crashes=False),
+        "I3",
+    ),
+    mutants.hold_for_ever: (outage_histories.test_a_registry_stays_away, "I5"),
+    mutants.hold_what_is_cleared: (outage_histories.test_what_is_held_is_cleared, "I5"),
+}
+
+
+@pytest.mark.parametrize("mutant", DIRECTED_OUTAGES, ids=lambda mutant: mutant.__name__)
+def test_a_broken_promise_about_outages_is_found_by_design(machine, monkeypatch, mutant):
+    mutant(monkeypatch)
+    chaos = machine(1, outages=True)()
+    try:
+        history, promise = DIRECTED_OUTAGES[mutant]
+        chaos.begin_outage()
         with pytest.raises(AssertionError, match=f"^{promise}:"):
             history(chaos=chaos, world=chaos.world)
     finally:

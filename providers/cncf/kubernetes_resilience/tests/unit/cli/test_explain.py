@@ -120,6 +120,13 @@ def test_minimum_backoff_is_told(answer, monkeypatch):
     assert (told["decision"]["shortest_delay"], told["decision"]["delay"]) == (2.0, 4.0)
 
 
+def test_what_others_need_too_is_named(answer, explain):
+    away = m.image_pull_error(message="dial tcp: i/o timeout")
+    assert answer(away)[1]["dependency"] == "registry/registry.example.com"
+    assert "registry/registry.example.com: if launches of others fail for it too" in explain(away).out
+    assert answer(m.evicted())[1]["dependency"] is None
+
+
 def test_pod_says_of_which_dag_it_is(answer, policy_file):
     manifest = annotated(m.evicted(), dag_id="gpu_training")
     _, told = answer(manifest, "--policy", policy_file)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +18,8 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision
-from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.ledger import HeldLaunch, LaunchHistory, LedgerEntry
+from airflow_resilience.outages import Dependency, DependencyKind
 
 from ...support import manifests as m
 
@@ -94,6 +96,24 @@ def test_relaunch_that_is_not_due():
 @pytest.mark.parametrize("due", [None, NOW])
 def test_relaunch_that_is_due(due):
     assert locate(task("queued", failed(due=due))) == [("creating", 2, None, "no pod yet")]
+
+
+HELD = HeldLaunch(
+    ti_id=TI_ID, dependency=Dependency(DependencyKind.REGISTRY, "docker.io"), away_since=CREATED
+)
+
+
+@pytest.mark.parametrize("was_lost_for_it", [False, True])
+def test_launch_that_is_held(was_lost_for_it):
+    lost = replace(failed(), dependency=HELD.dependency, away_since=CREATED)
+    held = replace(task("queued", *([lost] if was_lost_for_it else [])), held=HELD)
+    assert locate(held) == [
+        ("held", 1 + was_lost_for_it, None, "registry/docker.io, away since 08:00 UTC"),
+    ]
+
+
+def test_launch_that_was_held_before_it_was_lost_otherwise():
+    assert locate(replace(task("queued", failed()), held=HELD)) == [("creating", 2, None, "no pod yet")]
 
 
 @pytest.mark.parametrize("action", [Action.COUNT, Action.FAIL])

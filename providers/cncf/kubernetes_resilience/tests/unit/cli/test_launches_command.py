@@ -19,7 +19,8 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action, Decision
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.ledger import HeldLaunch, LedgerEntry
+from airflow_resilience.outages import Dependency, DependencyKind
 
 from ...support import manifests as m
 from .conftest import LOCAL, OURS
@@ -117,6 +118,16 @@ def test_table_for_people(run, launches, client, queued_ti):
     assert "map index" not in header
     words = ["queued", "pending", m.NAME, m.NODE, "2026-03-01 08:00:00", "pod is Pending: ContainerCreating"]
     assert [word for word in words if word not in row] == []
+
+
+def test_launch_that_is_held_says_for_what(launches, queued_ti, session):
+    ti = queued_ti()
+    hub = Dependency(DependencyKind.REGISTRY, "docker.io")
+    held = HeldLaunch(ti_id=str(ti.id), dependency=hub, away_since=datetime.now(UTC))
+    ledger.record_held([(ti.key, held)], session=session)
+    session.commit()
+    (launch,) = launches()
+    assert (launch["state"], launch["waits_for"].partition(",")[0]) == ("held", "registry/docker.io")
 
 
 def test_relaunch_that_waits_says_what_was_decided(launches, queued_ti, session):

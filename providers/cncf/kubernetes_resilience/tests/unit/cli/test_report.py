@@ -10,7 +10,8 @@ from airflow.models.log import Log
 from airflow.providers.cncf.kubernetes_resilience.cli import report_command
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, HeldLaunch
+from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
@@ -63,6 +64,21 @@ def test_tasks_that_failed_without_losing_a_pod_stand_beside_it(run, fail, queue
     assert (told["failures"], told["others"]["APPLICATION"], sum(told["others"].values())) == (1, 2, 2)
     lines = [line.split() for line in run("report").out.splitlines()]
     assert ["by", "themselves", "2"] in lines
+
+
+def test_what_is_away_now(run, fail, queued_ti, session):
+    ti, since = queued_ti("sales"), datetime.now(UTC)
+    hub = Dependency(DependencyKind.REGISTRY, "docker.io")
+    fail(ti, lost(dependency=hub, away_since=since))
+    ledger.record_held(
+        [(ti.key, HeldLaunch(ti_id=str(ti.id), dependency=hub, away_since=since))], session=session
+    )
+    session.commit()
+    (away,) = run("report", "-o", "json").data["outages"]
+    assert (away["dependency"], away["held"]) == ("registry/docker.io", 1)
+    out = run("report").out
+    assert "Away now" in out
+    assert "registry/docker.io" in out
 
 
 def test_no_failures(run, queued_ti):

@@ -14,6 +14,7 @@ from airflow_resilience import ledger
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
@@ -149,6 +150,14 @@ def test_each_number_of_the_summary_leads_to_its_rows(log_in, queued_ti, fail):
         assert in_it == bucket["relaunched"] + bucket["charged"]
     assert (total(phase="launch"), total(phase="execution")) == (told["launches"], told["executions"])
     assert total(ran_out=True) == told["ran_out"]
+
+
+def test_what_is_away_is_told_to_whom_it_concerns(log_in, queued_ti, fail):
+    hub = Dependency(DependencyKind.REGISTRY, "docker.io")
+    fail(queued_ti(), lost(dependency=hub, away_since=datetime.now(UTC)))
+    (told,) = log_in("admin").get(DATA[1]).json()["outages"]
+    assert (told["dependency"], told["held"], told["message"]) == ("registry/docker.io", 0, None)
+    assert log_in("admin").get(DATA[1], params={"dag_id": "other"}).json()["outages"] == []
 
 
 def end(session, ti, context):

@@ -14,8 +14,9 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
+from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, HeldLaunch
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
+from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
@@ -267,3 +268,30 @@ def test_a_try_that_was_cleared_while_it_ran_is_followed_by_no_retry():
         present=row("running", 2, "pod-2", minute(5), max_tries=1),
     )
     assert second.retries == (0, 0)
+
+
+HUB = Dependency(DependencyKind.REGISTRY, "docker.io")
+
+QUOTA = Dependency(DependencyKind.QUOTA, "airflow")
+
+
+def held(at, dependency=HUB):
+    why = HeldLaunch(ti_id="ti", dependency=dependency, away_since=NOON)
+    return WorkerEvent(minute(at), 1, LAUNCH_HELD_EVENT, None, held=why)
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "expected"),
+    [
+        ([held(1)], "queued", (HUB, minute(1))),
+        ([held(1), held(2, QUOTA)], "queued", (QUOTA, minute(2))),
+        ([held(1), fails(2, lost(dependency=HUB, away_since=NOON))], "queued", (HUB, minute(1))),
+        ([held(1), fails(2, lost(dependency=HUB))], "queued", (None, None)),
+        ([held(1), fails(2, lost())], "queued", (None, None)),
+        ([held(1), says(2, "running")], "running", (None, None)),
+    ],
+    ids=["before its first launch", "for something else", "again", "no more", "lost otherwise", "runs"],
+)
+def test_what_a_launch_that_waits_is_held_for(events, state, expected):
+    (told,) = tell(*events, present=row(state))
+    assert (told.launches[-1].held_for, told.launches[-1].held_since) == expected

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
+from airflow.models.log import Log
 from kubernetes.client import models as k8s
+from sqlalchemy import select
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -16,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodObservation,
 )
+from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch
 
 from ....support import manifests as m
 from ....support.cluster import Pod
@@ -124,6 +128,18 @@ def test_a_task_that_comes_later_is_held_too(harness, queued_ti, caplog):
     assert harness.ledger(ti) == []
     assert harness.occupied(ti)
     assert held(harness) == 6
+
+
+def test_the_audit_log_tells_once_of_each_launch_that_is_held(harness, queued_ti, session):
+    tis = [*outage(harness, queued_ti), queued_ti("later")]
+    create(harness, tis[-1])
+    harness.wait(16)
+    fail(harness, *answer(harness))
+    harness.wait(1)
+    rows = session.scalars(select(Log).where(Log.event == LAUNCH_HELD_EVENT)).all()
+    assert Counter(row.dag_id for row in rows) == Counter(ti.dag_id for ti in tis)
+    told = HeldLaunch.from_json(rows[-1].extra)
+    assert (told.ti_id, str(told.dependency)) == (str(tis[-1].id), "registry/docker.io")
 
 
 def test_a_task_that_needs_another_registry_is_not(harness, queued_ti):

@@ -63,14 +63,17 @@ def test_a_node_on_which_launches_fail_is_suspect(harness, launch, queued_ti, ca
     assert "Node node-1 is suspect: launches of 2 task instances have failed on it" in caplog.text
 
 
-def test_a_relaunch_prefers_others_to_its_own_node_too(harness, launch, queued_ti):
+def test_a_relaunch_goes_to_a_suspect_node_rather_than_to_its_own_again(harness, launch, queued_ti):
     launch(m.alive(), "node-2")
     for _ in range(2):
         launch(m.status_unknown())
     ti = queued_ti("new")
     harness.observe(harness.launch(ti), on("node-3", m.evicted()))
-    (preferred,) = harness.created().manifest["spec"]["affinity"]["nodeAffinity"][PREFERRED]
-    assert [item["values"] for item in preferred["preference"]["matchFields"]] == [["node-1"], ["node-3"]]
+    preferred = harness.created().manifest["spec"]["affinity"]["nodeAffinity"][PREFERRED]
+    assert [(item["weight"], item["preference"]["matchFields"][0]["values"]) for item in preferred] == [
+        (100, ["node-3"]),
+        (99, ["node-1"]),
+    ]
 
 
 def test_a_launch_that_starts_and_is_lost_speaks_against_its_node(harness, launch, queued_ti):

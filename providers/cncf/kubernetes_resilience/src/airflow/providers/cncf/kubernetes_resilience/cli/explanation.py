@@ -11,10 +11,12 @@ from typing import Any
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
 from airflow.providers.cncf.kubernetes_resilience.cli.standing import Standing, State, examine
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import find_dependency
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.outages import Dependency
 from airflow_resilience.retry_policy.engine import Trace, trace, trace_launch
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
@@ -26,6 +28,8 @@ class Answer:
     """What is decided about a failure."""
 
     classified: Classified
+    dependency: Dependency | None
+    """What was not available, if others need it too: it is away if several launches say so."""
     selection: Selection
     trace: Trace
     """Its decision has the longest delay: that without jitter."""
@@ -109,6 +113,7 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
         earlier = losses = [ask((), (), _no_jitter).decision] * (number - 1)
     return Answer(
         classified=classified,
+        dependency=find_dependency(failure, classified.cause) if phase is Phase.LAUNCH else None,
         selection=selection,
         trace=ask(earlier, losses, _no_jitter),
         shortest_delay=ask(earlier, losses, _most_jitter).decision.delay,
@@ -144,6 +149,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
     cause, selection = answer.classified.cause, answer.selection
     return {
         "cause": {"row": cause.name, "why": cause.why, "url": cause.url},
+        "dependency": answer.dependency and str(answer.dependency),
         "context": answer.classified.context.to_dict(),
         "chain": [{"policy": policy.name, "why": why} for policy, why in selection.policies],
         "unknown_policies": list(selection.unknown),

@@ -93,6 +93,9 @@ def _cause(answer: Answer) -> Named:
     yield "category", context.category
     yield "reason", context.reason
     yield "because", cause.why
+    if answer.dependency:
+        others = "if launches of others fail for it too, the next ones are held, at no cost, until it is back"
+        yield "needs", f"{answer.dependency}: {others}"
     yield "see", cause.url
 
 

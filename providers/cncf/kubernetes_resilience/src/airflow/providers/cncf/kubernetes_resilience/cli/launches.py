@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -31,7 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LaunchHistory
+from airflow_resilience.ledger import HeldLaunch, LaunchHistory
 from airflow_resilience.retry_policy.durations import format_duration
 
 
@@ -46,6 +46,8 @@ class HeldTask:
     """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
     history: LaunchHistory = field(default_factory=LaunchHistory)
     """Its failed launches, if it is queued."""
+    held: HeldLaunch | None = None
+    """Why its launch was held back, if it is queued and was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,10 +209,24 @@ def _without_pod(task: HeldTask, departing: Sequence[PodFacts], now: datetime) -
     if last and last.due and last.due > now:
         state = LaunchState.WAITING
         waits_for = f"relaunch due in {_duration(last.due - now)}: {last.decision.explanation}"
+    elif held := _held(task):
+        state, waits_for = LaunchState.HELD, f"{held.dependency}, away since {_minute(held.away_since)}"
     elif before := next((pod for pod in departing if _holds_up(row, pod)), None):
         state, waits_for = LaunchState.WAITING, f"pod {before.ref} to go"
     number = last.launch + 1 if last else 1
     return LocatedLaunch(row=row, state=state, number=number, since=task.queued_at, waits_for=waits_for)
+
+
+def _held(task: HeldTask) -> HeldLaunch | None:
+    """Return why a launch without a pod is held back: what its last failure says counts."""
+    last = task.history.last
+    if last is None or last.dependency is None or last.away_since is None:
+        return None if last else task.held
+    return HeldLaunch(ti_id=last.ti_id, dependency=last.dependency, away_since=last.away_since)
+
+
+def _minute(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%H:%M UTC")
 
 
 def _holds_up(row: TaskInstanceRow, pod: PodFacts) -> bool:

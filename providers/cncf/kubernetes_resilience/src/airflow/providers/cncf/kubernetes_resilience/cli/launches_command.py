@@ -74,6 +74,7 @@ def _read_tasks(args: Namespace, may_be_held: ColumnElement[bool], *, session: S
     former_ids = task_instances.read_former_ids(restarting, session=session)
     queued = {row.key: row.ti_id for row in rows if row.state == TaskInstanceState.QUEUED}
     histories = ledger.read_histories(queued, session=session)
+    held = ledger.read_held(queued, session=session)
     return [
         HeldTask(
             row=row,
@@ -81,6 +82,7 @@ def _read_tasks(args: Namespace, may_be_held: ColumnElement[bool], *, session: S
             started_at=None if row.key in queued else times.start_date,  # else that of an earlier phase
             former_id=former_ids.get(row.key),
             history=histories.get(row.key) or LaunchHistory(),
+            held=held.get(row.key),
         )
         for row, times in zip(rows, found, strict=True)
     ]

@@ -26,9 +26,9 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     summarise,
     tell,
 )
-from airflow.providers.cncf.kubernetes_resilience.reporting.views import Count, SummaryView
+from airflow.providers.cncf.kubernetes_resilience.reporting.views import Count, OutageView, SummaryView
 from airflow_resilience.context import StateChangeCategory
-from airflow_resilience.ledger_queries import read_failures, read_task_failures
+from airflow_resilience.ledger_queries import read_failures, read_outages, read_task_failures
 
 MOST_FAILURES: Final = 100_000
 """Rows of the ledger that a report is made of. With more, it is about the newest. Nobody waits for a page."""
@@ -47,7 +47,8 @@ def report(args: Namespace) -> int:
     with create_session() as session:
         found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    view = SummaryView.of(summarise(found, tell(found.found), others, since, until))
+        outages = read_outages(until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
+    view = SummaryView.of(summarise(found, tell(found.found), others, since, until), outages)
     if view.is_cut or view.others_cut:
         sys.stderr.write(f"there are more than {MOST_FAILURES} failures: only the newest are counted\n")
     if view.unreadable:
@@ -65,6 +66,9 @@ def _show(view: SummaryView) -> None:
     console = make_console()
     print_heading(console, f"Pods lost from {_minute(view.since)} to {_minute(view.until)} UTC")
     print_names(console, _totals(view))
+    if view.outages:
+        print_heading(console, "Away now")
+        print_table(console, [_away(outage) for outage in view.outages])
     for title, rows in (
         ("Over time", list(_over_time(view))),
         ("Causes", list(_rows("cause", view.causes))),
@@ -105,6 +109,15 @@ _OTHERS: Final = (
     (StateChangeCategory.USER_ACTION, "a person asked for it"),
     (StateChangeCategory.INFRASTRUCTURE, "for the infrastructure"),
 )
+
+
+def _away(outage: OutageView) -> dict[str, Any]:
+    return {
+        "what": outage.dependency,
+        "since": _minute(outage.since),
+        "launches held": outage.held,
+        "what was said": outage.message,
+    }
 
 
 def _over_time(view: SummaryView) -> Iterator[dict[str, Any]]:

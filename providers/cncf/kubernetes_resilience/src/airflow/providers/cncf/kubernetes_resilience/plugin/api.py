@@ -48,6 +48,7 @@ from airflow_resilience.ledger_queries import (
     Failures,
     RecordedFailure,
     read_failures,
+    read_outages,
     read_task_failures,
     read_task_instance,
 )
@@ -192,7 +193,8 @@ def get_summary(asked: _Question, selection: _Selection, session: SessionDep) ->
     """Return the failures of a time in numbers."""
     since, until, dag_ids = asked
     others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    return SummaryView.of(summarise(selection.found, selection.told, others, since, until))
+    outages = read_outages(datetime.now(UTC), dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
+    return SummaryView.of(summarise(selection.found, selection.told, others, since, until), outages)
 
 
 @app.get("/api/v1/failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])

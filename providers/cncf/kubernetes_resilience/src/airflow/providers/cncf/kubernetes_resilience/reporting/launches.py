@@ -20,6 +20,7 @@ from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import Action, BudgetUse
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
+from airflow_resilience.outages import Dependency
 from airflow_resilience.retry_policy.evidence import Phase
 
 _HELD = frozenset({TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
@@ -56,6 +57,9 @@ class ToldLaunch:
     """What the ledger says, if it has failed."""
     due: datetime | None = None
     """When a launch that waits may be made."""
+    held_for: Dependency | None = None
+    """What a launch that waits is held back for, as it was away when that was written down last."""
+    held_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +87,22 @@ class _Teller:
     running: WorkerEvent | None = None
     """The start of a worker of whose end nothing is known yet."""
     ended_by: WorkerEvent | None = None
+    held_for: Dependency | None = None
+    held_since: datetime | None = None
 
     def take(self, event: WorkerEvent) -> None:
-        if event.entry:
+        if event.held:
+            self.held_for, self.held_since = event.held.dependency, event.at
+        elif event.entry:
             self._fail(event.entry, event.at)
+            if not event.entry.away_since or event.entry.dependency != self.held_for:
+                self.held_for = self.held_since = None
         elif event.context:
             self.ended_by = event
         elif event.event == TaskInstanceState.RUNNING:
             self.ended_by = None  # a try that was cleared, and has begun anew under the same number
             self.running = event
+            self.held_for = self.held_since = None
         elif self.running:
             self._end(event.event, self.running.at, event.at, None)
 
@@ -105,6 +116,7 @@ class _Teller:
         if row.state == TaskInstanceState.QUEUED:
             due = last.entry.due if last and last.entry else None
             self._add(LaunchEnd.WAITING, row.state, None, None, None, due=due)
+            self.launches[-1] = replace(self.launches[-1], held_for=self.held_for, held_since=self.held_since)
         elif row.state in _HELD:
             self._add(LaunchEnd.RUNNING, row.state, row.hostname or None, started_at, None)
         elif row.state in _ENDED and started_at:

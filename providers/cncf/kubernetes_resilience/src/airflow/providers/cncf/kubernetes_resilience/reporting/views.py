@@ -8,7 +8,7 @@ Times have a time zone. Texts are as the platform or a program wrote them: nobod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import TaskFailure, TaskInstanceEvents, WorkerEvent
+from airflow_resilience.ledger_queries import RecordedOutage, TaskFailure, TaskInstanceEvents, WorkerEvent
 from airflow_resilience.retry_policy.evidence import Phase
 
 MOST_NAMES: Final = 50
@@ -135,6 +135,10 @@ class LaunchView(BaseModel):
     started_at: datetime | None = Field(description="when its task began; Airflow 3.1 knows of the last only")
     ended_at: datetime | None
     due: datetime | None = Field(description="when a launch that waits may be made")
+    held_for: str | None = Field(
+        description="what a launch that waits is held back for, since it was away: registry/HOST, for example"
+    )
+    held_since: datetime | None
     failure: FailureView | None
 
     @classmethod
@@ -148,6 +152,8 @@ class LaunchView(BaseModel):
             started_at=launch.started_at,
             ended_at=launch.ended_at,
             due=launch.due,
+            held_for=launch.held_for and str(launch.held_for),
+            held_since=launch.held_since,
             failure=FailureView.of(launch.entry) if launch.entry else None,
         )
 
@@ -336,9 +342,30 @@ class Bucket(BaseModel):
     charged: int
 
 
+class OutageView(BaseModel):
+    """What is away now, so that launches are held back."""
+
+    dependency: str = Field(description="registry/HOST, quota/NAMESPACE, admission/NAMESPACE or airflow-api")
+    since: datetime
+    held: int = Field(description="task instances whose launches are held")
+    message: str | None = Field(description="what was said of the last launch that failed for it")
+
+    @classmethod
+    def of(cls, outage: RecordedOutage) -> OutageView:
+        """Show an outage."""
+        known = outage.context.metadata
+        return cls(
+            dependency=str(outage.dependency),
+            since=outage.since,
+            held=outage.held,
+            message=_text(known.get("message") or known.get("pod_message")),
+        )
+
+
 class SummaryView(BaseModel):
     """The failures of a time in numbers."""
 
+    outages: list[OutageView] = Field(description="now, whatever time was asked for")
     since: datetime = Field(description="from when on is counted: later than asked for if is_cut")
     until: datetime
     is_cut: bool = Field(description="whether there are older failures in the time that was asked for")
@@ -359,9 +386,10 @@ class SummaryView(BaseModel):
     others_cut: bool = Field(description="whether there are older ones of these in the time asked for")
 
     @classmethod
-    def of(cls, summary: told_failures.Summary) -> SummaryView:
+    def of(cls, summary: told_failures.Summary, outages: Iterable[RecordedOutage]) -> SummaryView:
         """Show a summary."""
         return cls(
+            outages=[OutageView.of(outage) for outage in outages],
             since=summary.since,
             until=summary.until,
             is_cut=summary.is_cut,

@@ -33,7 +33,7 @@ def prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
     """
     Have a pod go to a node other than these, if one suits it.
 
-    :param pod: is changed; what it says about affinity stays, and is preferred to this
+    :param pod: is changed; what it prefers already stays, and weighs more
     :param nodes: their names
     """
     if not nodes:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import HELD_LAUNCHES, OUTAGES
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
@@ -31,7 +31,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies im
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import ExecutionContext, MetadataKey
-from airflow_resilience.ledger_queries import read_failures
+from airflow_resilience.ledger import HeldLaunch, record_held
+from airflow_resilience.ledger_queries import OUTAGE_MEMORY, find_outages, read_failures
 from airflow_resilience.outages import (
     Dependency,
     DependencyKind,
@@ -52,14 +53,8 @@ BEGINNINGS_INTERVAL = 5.0
 REPORT_INTERVAL = 60.0
 """Seconds between two lines in the log about an outage that lasts."""
 
-MEMORY = timedelta(minutes=10)
-"""How far back a scheduler that starts reads the ledger: a probe fails at least every other minute."""
-
 READ_LIMIT = 1_000
-"""Rows that it reads."""
-
-_WAITING = frozenset({TaskInstanceState.SCHEDULED.value, TaskInstanceState.QUEUED.value})
-_BEGUN = frozenset({TaskInstanceState.RUNNING.value, TaskInstanceState.SUCCESS.value})
+"""Rows of the ledger that a scheduler reads when it starts."""
 
 
 class Outages:
@@ -87,6 +82,8 @@ class Outages:
         self._contexts: dict[Dependency, ExecutionContext] = {}
         """Why a launch has failed last for each."""
         self._held: Counter[Dependency] = Counter()
+        self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
+        """Launches that are held, and of which the audit log does not tell yet."""
         self._told: dict[Dependency, float] = {}
         """When the log was told last of each that is open."""
         self._is_restored = not limits.threshold
@@ -122,6 +119,10 @@ class Outages:
         if away:
             log.info("The launch of %s is held: %s is away", launch.key, away)
             self._held[away] += 1
+            since = self.away_since(away)
+            if since and not launch.held_since:
+                held = HeldLaunch(ti_id=launch.ti_id, dependency=away, away_since=since)
+                self._to_record.append((launch.key, held))
             self._registry.suspend(launch, away, self._clock())
         return away is not None
 
@@ -196,6 +197,7 @@ class Outages:
         self._let_go(self._clock())
         self._lend_slots()
         self._measure()
+        self._record_held()
         self._ask_for_beginnings()
 
     def _let_go(self, now: float) -> None:
@@ -251,6 +253,12 @@ class Outages:
             log.info("No launch needs %s any more, which was away", dependency)
             listeners.call("on_outage_closed", dependency=str(dependency))
 
+    def _record_held(self) -> None:
+        if self._to_record:
+            with create_session(scoped=False) as session:
+                record_held(self._to_record, session=session)
+            self._to_record.clear()
+
     def _ask_for_beginnings(self) -> None:
         outage, now = self._outages.get(AIRFLOW_API), self._clock()
         if outage is None or now < self._next_query:
@@ -276,21 +284,16 @@ class Outages:
             return
         at, now = datetime.now(UTC), self._clock()
         with create_session(scoped=False) as session:
-            failures = read_failures(at - MEMORY, at, dag_ids=None, limit=READ_LIMIT, session=session)
+            failures = read_failures(at - OUTAGE_MEMORY, at, dag_ids=None, limit=READ_LIMIT, session=session)
         self._is_restored = True
-        known: set[Dependency] = set()
-        for failure in failures.found:
-            dependency, since = failure.entry.dependency, failure.entry.away_since
-            if dependency is None or dependency in known or failure.try_state not in _WAITING | _BEGUN:
-                continue
-            # The newest failure of a try that still matters: has it got through since?
-            known.add(dependency)
-            if since and failure.try_state in _WAITING:
-                outage = self._outages.setdefault(dependency, Outage(self._limits, now))
-                self._contexts[dependency] = failure.entry.context
-                before = outage.state
-                outage.restore(now - max(0.0, (at - since).total_seconds()), now)
-                self._tell(dependency, outage, before)
+        for dependency, entry in find_outages(failures.found).items():
+            outage = self._outages.setdefault(dependency, Outage(self._limits, now))
+            self._contexts[dependency] = entry.context
+            before = outage.state
+            since = entry.away_since or at
+            outage.restore(now - max(0.0, (at - since).total_seconds()), now)
+            self._tell(dependency, outage, before)
+        self._measure()
 
     # ------------------------------------------------------------------ who is told
 

@@ -244,18 +244,17 @@ def _replace(value: Any, old: str, new: str) -> Any:
 
 def _elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) -> None:
     """
-    Keep a pod away from nodes that are suspect.
+    Keep a pod away from nodes that are suspect, and more so from that on which the one before failed.
 
-    The node on which the one before failed is among them if that was decided and the node exists.
+    That is if it was decided, and the node exists.
     """
-    avoided = list(suspects)
     if last and last.context.metadata.get(MetadataKey.CAUSE) != NODE_GONE:
         node = last.context.metadata.get(MetadataKey.NODE)
         if node and last.decision.avoid_node is AvoidNode.REQUIRE:
             require_others(pod, [node])
         elif node and last.decision.avoid_node is AvoidNode.PREFER:
-            avoided.append(node)
-    prefer_others(pod, list(dict.fromkeys(avoided)))
+            prefer_others(pod, [node])
+    prefer_others(pod, suspects)
 
 
 def _pinned_name(job: KubernetesJob) -> str | None:

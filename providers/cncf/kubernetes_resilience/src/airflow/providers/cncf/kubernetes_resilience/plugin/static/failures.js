@@ -98,6 +98,8 @@ function show(told) {
   const about = address.get("dag_id");
   const scope = about && make("p", { class: "scope" }, "Only Dag ", make("b", {}, about), " ",
     make("button", { type: "button", class: "button small", onclick: () => { choose({ dag_id: null }); refresh(); } }, "Show all"));
+  const away = told.outages.map((outage) => make("p", { class: "hint away", role: "status", title: outage.message },
+    make("b", {}, outage.dependency), ` is away since ${shortTime(outage.since)}: ${many(outage.held, "launch", "launches")} held until it is back, at no cost.`));
   const hints = [
     told.is_cut && `There are more failures than one page is made of: the numbers are about the newest ones, since ${shortTime(told.since)}.`,
     told.unreadable && `${many(told.unreadable, "row")} of another version left out.`,
@@ -109,7 +111,7 @@ function show(told) {
   ] : [nothing("No worker pod was lost in this time",
     "When a worker pod is lost before or while its task runs, it is counted here: why, on which node, and whether the task was launched again.")];
   page.replaceChildren(
-    head(), ...[scope].filter(Boolean), ...hints, ...about_pods, ...(otherCount(told) ? [others(told)] : []),
+    head(), ...[scope].filter(Boolean), ...away, ...hints, ...about_pods, ...(otherCount(told) ? [others(told)] : []),
     make("section", { id: "rows", class: "panel", hidden: true }));
 }
 

@@ -120,6 +120,7 @@ function showLaunch(told, launch) {
 function times(launch) {
   const parts = [];
   if (launch.started_at) parts.push("began ", moment(launch.started_at));
+  else if (launch.held_for) parts.push("held since ", moment(launch.held_since), `: ${launch.held_for} is away`);
   else if (launch.end === "waiting") parts.push(launch.due ? ["due ", moment(launch.due)] : "waits for its pod, and for its worker to start");
   else if (launch.failure?.phase === "launch") parts.push("the task had not begun");
   if (launch.ended_at) parts.push(parts.length ? ", " : "", "ended ", moment(launch.ended_at));

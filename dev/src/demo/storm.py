@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""The third act: the image registry is away while tasks without retries start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from cluster_lab.journal import JournalEntry, JournalEvent
+from testbed.records import Outcome, Run
+from testbed.task_instances import FINAL_STATES
+from testbed.testbed import Testbed
+from testbed.waiting import wait_for
+
+DAG_ID = "storm"
+AWAY_FOR = timedelta(seconds=30)
+AWAY = Path(__file__).with_name("storm.yaml")
+BACK = Path(__file__).with_name("faults.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storm:
+    """What became of the tasks of the third act, by their ids."""
+
+    outcomes: Mapping[str, Outcome]
+    seconds_away: float
+    """From the first launch that was lost to the registry's return."""
+    seconds_after: float
+    """From then to the arrival of the last pod on a node."""
+
+    @property
+    def unexpected(self) -> Sequence[str]:
+        """The tasks that have not succeeded in their first try, or have not run once."""
+        return [task_id for task_id, outcome in self.outcomes.items() if not _is_expected(outcome)]
+
+
+def weather(testbed: Testbed, console: Console) -> Storm:
+    """
+    Play the third act, and return what became of each task.
+
+    :param console: Where to say what happens.
+    """
+    testbed.lab.use(AWAY)
+    run = testbed.trigger(DAG_ID)
+    _wait_until(run, "each task has lost a launch", lambda tasks: len(tasks) > 0 and _lost(run) >= set(tasks))
+    began = _losses(run)[0].time
+    console.print(f"{len(_losses(run))} launches are lost, and the registry stays away")
+    _wait_until(
+        run,
+        f"the registry is away for {AWAY_FOR.seconds} s",
+        lambda tasks: datetime.now(UTC) - began >= AWAY_FOR or all(map(_ended, tasks.values())),
+    )
+    testbed.lab.use(BACK)
+    back = datetime.now(UTC)
+    console.print("The registry is back")
+    _wait_until(run, "every task has ended", lambda tasks: all(map(_ended, tasks.values())))
+    return Storm(
+        outcomes=_outcomes(run),
+        seconds_away=(back - began).total_seconds(),
+        seconds_after=max(0.0, (run.all_pods()[-1].time - back).total_seconds()),
+    )
+
+
+def storm_text(storm: Storm, heading: str) -> Group:
+    """Return the table of the third act, and its result."""
+    table = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for column in ("task", "state"):
+        table.add_column(column, no_wrap=True)
+    for column in ("try", "pods", "retries", "ran"):
+        table.add_column(column, justify="right")
+    for task_id, outcome in storm.outcomes.items():
+        style = "green" if _is_expected(outcome) else "bold red"
+        table.add_row(
+            task_id,
+            Text(outcome.state or "-", style=style),
+            str(outcome.try_number),
+            str(outcome.pods),
+            f"{max(0, outcome.try_number - 1)} of {outcome.max_tries}",
+            str(outcome.ended),
+        )
+    pods = sum(outcome.pods for outcome in storm.outcomes.values())
+    well = len(storm.outcomes) - len(storm.unexpected)
+    return Group(
+        table,
+        f"succeeded         {well} of {len(storm.outcomes)} tasks that started while the registry was away,"
+        f" for {storm.seconds_away:.0f} s",
+        f"pods              {pods}; the last one {storm.seconds_after:.0f} s after the registry's return",
+    )
+
+
+def _wait_until(run: Run, what: str, holds: Callable[[dict[str, Outcome]], bool]) -> None:
+    wait_for(what, lambda: holds(_outcomes(run)), show=run.outcomes)
+
+
+def _outcomes(run: Run) -> dict[str, Outcome]:
+    return {key.task_id: outcome for key, outcome in run.outcomes().items()}
+
+
+def _losses(run: Run) -> list[JournalEntry]:
+    return [entry for entry in run.journal() if entry.event is JournalEvent.FAULT_INJECTED]
+
+
+def _lost(run: Run) -> set[str]:
+    return {entry.task_id for entry in _losses(run)}
+
+
+def _ended(outcome: Outcome) -> bool:
+    return outcome.state in FINAL_STATES
+
+
+def _is_expected(outcome: Outcome) -> bool:
+    found = (outcome.state, outcome.try_number, outcome.begun, outcome.ended)
+    return found == ("success", 1, 1, 1)
