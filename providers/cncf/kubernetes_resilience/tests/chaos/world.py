@@ -69,6 +69,9 @@ class World(Cluster):
         self._left_over: set[tuple[Life, str]] = set()
         """Lives that another scheduler has queued since, with the scheduler that may still have a creation of
         theirs under way, whose pod it will delete."""
+        self._rolled_back: defaultdict[Life, set[str]] = defaultdict(set)
+        """Lives whose adoption was rolled back, with the schedulers that had them and stood still then. Who has
+        adopted them may have had them scheduled again, in a transaction of the executor's own."""
         self._overtaken: dict[str, set[str]] = {}
         """The same for a scheduler that has its task instance back by now: launch ids of create calls that it
         had under way, and calls off, each with the UIDs of the pods that were launched meanwhile."""
@@ -218,6 +221,10 @@ class World(Cluster):
         assert not runs, "I1: a task that runs was reset"
 
     def _fail_to_adopt(self, heir: Scheduler, orphans: list[Any], relabels: int | None) -> None:
+        asleep = {scheduler.job_id for scheduler in self.paused}
+        for ti in orphans:
+            if ti.queued_by_job_id in asleep:
+                self._rolled_back[self.life(ti)].add(str(ti.queued_by_job_id))
         self._offer(heir, orphans)
         if heir.runtime.is_alive:
             heir.runtime.launcher.relabels = relabels
@@ -342,6 +349,10 @@ class World(Cluster):
         """Queue a scheduled task instance."""
         life = self.life(ti)
         self._have_it_back(scheduler, ti)
+        for label in self._rolled_back.pop(life, set()) - {str(scheduler.job_id)}:
+            self._left_over.add((life, label))
+            for pod in self.pods_of(life):
+                pod.is_forgotten |= pod.labels["airflow-worker"] == label
         revoker = self._revoked_by.pop(life, scheduler)
         if revoker is not scheduler:
             # Airflow queues a task instance again without waiting for what was revoked, and this scheduler
