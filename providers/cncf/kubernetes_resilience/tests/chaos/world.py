@@ -53,6 +53,13 @@ ADOPTABLE = ("queued", "running", "restarting")
 class World(Cluster):
     """Everything that is there, everything that can happen, and what must not."""
 
+    refuses_deletions = False
+    """Whether the API server lets no deletion through; the launcher goes on trying."""
+    is_away = False
+    """Whether no list can be had, so that adoption is postponed."""
+    is_down = False
+    """Whether the API server cannot be reached: it tells nothing, and nothing can be asked of it."""
+
     def __init__(self, session: Any, tis: list[Any], make_job: Any, *, limit: int, traveller: Any) -> None:
         super().__init__()
         self.session, self.tis, self.limit = session, tis, limit
@@ -70,8 +77,8 @@ class World(Cluster):
         """Lives that another scheduler has queued since, with the scheduler that may still have a creation of
         theirs under way, whose pod it will delete."""
         self._rolled_back: defaultdict[Life, set[str]] = defaultdict(set)
-        """Lives whose adoption was rolled back, with the schedulers that had them and stood still then. Who has
-        adopted them may have had them scheduled again, in a transaction of the executor's own."""
+        """Lives whose adoption was rolled back, with the schedulers that had them and stood still then. Who
+        has adopted them may have had them scheduled again, in a transaction of the executor's own."""
         self._overtaken: dict[str, set[str]] = {}
         """The same for a scheduler that has its task instance back by now: launch ids of create calls that it
         had under way, and calls off, each with the UIDs of the pods that were launched meanwhile."""
@@ -92,12 +99,6 @@ class World(Cluster):
         """UUIDs that it has or had while it was poisoned. What has one may fail."""
         self.called_back: list[Any] = []
         """The requests for callbacks that Airflow has been handed."""
-        self.refuses_deletions = False
-        """Whether the API server lets no deletion through; the launcher goes on trying."""
-        self.is_away = False
-        """Whether no list can be had, so that adoption is postponed."""
-        self.is_down = False
-        """Whether the API server cannot be reached: it tells nothing, and nothing can be asked of it."""
         self._asked_in: dict[str, Life] = {}
         """In which life of its task instance each launch was asked for. It may be created in a later one."""
         self._first_asked: dict[str, datetime] = {}
