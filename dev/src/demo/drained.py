@@ -40,11 +40,6 @@ class DrainedTask:
     """Infrastructure retries that it was given."""
 
     @property
-    def retries(self) -> int:
-        """How many task retries were consumed."""
-        return max(self.outcome.try_number - 1, 0)
-
-    @property
     def as_expected(self) -> bool:
         """Whether it has succeeded in its first try, having begun anew after each drain and no more."""
         found = (self.outcome.state, self.outcome.try_number, self.outcome.begun, self.outcome.ended)
@@ -109,7 +104,7 @@ def drained_text(rows: Sequence[DrainedTask], heading: str) -> Group:
             state,
             str(row.outcome.try_number),
             f"{row.relaunches} of {BUDGET}",
-            f"{row.retries} of {row.outcome.max_tries}",
+            f"{row.outcome.retries} of {row.outcome.max_tries}",
             str(row.outcome.begun),
             str(row.outcome.ended),
         )

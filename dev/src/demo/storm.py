@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,6 @@ from rich.text import Text
 
 from cluster_lab.journal import JournalEntry, JournalEvent
 from testbed.records import Outcome, Run
-from testbed.task_instances import FINAL_STATES
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -50,20 +49,19 @@ def weather(testbed: Testbed, console: Console) -> Storm:
     """
     testbed.lab.use(AWAY)
     run = testbed.trigger(DAG_ID)
-    _wait_until(run, "each task has lost a launch", lambda tasks: len(tasks) > 0 and _lost(run) >= set(tasks))
+    wait_for("each task has lost a launch", lambda: _has_hit_all(run), show=run.states)
     began = _losses(run)[0].time
     console.print(f"{len(_losses(run))} launches are lost, and the registry stays away")
-    _wait_until(
-        run,
+    wait_for(
         f"the registry is away for {AWAY_FOR.seconds} s",
-        lambda tasks: datetime.now(UTC) - began >= AWAY_FOR or all(map(_ended, tasks.values())),
+        lambda: datetime.now(UTC) - began >= AWAY_FOR or all(task.ended for task in run.task_instances()),
+        show=run.states,
     )
     testbed.lab.use(BACK)
     back = datetime.now(UTC)
     console.print("The registry is back")
-    _wait_until(run, "every task has ended", lambda tasks: all(map(_ended, tasks.values())))
     return Storm(
-        outcomes=_outcomes(run),
+        outcomes=run.wait_for_all_to_end(),
         seconds_away=(back - began).total_seconds(),
         seconds_after=max(0.0, (run.all_pods()[-1].time - back).total_seconds()),
     )
@@ -83,7 +81,7 @@ def storm_text(storm: Storm, heading: str) -> Group:
             Text(outcome.state or "-", style=style),
             str(outcome.try_number),
             str(outcome.pods),
-            f"{max(0, outcome.try_number - 1)} of {outcome.max_tries}",
+            f"{outcome.retries} of {outcome.max_tries}",
             str(outcome.ended),
         )
     pods = sum(outcome.pods for outcome in storm.outcomes.values())
@@ -96,24 +94,13 @@ def storm_text(storm: Storm, heading: str) -> Group:
     )
 
 
-def _wait_until(run: Run, what: str, holds: Callable[[dict[str, Outcome]], bool]) -> None:
-    wait_for(what, lambda: holds(_outcomes(run)), show=run.outcomes)
-
-
-def _outcomes(run: Run) -> dict[str, Outcome]:
-    return {key.task_id: outcome for key, outcome in run.outcomes().items()}
-
-
 def _losses(run: Run) -> list[JournalEntry]:
     return [entry for entry in run.journal() if entry.event is JournalEvent.FAULT_INJECTED]
 
 
-def _lost(run: Run) -> set[str]:
-    return {entry.task_id for entry in _losses(run)}
-
-
-def _ended(outcome: Outcome) -> bool:
-    return outcome.state in FINAL_STATES
+def _has_hit_all(run: Run) -> bool:
+    tasks = {task.task_id for task in run.states()}
+    return bool(tasks) and tasks <= {entry.task_id for entry in _losses(run)}
 
 
 def _is_expected(outcome: Outcome) -> bool:

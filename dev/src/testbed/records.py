@@ -94,6 +94,11 @@ class Outcome:
     callbacks: int = 0
     """How often its failure callback was called."""
 
+    @property
+    def retries(self) -> int:
+        """How many task retries were consumed."""
+        return max(self.try_number - 1, 0)
+
 
 @dataclass(frozen=True)
 class Records:

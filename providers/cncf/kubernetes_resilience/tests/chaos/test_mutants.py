@@ -99,16 +99,12 @@ DIRECTED = {
 
 
 @pytest.mark.parametrize("mutant", DIRECTED, ids=lambda mutant: mutant.__name__)
-def test_a_broken_promise_is_found_by_design(machine, monkeypatch, mutant):
+def test_a_broken_promise_is_found_by_design(by_hand, monkeypatch, mutant):
     mutant(monkeypatch)
-    chaos = machine(1)()
-    try:
-        chaos.launch_all()
-        with pytest.raises(AssertionError):
-            DIRECTED[mutant](chaos=chaos, world=chaos.world)
-    finally:
-        chaos.world.cure()
-        chaos.travel.stop()
+    chaos = by_hand(1)
+    chaos.launch_all()
+    with pytest.raises(AssertionError):
+        DIRECTED[mutant](chaos=chaos, world=chaos.world)
 
 
 # About schedulers that have stood still; these histories begin before anything is launched.
@@ -147,16 +143,9 @@ DIRECTED_STANDSTILLS = {
 
 
 @pytest.mark.parametrize("mutant", DIRECTED_STANDSTILLS, ids=lambda mutant: mutant.__name__)
-def test_a_broken_promise_about_standstills_is_found_by_design(machine, monkeypatch, mutant):
+def test_a_broken_promise_about_standstills_is_found_by_design(by_hand, monkeypatch, mutant):
     mutant(monkeypatch)
-    chaos = machine(1)()
-    try:
-        history, promise = DIRECTED_STANDSTILLS[mutant]
-        with pytest.raises(AssertionError, match=f"^{promise}:"):
-            history(chaos=chaos, world=chaos.world)
-    finally:
-        chaos.world.cure()
-        chaos.travel.stop()
+    find(by_hand(1), *DIRECTED_STANDSTILLS[mutant])
 
 
 # About a registry that is away.
@@ -171,17 +160,11 @@ DIRECTED_OUTAGES = {
 
 
 @pytest.mark.parametrize("mutant", DIRECTED_OUTAGES, ids=lambda mutant: mutant.__name__)
-def test_a_broken_promise_about_outages_is_found_by_design(machine, monkeypatch, mutant):
+def test_a_broken_promise_about_outages_is_found_by_design(by_hand, monkeypatch, mutant):
     mutant(monkeypatch)
-    chaos = machine(1, outages=True)()
-    try:
-        history, promise = DIRECTED_OUTAGES[mutant]
-        chaos.begin_outage()
-        with pytest.raises(AssertionError, match=f"^{promise}:"):
-            history(chaos=chaos, world=chaos.world)
-    finally:
-        chaos.world.cure()
-        chaos.travel.stop()
+    chaos = by_hand(1, outages=True)
+    chaos.begin_outage()
+    find(chaos, *DIRECTED_OUTAGES[mutant])
 
 
 # About running tasks: the history, and the promise that is broken in it.
@@ -292,25 +275,23 @@ DIRECTED_STARTS = {
 
 
 @pytest.mark.parametrize("mutant", DIRECTED_EXECUTIONS, ids=lambda mutant: mutant.__name__)
-def test_a_broken_promise_about_running_tasks_is_found_by_design(machine, monkeypatch, mutant):
-    find(machine, monkeypatch, mutant, *DIRECTED_EXECUTIONS[mutant], starts=True)
+def test_a_broken_promise_about_running_tasks_is_found_by_design(by_hand, monkeypatch, mutant):
+    mutant(monkeypatch)
+    chaos = by_hand(1, execution_histories.BUDGET)
+    chaos.begin(starts=True)
+    find(chaos, *DIRECTED_EXECUTIONS[mutant])
 
 
 @pytest.mark.parametrize("mutant", DIRECTED_STARTS, ids=lambda mutant: mutant.__name__)
-def test_a_broken_promise_about_starts_is_found_by_design(machine, monkeypatch, mutant):
-    find(machine, monkeypatch, mutant, *DIRECTED_STARTS[mutant], starts=False)
-
-
-def find(machine, monkeypatch, mutant, history, promise, *, starts):
-    """Play a history with a mutant, and have a promise found broken."""
+def test_a_broken_promise_about_starts_is_found_by_design(by_hand, monkeypatch, mutant):
     mutant(monkeypatch)
-    chaos = machine(1, execution_histories.BUDGET)()
-    try:
-        chaos.begin(starts=starts)
-        if not starts:
-            start_histories.run_all(chaos)
-        with pytest.raises(AssertionError, match=f"^{promise}:"):
-            history(chaos=chaos, world=chaos.world)
-    finally:
-        chaos.world.cure()
-        chaos.travel.stop()
+    chaos = by_hand(1, execution_histories.BUDGET)
+    chaos.begin(starts=False)
+    start_histories.run_all(chaos)
+    find(chaos, *DIRECTED_STARTS[mutant])
+
+
+def find(chaos, history, promise):
+    """Play a history with a mutant, and have a promise found broken."""
+    with pytest.raises(AssertionError, match=f"^{promise}:"):
+        history(chaos=chaos, world=chaos.world)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import SUSPECT_NODES
@@ -20,20 +22,14 @@ def on(node: str, manifest):
     return manifest
 
 
-def names():
-    """Return names of tasks that nobody else has."""
-    number = 0
-    while True:
-        yield f"task_{number}"
-        number += 1
-
-
 @pytest.fixture
 def launch(harness, queued_ti):
-    return launcher(harness, queued_ti, names())
+    return launcher(harness, queued_ti)
 
 
-def launcher(harness, queued_ti, fresh):
+def launcher(harness, queued_ti):
+    fresh = map("task_{}".format, count())
+
     def launch(manifest, node="node-1"):
         """Launch a task instance, and have its pod become that; return the task instance."""
         ti = queued_ti(next(fresh))
@@ -43,6 +39,13 @@ def launcher(harness, queued_ti, fresh):
         return ti
 
     return launch
+
+
+def spoil(launch) -> None:
+    """Have two launches fail on the first node, while another starts on the second."""
+    launch(m.alive(), "node-2")
+    for _ in range(2):
+        launch(m.status_unknown())
 
 
 def avoided(harness, ti) -> list[str]:
@@ -64,9 +67,7 @@ def test_a_node_on_which_launches_fail_is_suspect(harness, launch, queued_ti, ca
 
 
 def test_a_relaunch_goes_to_a_suspect_node_rather_than_to_its_own_again(harness, launch, queued_ti):
-    launch(m.alive(), "node-2")
-    for _ in range(2):
-        launch(m.status_unknown())
+    spoil(launch)
     ti = queued_ti("new")
     harness.observe(harness.launch(ti), on("node-3", m.evicted()))
     preferred = harness.created().manifest["spec"]["affinity"]["nodeAffinity"][PREFERRED]
@@ -121,9 +122,7 @@ def test_failures_long_apart_are_no_evidence(harness, launch, queued_ti):
 
 
 def test_a_start_on_it_ends_the_suspicion(harness, launch, queued_ti, caplog):
-    launch(m.alive(), "node-2")
-    for _ in range(2):
-        launch(m.status_unknown())
+    spoil(launch)
     launch(m.alive())
     assert avoided(harness, queued_ti("new")) == []
     assert "Node node-1 is not suspect any more: a launch has started on it" in caplog.messages
@@ -131,10 +130,8 @@ def test_a_start_on_it_ends_the_suspicion(harness, launch, queued_ti, caplog):
 
 def test_so_does_the_time_that_is_configured(start, queued_ti):
     harness = start(KUBERNETES_RESILIENCE__NODE_SUSPECT_TIMEOUT="60")
-    launch = launcher(harness, queued_ti, names())
-    launch(m.alive(), "node-2")
-    for _ in range(2):
-        launch(m.status_unknown())
+    launch = launcher(harness, queued_ti)
+    spoil(launch)
     harness.wait(59)
     assert avoided(harness, queued_ti("new")) == ["node-1"]
     harness.wait(2)
@@ -143,10 +140,8 @@ def test_so_does_the_time_that_is_configured(start, queued_ti):
 
 def test_it_can_be_switched_off(start, queued_ti):
     harness = start(KUBERNETES_RESILIENCE__NODE_SUSPECT_TIMEOUT="0")
-    launch = launcher(harness, queued_ti, names())
-    launch(m.alive(), "node-2")
-    for _ in range(2):
-        launch(m.status_unknown())
+    launch = launcher(harness, queued_ti)
+    spoil(launch)
     assert avoided(harness, queued_ti("new")) == []
 
 
@@ -161,9 +156,7 @@ def test_the_latest_nodes_are_named_if_there_are_many(harness, launch, queued_ti
 def test_the_successor_of_a_dead_scheduler_knows_it(harness, launch, queued_ti, successor, monkeypatch):
     gauge = []
     monkeypatch.setattr(type(SUSPECT_NODES), "set", lambda self, value, **tags: gauge.append((self, value)))
-    launch(m.alive(), "node-2")
-    for _ in range(2):
-        launch(m.status_unknown())
+    spoil(launch)
     other = successor()
     other.executor.sync()
     assert avoided(other, queued_ti("new")) == ["node-1"]
