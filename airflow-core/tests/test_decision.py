@@ -10,6 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_resilience.decision import LONGEST_DELAY, Action, AvoidNode, BudgetUse, Decision
+from airflow_resilience.mutation import MemoryIncrease, Mutation
+
+TEXTS = st.text(min_size=1)
+MUTATIONS = st.builds(
+    Mutation,
+    memory=st.none() | st.builds(MemoryIncrease, st.floats(1, 9), TEXTS),
+    node_selector=st.dictionaries(TEXTS, st.text()),
+    tolerations=st.lists(st.dictionaries(TEXTS, st.text() | st.integers())).map(tuple),
+    priority_class_name=st.none() | TEXTS,
+)
 
 DECISIONS = st.builds(
     Decision,
@@ -19,6 +29,7 @@ DECISIONS = st.builds(
     explanation=st.text(),
     delay=st.floats(0, 1e6),
     avoid_node=st.sampled_from(AvoidNode),
+    mutation=st.none() | MUTATIONS.filter(Mutation.to_dict),
     budget=st.none() | st.builds(BudgetUse, st.integers(), st.none() | st.integers()),
     ran_out=st.booleans(),
 )
@@ -47,11 +58,29 @@ def test_a_delay_that_is_no_float_is_refused():
         Decision.from_dict(fields | {"delay": 10**400})
 
 
-def test_what_version_0_1_0_has_written_says_nothing_about_a_budget():
+def test_what_version_0_1_0_has_written_says_less():
     fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
-    written = {name: value for name, value in fields.items() if name not in ("budget", "ran_out")}
-    read = Decision.from_dict(written)
-    assert (read.budget, read.ran_out) == (None, False)
+    later = ("budget", "ran_out", "mutation")
+    read = Decision.from_dict({name: value for name, value in fields.items() if name not in later})
+    assert (read.budget, read.ran_out, read.mutation) == (None, False, None)
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        "more",
+        {"resources": "more"},
+        {"resources": {"memory": {"factor": 2}}},
+        {"resources": {"memory": {"factor": "much", "limit": "1Gi"}}},
+        {"nodeSelector": 7},
+        {"tolerations": ["all"]},
+    ],
+    ids=str,
+)
+def test_a_mutation_that_is_none_is_refused(mutation):
+    fields = Decision(action=Action.RELAUNCH, policy="p", rule="r", explanation="e").to_dict()
+    with pytest.raises(ValueError, match=r"no changes to a launch|could not convert|dictionary update"):
+        Decision.from_dict(fields | {"mutation": mutation})
 
 
 @pytest.mark.parametrize("budget", ["1 of 2", 1, {}, {"used": 1}, {"used": "some", "allowed": 2}], ids=str)

@@ -25,11 +25,13 @@ from airflow_resilience.ledger import (
     LAUNCH_FAILURE_EVENT,
     HeldLaunch,
     LedgerEntry,
+    read_all_histories,
     read_held,
     read_histories,
     read_infrastructure_histories,
     record_held,
 )
+from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -134,6 +136,7 @@ def test_the_row_explains_itself(queued_ti, session):
         "ran_out": False,
         "delay": 1.5,
         "avoid_node": "prefer",
+        "mutation": None,
         "due": "2026-11-21T12:00:01+00:00",
         "launch": 1,
         "reason": "Evicted",
@@ -291,6 +294,28 @@ def test_losses_are_counted_through_each_new_uuid_and_each_start(queued_ti, sess
         found = read_infrastructure_histories({ti.key: present}, session=session)[ti.key]
         assert found.entries == lost[:expected]
         assert found.relaunches == expected
+
+
+def test_changes_to_launches_stay_through_each_start_and_each_new_uuid(queued_ti, session):
+    ti, second, third = queued_ti(), new_id(), new_id()
+    pools = [Mutation(node_selector={"pool": name}) for name in "abc"]
+    ids = [(str(ti.id), None), (str(ti.id), second), (second, third)]
+    for number, (mutation, (old, new)) in enumerate(zip(pools, ids, strict=True)):
+        item = entry(ti, f"pod-{number}")
+        phase = Phase.EXECUTION if new else Phase.LAUNCH
+        decided = replace(item.decision, mutation=mutation)
+        record(
+            ti.key, replace(item, ti_id=old, decision=decided, phase=phase, next_ti_id=new), session=session
+        )
+        session.add(Log(event="running", task_instance=ti.key))
+        session.flush()
+
+    def read(ti_id):
+        return read_all_histories({ti.key: ti_id}, session=session)[ti.key].mutations
+
+    assert read(third) == pools
+    assert read(second) == pools[:2]
+    assert read(new_id()) == []  # it was cleared
 
 
 def test_a_loss_that_was_reported_counts_for_the_uuid_that_had_it(queued_ti, session):

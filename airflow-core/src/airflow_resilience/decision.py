@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from airflow_resilience.mutation import Mutation
+
 UNLIMITED = -1
 """Value of a limit that is never reached."""
 
@@ -73,6 +75,8 @@ class Decision:
     delay: float = 0.0
     """Seconds before the next worker is launched, a year at most; 0 unless the action is a relaunch."""
     avoid_node: AvoidNode = AvoidNode.NONE
+    mutation: Mutation | None = None
+    """What the next launch has that the one before had not; None if nothing is changed."""
     budget: BudgetUse | None = None
     """Relaunches of the try, this one among them, and how many it may have; None if no limit was asked."""
     ran_out: bool = False
@@ -90,6 +94,7 @@ class Decision:
             "explanation": self.explanation,
             "delay": self.delay,
             "avoid_node": self.avoid_node.value,
+            "mutation": self.mutation and self.mutation.to_dict(),
             "budget": self.budget and self.budget._asdict(),
             "ran_out": self.ran_out,
         }
@@ -109,7 +114,8 @@ class Decision:
                 explanation=str(fields["explanation"]),
                 delay=float(fields["delay"]),
                 avoid_node=AvoidNode(fields["avoid_node"]),
-                # Rows of version 0.1.0 have neither, and say it in their explanation only.
+                # Rows of version 0.1.0 have none of these.
+                mutation=Mutation.from_dict(fields["mutation"]) if fields.get("mutation") else None,
                 budget=BudgetUse.from_dict(fields.get("budget")),
                 ran_out=bool(fields.get("ran_out")),
             )

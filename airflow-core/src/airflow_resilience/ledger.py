@@ -31,6 +31,7 @@ from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -224,6 +225,8 @@ class Histories(NamedTuple):
     """Its failed launches since its task process last started."""
     losses: LaunchHistory
     """The losses of its worker while it ran, and failed launches that count as such."""
+    mutations: Sequence[Mutation] = ()
+    """What was decided to change in its launches, oldest first, whatever has started since."""
 
 
 class _Row(NamedTuple):
@@ -276,7 +279,9 @@ def read_all_histories(
     """
     rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
     return {
-        key: Histories(_launches(key, ti_id, rows[key]), _losses(ti_id, rows[key]))
+        key: Histories(
+            _launches(key, ti_id, rows[key]), _losses(ti_id, rows[key]), _mutations(ti_id, rows[key])
+        )
         for key, ti_id in ti_ids.items()
     }
 
@@ -307,6 +312,12 @@ def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     history = _leading_to(ti_id, entries)
     history.starts = starts
     return history
+
+
+def _mutations(ti_id: str, rows: Iterable[_Row]) -> list[Mutation]:
+    entries = [entry for row in rows if (entry := LedgerEntry.from_json(row.extra))]
+    history = _leading_to(ti_id, entries)
+    return [entry.decision.mutation for entry in history.entries if entry.decision.mutation]
 
 
 def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:

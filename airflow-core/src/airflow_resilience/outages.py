@@ -17,9 +17,13 @@ from typing import Final, NamedTuple
 EVIDENCE_WINDOW: Final = 300.0
 """Seconds within which task instances have to fail for an outage to be assumed."""
 
-FIRST_PROBE: Final = 15.0
+PROBE_INTERVAL: Final = 15.0
 LONGEST_PROBE_INTERVAL: Final = 120.0
-"""Seconds between two probes. The interval doubles from the first to the longest."""
+"""Seconds between two probes, at least and at most."""
+
+PROBE_SHARE: Final = 0.1
+"""The interval between two probes, as a share of the outage's age: nothing is held for much longer than the
+outage lasts."""
 
 PROBE_TIMEOUT: Final = 300.0
 """Seconds after which a probe that has neither started nor failed is followed by another: a node for its pod
@@ -109,8 +113,7 @@ class Outage:
         self._failures: dict[Hashable, float] = {}
         self._last_failure = now
         self._probe_made = now
-        self._interval = FIRST_PROBE
-        self._next_probe = now + FIRST_PROBE
+        self._next_probe = now + PROBE_INTERVAL
         self._released_since = self._last_release = now
         self._released = 0
 
@@ -140,8 +143,7 @@ class Outage:
                     self._open(now)
             case OutageState.OPEN if launch_id == self.probe:
                 self.probe = None
-                self._interval = min(2 * self._interval, LONGEST_PROBE_INTERVAL)
-                self._next_probe = now + self._interval
+                self._next_probe = now + self._interval(now)
             # What was made before the first launch got through says nothing new.
             case OutageState.RECOVERING if began >= self._released_since:
                 self.since = now
@@ -220,7 +222,7 @@ class Outage:
         """
         if self.probe and not (probe_lives and now - self._probe_made < PROBE_TIMEOUT):
             self.probe = None
-            self._next_probe = max(self._next_probe, self._probe_made + self._interval)
+            self._next_probe = self._probe_made + self._interval(now)
         # A broken configuration is not waited for twice.
         memory = self._limits.max_wait if self.state is OutageState.EXHAUSTED else EVIDENCE_WINDOW
         is_quiet = not held and not self.probe and now - self._last_failure > memory
@@ -235,8 +237,10 @@ class Outage:
 
     def _open(self, now: float) -> None:
         self.state, self.probe = OutageState.OPEN, None
-        self._interval = FIRST_PROBE
-        self._next_probe = now + FIRST_PROBE
+        self._next_probe = now + PROBE_INTERVAL
+
+    def _interval(self, now: float) -> float:
+        return min(max(PROBE_INTERVAL, PROBE_SHARE * (now - self.since)), LONGEST_PROBE_INTERVAL)
 
     def _release(self, state: OutageState, now: float) -> None:
         self.state, self.probe = state, None

@@ -55,10 +55,7 @@ def test_manifest_of_armadactl() -> None:
         "6: rules: is Armada's; here: policies[0].rules",
         f"8: rules[0].onCategory: is Armada's; here: {CATEGORY}",
         "10: rules[1].onSubcategory: is Armada's; here: onReasons",
-        (
-            "11: rules[1].mutate: is Armada's; here: avoidNode for affinity.avoidSameNode;"
-            " resources.memory has no counterpart"
-        ),
+        "11: rules[1].mutate.affinity: is Armada's; here: avoidNode of the rule for avoidSameNode",
         "12: rules[2].action: got 'Ignore'; allowed: Retry, Fail, Count",
     ]
 

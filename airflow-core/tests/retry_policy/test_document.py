@@ -28,7 +28,7 @@ NAME = "lower-case letters, digits and - (not first or last), at most 63"
 TEXT = "text, at most 256 characters; in quotes if it is like a number or yes"
 RULE_FIELDS = (
     "name, phases, onExitCodes, onPodConditions, onReasons, onCategories, onTerminationMessage,"
-    " containerName, includeInitContainers, action, retryLimit, backoff, avoidNode"
+    " containerName, includeInitContainers, action, retryLimit, backoff, avoidNode, mutate"
 )
 FILE_FIELDS = "defaultPolicy, globalMaxRetries, defaultBackoff, policies, selection"
 
@@ -348,6 +348,81 @@ def test_each_mistake_is_told_in_one_line(old: str, new: str, line: int, path: s
     assert old in VALID
     text = VALID.replace(old, new, 1)
     assert complaint(text) == f"f.yaml:{line}: {path}: {told}"
+
+
+KEY = "the key of a label, such as karpenter.sh/capacity-type"
+VALUE = "the value of a label, in quotes if it is like a number or yes"
+
+
+@pytest.mark.parametrize(
+    ("mutate", "path", "told"),
+    [
+        (
+            "{}",
+            "",
+            (
+                "changes nothing; allowed: one or more of resources, nodeSelector, tolerations,"
+                " priorityClassName"
+            ),
+        ),
+        ("{after: 0, nodeSelector: {a: b}}", ".after", "got 0; allowed: a whole number from 1"),
+        (
+            "{resources: {memory: {factor: 1, limit: 1Gi}}}",
+            ".resources.memory.factor",
+            "got 1; allowed: a number above 1, such as 1.5",
+        ),
+        *(
+            (
+                f"{{resources: {{memory: {{factor: 2, limit: {limit}}}}}}}",
+                ".resources.memory.limit",
+                (
+                    f"got {told}; allowed: a quantity of memory such as 16Gi or 512M; in quotes if it has no"
+                    " suffix"
+                ),
+            )
+            for limit, told in [("16GB", "'16GB'"), ("0Gi", "'0Gi'"), ("1024", "1024"), ("500m", "'500m'")]
+        ),
+        ("{resources: {memory: {factor: 2}}}", ".resources.memory.limit", None),
+        (
+            "{resources: {memory: {static: 1Gi, limit: 2Gi, factor: 2}}}",
+            ".resources.memory.static",
+            "is Armada's; here: factor",
+        ),
+        ("{nodeSelector: {-a: b}}", ".nodeSelector", f"got the key '-a'; allowed: {KEY}"),
+        ("{nodeSelector: {a: true}}", ".nodeSelector", f"got true (a boolean) for a; allowed: {VALUE}"),
+        ("{nodeSelector: {a: two words}}", ".nodeSelector", f"got 'two words' for a; allowed: {VALUE}"),
+        ("{nodeSelector: {}}", ".nodeSelector", None),
+        ("{tolerations: [{key: a b, value: c}]}", ".tolerations[0].key", f"got 'a b'; allowed: {KEY}"),
+        (
+            "{tolerations: [{key: a, operator: Exists, value: b}]}",
+            ".tolerations[0]",
+            "has a value; allowed with Exists: none",
+        ),
+        (
+            "{tolerations: [{value: b}]}",
+            ".tolerations[0]",
+            "has no key; allowed without one: operator Exists",
+        ),
+        (
+            "{tolerations: [{key: a, value: b, tolerationSeconds: 3}]}",
+            ".tolerations[0]",
+            "has tolerationSeconds; allowed with them: effect NoExecute",
+        ),
+        ("{priorityClassName: High}", ".priorityClassName", None),
+    ],
+)
+def test_a_change_that_no_pod_could_have_is_refused(mutate: str, path: str, told: str | None) -> None:
+    rule = f"{{action: Retry, phases: [Launch], mutate: {mutate}}}"
+    said = complaint(f"policies: [{{name: p, rules: [{rule}]}}]")
+    assert said.startswith(f"f.yaml:1: policies[0].rules[0].mutate{path}: {told or ''}")
+    assert told is None or said.endswith(told)
+
+
+def test_what_is_not_launched_again_is_not_changed() -> None:
+    rule = "{action: Count, phases: [Launch], mutate: {nodeSelector: {a: b}}}"
+    assert complaint(f"policies: [{{name: p, rules: [{rule}]}}]") == (
+        "f.yaml:1: policies[0].rules[0]: has mutate with action Count; allowed with mutate: Retry"
+    )
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:

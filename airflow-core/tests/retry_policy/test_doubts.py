@@ -187,6 +187,22 @@ def test_many_rules_are_compared_with_those_right_before_them() -> None:
                 for place in ("avoidNode", "rules[0].avoidNode")
             ],
         ),
+        *(
+            (
+                (
+                    f"{policy}rules: [{{action: Retry, phases: [Launch]{rule},"
+                    f" mutate: {{after: {after}, nodeSelector: {{a: b}}}}}}]"
+                ),
+                [f"rules[0].mutate.after: got {after}, which is never reached: {told}"] if told else [],
+            )
+            for policy, rule, after, told in [
+                ("", ", retryLimit: 2", 3, "its retryLimit is 2"),
+                ("", ", retryLimit: 2", 2, None),
+                ("retryLimit: 1, ", "", 2, "the policy's retryLimit is 1"),
+                ("", ", retryLimit: -1", 11, "globalMaxRetries is 10"),
+                ("", "", 10, None),
+            ]
+        ),
         (
             "rules: [{action: Count, phases: [Launch], retryLimit: 3, avoidNode: none}]",
             [

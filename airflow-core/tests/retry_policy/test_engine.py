@@ -17,6 +17,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, AvoidNode, BudgetUse, Decision
+from airflow_resilience.mutation import MemoryIncrease, Mutation
 from airflow_resilience.retry_policy.engine import Step, decide, trace
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
@@ -66,6 +67,31 @@ def ask(
     chance: float = 0.0,
 ) -> Decision:
     return decide(evidence, every(policy_set, retries), policy_set, history, lambda: chance)
+
+
+LARGE = Mutation(memory=MemoryIncrease(1.5, "16Gi"), node_selector={"pool": "large", "zone": "a"})
+
+
+def test_a_rule_changes_the_next_launch_from_one_of_its_relaunches_on() -> None:
+    rule = replace(SPOT, mutation=LARGE, mutates_after=2, retry_limit=3)
+    policy_set = policies(Policy(name="standard", rules=(rule,)))
+    evicted = failure("Evicted")
+    decisions = [ask(policy_set, evicted, relaunched("standard", "spot", times)) for times in range(4)]
+    assert [decision.mutation for decision in decisions] == [None, LARGE, LARGE, None]
+    assert decisions[1].explanation == (
+        "launch 2 of 4; policy standard, rule spot;"
+        " the next launch has memory times 1.5, 16Gi at most; nodeSelector pool=large, zone=a"
+    )
+    # Relaunches by other rules do not count.
+    assert ask(policy_set, evicted, relaunched("standard", "another", 2)).mutation is None
+
+
+def test_a_mutation_in_words() -> None:
+    tolerations = ({"key": "spot", "operator": "Exists"}, {"operator": "Exists", "effect": "NoExecute"})
+    assert str(Mutation(tolerations=tolerations, priority_class_name="high")) == (
+        "toleration key=spot, operator=Exists; toleration operator=Exists, effect=NoExecute;"
+        " priorityClassName high"
+    )
 
 
 def test_first_rule_that_matches_wins() -> None:

@@ -18,6 +18,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
+from airflow_resilience.mutation import Mutation
 from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
 from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
@@ -137,6 +138,8 @@ def rules(draw: st.DrawFn) -> tuple[Rule, ...]:
             retry_limit=draw(limits),
             backoff=draw(backoffs),
             avoid_node=draw(st.none() | st.sampled_from(AvoidNode)),
+            mutation=draw(st.none() | st.just(Mutation(node_selector={"pool": "large"}))),
+            mutates_after=draw(st.integers(min_value=1, max_value=3)),
         )
         for number in range(draw(st.integers(min_value=0, max_value=3)))
     )
@@ -215,6 +218,15 @@ def test_every_failure_gets_the_same_decision_each_time(
     counted = f"launch {relaunches + 1} of " if evidence.phase is Phase.LAUNCH else "infrastructure retr"
     assert first.decision.explanation.startswith(counted)
     assert Decision.from_dict(first.decision.to_dict()) == first.decision
+
+
+@given(question=questions(), evidence=evidences, history=histories)
+def test_only_a_relaunch_changes_the_next_launch(
+    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+) -> None:
+    policy_set, selection = question
+    decision = decide(evidence, selection, policy_set, history, lambda: 0.0)
+    assert decision.mutation is None or decision.action is Action.RELAUNCH
 
 
 @given(question=questions(), evidence=evidences, history=histories, chance=chances)

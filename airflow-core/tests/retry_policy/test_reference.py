@@ -73,6 +73,10 @@ def test_sections_are_in_the_order_of_a_file_and_there_once() -> None:
         "`onExitCodes`",
         "`onPodConditions`",
         "`onTerminationMessage`",
+        "`mutate`",
+        "`resources`",
+        "`memory`",
+        "`tolerations`",
         "`selection`",
     ]
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
+from airflow_resilience.mutation import MemoryIncrease, Mutation
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.fields import allowed, fields_of, model_in, shown, type_at, type_of
@@ -122,6 +123,33 @@ def test_container_of_the_rule_is_that_of_conditions_which_name_none() -> None:
         ),
         OnTerminationMessage: OnTerminationMessage(pattern=Pattern("x"), containers=git_sync),
     }
+
+
+def test_what_a_rule_changes() -> None:
+    rule = compile_rule(
+        phases=["Launch"],
+        mutate={
+            "after": 2,
+            "resources": {"memory": {"factor": 1.5, "limit": "16Gi"}},
+            "nodeSelector": {"karpenter.sh/capacity-type": "on-demand"},
+            "tolerations": [
+                {"key": "pool", "value": "large"},
+                {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+            ],
+            "priorityClassName": "batch.high",
+        },
+    )
+    assert rule.mutates_after == 2
+    assert rule.mutation == Mutation(
+        memory=MemoryIncrease(1.5, "16Gi"),
+        node_selector={"karpenter.sh/capacity-type": "on-demand"},
+        tolerations=(
+            {"key": "pool", "operator": "Equal", "value": "large"},
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+        ),
+        priority_class_name="batch.high",
+    )
+    assert compile_rule(phases=["Launch"], mutate={"nodeSelector": {"a": ""}}).mutates_after == 1
 
 
 @pytest.mark.parametrize(
@@ -293,7 +321,7 @@ def test_every_field_says_in_words_what_it_allows() -> None:
             assert allowed(type_of(field))
             nested = model_in(type_of(field))
             models += [nested] if nested else []
-    assert len(models) == 10  # eight, of which the backoff is in three places
+    assert len(models) == 14  # twelve, of which the backoff is in three places
 
 
 def test_type_at_a_location() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic.alias_generators import to_camel
 
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
-from airflow_resilience.decision import AvoidNode
+from airflow_resilience.decision import UNLIMITED, AvoidNode
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.fields import shown
 from airflow_resilience.retry_policy.marked_yaml import Location
@@ -52,7 +52,7 @@ def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Fi
         yield from _never_reached(policy, location, vocabulary)
         for position, rule in enumerate(policy.rules or ()):
             place = (*location, "rules", position)
-            yield from _of_rule(rule, place, file.global_max_retries)
+            yield from _of_rule(rule, place, policy, file.global_max_retries)
             if vocabulary:
                 yield from _unknown_words(rule, place, vocabulary)
     yield from _never_asked(file, vocabulary)
@@ -90,12 +90,13 @@ def _unknown(kind: str, word: str, known: Collection[str]) -> str:
     return f"got {shown(word)}, which is no {kind} that is known{nearest(word, sorted(known))}"
 
 
-def _of_rule(rule: RuleFields, location: Location, brake: int) -> Iterator[_Finding]:
+def _of_rule(rule: RuleFields, location: Location, policy: PolicyFields, brake: int) -> Iterator[_Finding]:
     if rule.action != _RETRY:
         yield from _without_effect(rule, location, f"the action is {rule.action}")
     else:
         yield from _above(rule.retry_limit, location, brake)
         yield from _keeps_nodes_away(rule, location)
+        yield from _never_mutates(rule, location, policy.retry_limit, brake)
 
 
 def _of_policy(policy: PolicyFields, location: Location, brake: int) -> Iterator[_Finding]:
@@ -122,6 +123,19 @@ def _keeps_nodes_away(holder: RuleFields | PolicyFields, location: Location) -> 
             (*location, "avoidNode"),
             "is require: Karpenter provisions no node for such a pod; prefer does not stop it",
         )
+
+
+def _never_mutates(
+    rule: RuleFields, location: Location, policy: int | None, brake: int
+) -> Iterator[_Finding]:
+    limits = {"its retryLimit": rule.retry_limit, "globalMaxRetries": brake}
+    if rule.retry_limit is None:
+        limits["the policy's retryLimit"] = policy
+    for name, limit in limits.items():
+        if rule.mutate and limit is not None and UNLIMITED < limit < rule.mutate.after:
+            got = f"got {rule.mutate.after}, which is never reached: {name} is {limit}"
+            yield (*location, "mutate", "after"), got
+            return
 
 
 def _above(limit: int | None, location: Location, brake: int) -> Iterator[_Finding]:

@@ -284,14 +284,17 @@ def _conclude(
         none_left = "no relaunch" if phase is Phase.LAUNCH else "no infrastructure retry"
         explanation = f"{standing}; {none_left} is left; {reached[0]}"
         return decision(action=Action.COUNT, explanation=explanation, ran_out=True)
-    clauses = (standing, rule.note, f"policy {policy.name}, rule {rule.name}")
+    attempt = _count(relaunches, policy, rule) + 1
+    mutation = rule.mutation if relaunch and attempt >= rule.mutates_after else None
+    changes = f"the next launch has {mutation}" if mutation else ""
+    clauses = (standing, rule.note, f"policy {policy.name}, rule {rule.name}", changes)
     explanation = "; ".join(filter(None, clauses))
     if not relaunch:
         return decision(action=rule.action, explanation=explanation)
-    attempt = _count(relaunches, policy, rule) + 1
     return decision(
         action=Action.RELAUNCH,
         explanation=explanation,
+        mutation=mutation,
         delay=backoff.delay(attempt, random) if backoff else 0.0,
         avoid_node=rule.avoid_node or policy.avoid_node,
     )

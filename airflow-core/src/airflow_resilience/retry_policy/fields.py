@@ -8,9 +8,11 @@ Errors and the reference use the same words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
@@ -76,11 +78,28 @@ def _regex(pattern: str) -> str:
     return pattern
 
 
+def _matching(pattern: re.Pattern[str], value: str) -> str:
+    if not pattern.fullmatch(value):
+        raise ValueError("no label")
+    return value
+
+
 def _unique(values: list[int]) -> list[int]:
     if repeated := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
         listed = ", ".join(map(str, repeated))
         raise refusal(f"got {listed} more than once; allowed: each value once")
     return values
+
+
+def _node_selector(value: object) -> object:
+    if not isinstance(value, dict) or not value:
+        raise ValueError("no labels")
+    for key, label in value.items():
+        if not (isinstance(key, str) and _IS_LABEL_KEY.fullmatch(key)):
+            raise refusal(f"got the key {shown(key)}; allowed: {_LABEL_KEY.text}")
+        if not (isinstance(label, str) and _IS_LABEL_VALUE.fullmatch(label)):
+            raise refusal(f"got {shown(label)} for {key}; allowed: {_LABEL_VALUE.text}")
+    return value
 
 
 _Item = TypeVar("_Item")
@@ -98,6 +117,32 @@ Limit = Annotated[int, Field(ge=-1), Allowed("a whole number from 0, or -1 (unli
 GlobalLimit = Annotated[int, Field(ge=0), Allowed("a whole number from 0")]
 Duration = Annotated[
     float, BeforeValidator(_duration), Allowed("a duration such as 30s, 5m or 1m30s, at most 24h")
+]
+Count = Annotated[int, Field(ge=1), Allowed("a whole number from 1")]
+Seconds = Annotated[int, Field(ge=0), Allowed("a whole number of seconds, from 0")]
+Growth = Annotated[float, Field(gt=1, allow_inf_nan=False), Allowed("a number above 1, such as 1.5")]
+Memory = Annotated[
+    str,
+    Field(pattern=r"^[1-9][0-9]{0,17}([kMGTPE]|[KMGTPE]i)?$"),
+    Allowed("a quantity of memory such as 16Gi or 512M; in quotes if it has no suffix"),
+]
+_IS_LABEL_KEY: Final = re.compile(
+    r"(?:(?=.{1,253}/)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?", re.ASCII
+)
+_IS_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_LABEL_KEY: Final = Allowed("the key of a label, such as karpenter.sh/capacity-type")
+_LABEL_VALUE: Final = Allowed("the value of a label, in quotes if it is like a number or yes")
+LabelKey = Annotated[str, AfterValidator(partial(_matching, _IS_LABEL_KEY)), _LABEL_KEY]
+LabelValue = Annotated[str, AfterValidator(partial(_matching, _IS_LABEL_VALUE)), _LABEL_VALUE]
+NodeSelector = Annotated[
+    dict[str, str],
+    BeforeValidator(_node_selector),
+    Allowed("a mapping of labels, such as karpenter.sh/capacity-type: on-demand"),
+]
+ObjectName = Annotated[
+    str,
+    Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253),
+    Allowed("lower-case letters, digits, - and . (neither first nor last), at most 253"),
 ]
 Multiplier = Annotated[float, Field(ge=1, allow_inf_nan=False), Allowed("a number from 1")]
 Share = Annotated[float, Field(ge=0, le=1), Allowed("a number from 0 (none) to 1 (all of it)")]

@@ -65,6 +65,29 @@ EXAMPLES: Final[dict[type[BaseModel], str]] = {
         action: Retry
         retryLimit: 5
         """,
+    schema.MutateFields: """
+        after: 2
+        resources:
+          memory: {factor: 1.5, limit: 16Gi}
+        nodeSelector:
+          karpenter.sh/capacity-type: on-demand
+        tolerations:
+          - {key: pool, value: large, effect: NoSchedule}
+        priorityClassName: batch-high
+        """,
+    schema.ResourcesFields: """
+        memory: {factor: 1.5, limit: 16Gi}
+        """,
+    schema.MemoryFields: """
+        factor: 1.5
+        limit: 16Gi
+        """,
+    schema.TolerationFields: """
+        key: pool
+        operator: Equal
+        value: large
+        effect: NoSchedule
+        """,
     schema.BackoffFields: """
         initialDelay: 10s
         multiplier: 2

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.mutation import Mutation
 from airflow_resilience.retry_policy.infrastructure import OFF, InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import Matcher
 
@@ -28,6 +29,10 @@ class Rule:
     """None for its policy's."""
     avoid_node: AvoidNode | None = None
     """None for its policy's."""
+    mutation: Mutation | None = None
+    """What it changes in the launch that follows; None for nothing."""
+    mutates_after: int = 1
+    """From which of its relaunches for one try it changes that, counted from 1."""
     note: str = ""
     """A clause for the explanation, if the rule's name does not say enough."""
 

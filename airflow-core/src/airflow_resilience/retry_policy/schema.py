@@ -17,21 +17,30 @@ from pydantic.alias_generators import to_camel
 
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.decision import Action, AvoidNode
+from airflow_resilience.mutation import MemoryIncrease, Mutation
 from airflow_resilience.retry_policy import rule as compiled
 from airflow_resilience.retry_policy.durations import format_duration
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.fields import (
     Category,
     ConditionStatus,
+    Count,
     Duration,
     ExitCodeOperator,
     ExitCodes,
     GlobalLimit,
+    Growth,
+    LabelKey,
+    LabelValue,
     Limit,
+    Memory,
     Multiplier,
     Name,
     NodeAvoidance,
+    NodeSelector,
+    ObjectName,
     Regex,
+    Seconds,
     Share,
     SomeOf,
     Text,
@@ -138,6 +147,93 @@ class TerminationMessageFields(FileMapping):
     beginning disregards case; `^` and `$` are the beginning and end of the message, with `(?m)` of a line."""
 
 
+class MemoryFields(FileMapping):
+    """
+    More memory for the worker container: its request, and its limit, as far as the pod template or the task
+    states them.
+    """
+
+    factor: Growth
+    """By how much the memory of the launch before is multiplied."""
+    limit: Memory
+    """No request and no limit is raised above it. What is above it already stays as it is."""
+
+
+class ResourcesFields(FileMapping):
+    """Resources of the worker container."""
+
+    memory: MemoryFields
+    """More memory."""
+
+
+class TolerationFields(FileMapping):
+    """
+    A toleration, as a
+    [pod has it](https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/).
+    """
+
+    key: LabelKey | None = None
+    """Of the taint. Default: any, with `Exists`."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    """`Equal`: the taint has the value. `Exists`: whatever its value."""
+    value: LabelValue | None = None
+    """Of the taint, with `Equal`. Default: an empty one."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Of the taint. Default: any."""
+    toleration_seconds: Seconds | None = None
+    """How long a taint with `NoExecute` is tolerated. Default: for ever."""
+
+    @model_validator(mode="after")
+    def _is_accepted_by_the_api_server(self) -> Self:
+        if self.operator == "Exists" and self.value is not None:
+            raise refusal("has a value; allowed with Exists: none")
+        if self.operator == "Equal" and self.key is None:
+            raise refusal("has no key; allowed without one: operator Exists")
+        if self.toleration_seconds is not None and self.effect != "NoExecute":
+            raise refusal("has tolerationSeconds; allowed with them: effect NoExecute")
+        return self
+
+
+class MutateFields(FileMapping):
+    """
+    What a rule changes in the launches that follow in the same try. Each relaunch by the rule changes it once
+    more; what another rule has changed stays. The pod mutation hook has the last word.
+    """
+
+    after: Count = 1
+    """From which relaunch by this rule for one try on. 2: the first one is made as the launch before."""
+    resources: ResourcesFields | None = None
+    """Resources of the worker container."""
+    node_selector: NodeSelector | None = None
+    """Labels that the node has to have. They are added to the pod's `nodeSelector`, or replace its values."""
+    tolerations: SomeOf[TolerationFields] | None = None
+    """Added to those of the pod."""
+    priority_class_name: ObjectName | None = None
+    """Name of the PriorityClass, instead of the pod's own."""
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.compile().to_dict():
+            raise refusal(
+                "changes nothing; allowed: one or more of resources, nodeSelector, tolerations,"
+                " priorityClassName"
+            )
+        return self
+
+    def compile(self) -> Mutation:
+        """Return the changes as the engine takes them."""
+        memory = self.resources.memory if self.resources else None
+        return Mutation(
+            memory=MemoryIncrease(memory.factor, memory.limit) if memory else None,
+            node_selector=self.node_selector or {},
+            tolerations=tuple(
+                toleration.model_dump(by_alias=True, exclude_none=True)
+                for toleration in self.tolerations or ()
+            ),
+            priority_class_name=self.priority_class_name,
+        )
+
+
 class RuleFields(FileMapping):
     """
     What to do about some failures. A rule matches if each condition that it states does: `phases`,
@@ -179,6 +275,14 @@ class RuleFields(FileMapping):
     `[kubernetes_resilience] infrastructure_retry_delay`."""
     avoid_node: NodeAvoidance | None = None
     """Default: the policy's."""
+    mutate: MutateFields | None = None
+    """What is changed in the launches that follow, if the action is `Retry`. Default: nothing."""
+
+    @model_validator(mode="after")
+    def _launches_what_it_mutates(self) -> Self:
+        if self.mutate and self.action != "Retry":
+            raise refusal(f"has mutate with action {self.action}; allowed with mutate: Retry")
+        return self
 
     @model_validator(mode="after")
     def _has_a_condition(self) -> Self:
@@ -199,6 +303,8 @@ class RuleFields(FileMapping):
             retry_limit=self.retry_limit,
             backoff=self.backoff.compile() if self.backoff else None,
             avoid_node=self.avoid_node,
+            mutation=self.mutate.compile() if self.mutate else None,
+            mutates_after=self.mutate.after if self.mutate else 1,
         )
 
     def _matchers(self) -> Iterator[Matcher]:

@@ -40,13 +40,13 @@ NONE, PREFER, REQUIRE = AvoidNode.NONE, AvoidNode.PREFER, AvoidNode.REQUIRE
 DECISIONS = {
     "drain": (RELAUNCH, "drains", "drain", PREFER, 0, 0),
     "preempted": (RELAUNCH, "preemptions", "scheduler", PREFER, 24, 30),
-    "spot-reclaim": (RELAUNCH, "spot", "reclaimed", NONE, 2.5, 5),
+    "spot-reclaim": (RELAUNCH, "spot", "reclaimed", NONE, 5, 10),
     "registry-outage": (RELAUNCH, "registry", "outage", NONE, 192, 240),
     "git-sync-dns": (RELAUNCH, "git-sync", "dns", NONE, 12, 15),
     "sidecar": (RELAUNCH, "sidecars", "database-proxy", PREFER, 8, 10),
     "out-of-memory": (FAIL, "memory", "limit-too-low", NONE, 0, 0),
     "running-drain": (RELAUNCH, "idempotent", "lost", PREFER, 10, 10),
-    "running-out-of-memory": (RELAUNCH, "memory", "killed", PREFER, 48, 60),
+    "running-out-of-memory": (RELAUNCH, "memory", "killed", PREFER, 10, 10),
     "bad-node": (RELAUNCH, "gpu", "broken-device", REQUIRE, 0, 0),
 }
 """For each example of the page: action, policy, rule, node, shortest and longest delay in seconds."""

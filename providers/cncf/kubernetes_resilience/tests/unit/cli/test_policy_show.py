@@ -60,6 +60,7 @@ def test_all_policies_and_who_they_are_for(run, configured):
         "retryLimit": None,
         "backoff": None,
         "avoidNode": None,
+        "mutate": None,
     }
 
 

@@ -56,6 +56,7 @@ def describe_rule(rule: Rule) -> dict[str, Any]:
         "retryLimit": rule.retry_limit,
         "backoff": describe_backoff(rule.backoff),
         "avoidNode": rule.avoid_node,
+        "mutate": _describe_mutation(rule),
     }
 
 
@@ -94,6 +95,13 @@ def describe_backoff(backoff: Backoff | None) -> str | None:
     growth = f" times {backoff.multiplier:g} up to {maximum}" if backoff.multiplier > 1 else ""
     first = "at once, then " if backoff.begins_at_once else ""
     return f"{first}{initial}{growth}, jitter {backoff.jitter:g}"
+
+
+def _describe_mutation(rule: Rule) -> str | None:
+    if rule.mutation is None:
+        return None
+    after = f"after {rule.mutates_after}: " if rule.mutates_after > 1 else ""
+    return f"{after}{rule.mutation}"
 
 
 def describe_condition(matcher: Matcher) -> str:

@@ -60,6 +60,9 @@ class DecisionView(BaseModel):
     explanation: str = Field(description="the sentence that the scheduler's log has")
     delay: float = Field(description="seconds before the next launch")
     avoid_node: AvoidNode
+    mutation: dict[str, Any] | None = Field(
+        description="what the next launch has that the one before had not, as in mutate of a policy file"
+    )
     budget: Budget | None = Field(description="relaunches of its try, as counted for the decision")
     ran_out: bool = Field(description="whether a budget had nothing left for another launch")
 

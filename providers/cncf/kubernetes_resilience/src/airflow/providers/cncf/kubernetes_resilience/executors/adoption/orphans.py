@@ -130,6 +130,6 @@ class Orphans:
     ) -> Iterable[tuple[TaskInstanceKey, tuple[frozenset[str], frozenset[str]]]]:
         with create_session(scoped=False) as session:
             histories = ledger.read_all_histories(dict(queued), session=session)
-        for key, (launches, losses) in histories.items():
-            replaced = frozenset(entry.ti_id for entry in losses.entries if entry.next_ti_id)
-            yield key, (replaced, frozenset(launches.past_workers))
+        for key, history in histories.items():
+            replaced = frozenset(entry.ti_id for entry in history.losses.entries if entry.next_ti_id)
+            yield key, (replaced, frozenset(history.launches.past_workers))

@@ -50,6 +50,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.propagation.stored import StoredContext
@@ -74,6 +75,8 @@ class _Read(NamedTuple):
     """The loss after which the task runs again; None if it does not."""
     failed: ExecutionContext | None
     """Why a try before has failed; None if there was none, or if that is not known."""
+    mutations: Sequence[Mutation]
+    """What retry policies have decided to change in the launches of this try."""
 
 
 class LaunchQueue:
@@ -219,6 +222,7 @@ class LaunchQueue:
                 histories[launch.key].launches,
                 _last_loss(launch, histories[launch.key].losses),
                 failures.get(launch.key),
+                histories[launch.key].mutations,
             )
             for launch in due
             # A row that somebody else has locked is reported in a later turn.
@@ -232,6 +236,7 @@ class LaunchQueue:
         history: LaunchHistory,
         lost: LedgerEntry | None,
         failed: ExecutionContext | None,
+        mutations: Sequence[Mutation],
     ) -> Iterable[NotLaunched]:
         waiting = launch.waiting
         if waiting is None:
@@ -252,15 +257,21 @@ class LaunchQueue:
             yield NotLaunched(launch, waiting.fails, waiting.context)
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
-        elif why := self._build(launch, history, _tell(launch, decided, failed)):
+        elif why := self._build(launch, history, _tell(launch, decided, failed), mutations):
             yield NotLaunched(launch, why, not_built(why))
         elif launch.creation:
             self._create_retries.ask(launch)
 
-    def _build(self, launch: Launch, history: LaunchHistory, told: StoredContext | None) -> str | None:
+    def _build(
+        self,
+        launch: Launch,
+        history: LaunchHistory,
+        told: StoredContext | None,
+        mutations: Sequence[Mutation],
+    ) -> str | None:
         """Build the pod of a launch, and hold it if what the pod needs is away; return why there is none."""
         try:
-            creation = self._builder.build(launch, history, told)
+            creation = self._builder.build(launch, history, told, mutations)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {describe(error.__cause__ or error)}"

@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_
 from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod
 
 from airflow import settings
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import mutate
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import (
     prefer_others,
     require_others,
@@ -44,6 +45,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import AvoidNode
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.selection import infrastructure_budget, wishes
@@ -84,7 +86,13 @@ class PodBuilder:
         self._templates = TemplateCache(str(kube_config.kube_namespace), scheduler_job_id)
         self._serializer = ApiClient()
 
-    def build(self, launch: Launch, history: LaunchHistory, told: StoredContext | None = None) -> Creation:
+    def build(
+        self,
+        launch: Launch,
+        history: LaunchHistory,
+        told: StoredContext | None = None,
+        mutations: Sequence[Mutation] = (),
+    ) -> Creation:
         """
         Build the pod of a launch that waits, its name included, without any API call.
 
@@ -92,6 +100,7 @@ class PodBuilder:
         :param history: the launches of this try that have failed
         :param told: why the run before has ended, of this try or of the one before; None if there was none,
             or if that is not known
+        :param mutations: what retry policies have decided to change in the launches of this try
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
         :raises OSError: if the template cannot be read
@@ -105,7 +114,8 @@ class PodBuilder:
         pod = self._build(job, workload, told)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
         _elsewhere(pod, last, self._suspect_nodes())
-        _mutate(pod)
+        mutate(pod, _worker(pod), mutations)
+        _call_hook(pod)
         is_another = number > 1 or launch.waiting.after is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
@@ -167,7 +177,7 @@ class PodBuilder:
         return workload.model_copy(update={"token": self._make_token(str(workload.ti.id))})
 
 
-def _mutate(pod: V1Pod) -> None:
+def _call_hook(pod: V1Pod) -> None:
     # Last, so that a deployment's hook has the last word about everything.
     try:
         settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Carries out what retry policies have decided to change in the launches of a try.
+
+.. seealso:: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubernetes.client import V1Container, V1Pod, V1Toleration
+from kubernetes.utils.quantity import parse_quantity
+
+from airflow_resilience.mutation import MemoryIncrease, Mutation
+
+_MEBIBYTE: Final = 2**20
+
+
+def mutate(pod: V1Pod, worker: V1Container, mutations: Iterable[Mutation]) -> None:
+    """
+    Change a pod.
+
+    :param pod: is changed, as its template and its task have it
+    :param worker: its container that runs the task
+    :param mutations: what was decided after each launch before, oldest first
+    :raises ValueError: if an amount of memory is no quantity of Kubernetes
+    """
+    spec = pod.spec
+    for mutation in mutations:
+        if mutation.memory:
+            _increase(worker, mutation.memory)
+        if mutation.node_selector:
+            spec.node_selector = {**(spec.node_selector or {}), **mutation.node_selector}
+        # The API server keeps one of several that are alike.
+        spec.tolerations = [*(spec.tolerations or ()), *map(_toleration, mutation.tolerations)] or None
+        if mutation.priority_class_name:
+            spec.priority_class_name = mutation.priority_class_name
+            # The API server sets it by the class, and refuses another number.
+            spec.priority = None
+
+
+def _increase(worker: V1Container, memory: MemoryIncrease) -> None:
+    """Raise what a container requests and what limits it; nothing that it does not state."""
+    if worker.resources is None:
+        return
+    limit = parse_quantity(memory.limit)
+    for amounts in (worker.resources.requests, worker.resources.limits):
+        stated = parse_quantity(amounts["memory"]) if amounts and "memory" in amounts else limit
+        if stated >= limit:
+            continue
+        mebibytes = math.ceil(float(stated) * memory.factor / _MEBIBYTE)
+        amounts["memory"] = f"{mebibytes}Mi" if mebibytes * _MEBIBYTE < limit else memory.limit
+
+
+def _toleration(stated: Mapping[str, Any]) -> V1Toleration:
+    return V1Toleration(
+        key=stated.get("key"),
+        operator=stated.get("operator"),
+        value=stated.get("value"),
+        effect=stated.get("effect"),
+        toleration_seconds=stated.get("tolerationSeconds"),
+    )
