@@ -81,6 +81,18 @@ def test_a_bad_node_is_left_alone(testbed: Testbed) -> None:
     assert good in others
 
 
+def test_a_worker_that_was_out_of_memory_gets_more(testbed: Testbed) -> None:
+    run = testbed.trigger("needs_memory")
+    run.wait_for_code("large")
+    limits = {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        for pod in testbed.cluster.pods(run.run_id)
+    }
+    assert limits[run.pods("large")[-1]] == "768Mi"
+    run.release()
+    assert run.wait_for_end("large") == Outcome(state="success", pods=2, launch_failures=1)
+
+
 def test_a_task_may_be_failed_for_good(testbed: Testbed) -> None:
     run = testbed.trigger("hopeless")
     ended = run.wait_for_end("broken")

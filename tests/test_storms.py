@@ -1,9 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-A registry is away for everybody: launches are held, and all tasks succeed in their first try. A node is bad.
+A registry or a quota is away for everybody: launches are held, and all tasks succeed in their first try. A
+node is bad.
 
-The clocks are the product's: a first probe after 15 s, a second 30 s after that one has failed.
+The clocks are the product's: a probe 15 s after the one before has failed.
 """
 
 from __future__ import annotations
@@ -50,6 +51,19 @@ def test_nor_if_the_scheduler_is_killed_meanwhile(testbed: Testbed) -> None:
     wait_for_failures(runs, first + 2)
     testbed.lab.use(FOLDER / "back.yaml")
     expect(runs)
+
+
+@pytest.mark.control_plane
+def test_nobody_pays_for_a_quota_that_is_used_up(testbed: Testbed) -> None:
+    others = testbed.trigger("uses_quota")
+    others.wait_for_code("task")
+    with testbed.cluster.quota(pods=1):
+        run = testbed.trigger("no_quota")
+        wait_for_failures([run], wait_for_first_failures([run]) + 1)
+    for outcome in run.wait_for_all_to_end().values():
+        assert outcome == Outcome(state="success", pods=1, launch_failures=outcome.launch_failures)
+    assert sum(rule != "outage" for found in rows([run]) for rule in found) <= 2
+    others.release()
 
 
 def test_a_bad_node_is_met_by_two_tasks_at_most(testbed: Testbed) -> None:

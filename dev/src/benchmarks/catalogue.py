@@ -16,6 +16,7 @@ from benchmarks.measure.launch import measure_drain, measure_launch
 from benchmarks.measure.memory import measure_memory
 from benchmarks.measure.recover import measure_recover
 from benchmarks.measure.relaunch import WAYS, measure_relaunch
+from benchmarks.measure.storm import measure_storm
 
 Measure = Callable[[Lab, Candidate, int], dict[str, float]]
 """Measures a candidate once, on so many pods, and returns numbers by name."""
@@ -214,6 +215,24 @@ _CATALOGUE = (
             *COSTS,
         ),
         growth=("blocked", "seconds"),
+    ),
+    Benchmark(
+        name="storm",
+        measure=measure_storm,
+        candidates=(Candidate.OURS,),
+        size=1000,
+        quick_size=30,
+        sizes={},
+        rows=(
+            Row("pending_turn", "sync() with all pending, ms", 1000),
+            Row("held_turn", "sync() with all held, ms", 1000),
+            Row("turn_ratio", "sync(), held by pending", goal=_at_most(1.2)),
+            Row("pending_memory", "all pending, MB"),
+            Row("held_memory", "all held, MB"),
+            Row("memory_ratio", "memory, held by pending", goal=_at_most(1.2)),
+            Row("first", "s from the return to the last of 300"),
+            Row("seconds", "s from the return to the last"),
+        ),
     ),
     Benchmark(
         name="relaunch",

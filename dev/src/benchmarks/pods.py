@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL
 from benchmarks.candidates import EXECUTOR_NAME
+from cluster_lab.faults.scenarios import REGISTRY_AWAY
 
 Json = dict[str, Any]
 
@@ -124,6 +125,17 @@ def failed() -> Json:
 def never_started() -> Json:
     """Return the status of a pod whose worker container could not be started."""
     return ended("Failed", 128, "StartError")
+
+
+def image_not_pulled() -> Json:
+    """Return the status of a pod whose image is not pulled, since its registry does not answer."""
+    waiting = {"reason": "ErrImagePull", "message": REGISTRY_AWAY}
+    return {
+        "phase": "Pending",
+        "startTime": _NOW,
+        "conditions": _conditions("False"),
+        "containerStatuses": [_container_status({"waiting": waiting}, ready=False)],
+    }
 
 
 def disrupted(status: Json, reason: str) -> Json:

@@ -24,6 +24,7 @@ from testbed.waiting import wait_for
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 OWNER_LABEL = "airflow-worker"
 """Its value is the job id of the scheduler to which a worker pod belongs."""
 
@@ -132,6 +133,20 @@ class Cluster:
         for node in nodes:
             patch = {"spec": {"unschedulable": unschedulable}}
             self._request("PATCH", f"{NODES}/{node}", body=patch, content_type=STRATEGIC_MERGE)
+
+    @contextmanager
+    def quota(self, pods: int) -> Iterator[None]:
+        """Let there be no more pods that have not ended. The embedded API server knows no quotas."""
+        quota = {"metadata": {"name": "lab"}, "spec": {"hard": {"pods": str(pods)}}}
+        self._request("POST", QUOTAS, body=quota)
+        try:
+            wait_for(
+                "the quota is in force",
+                lambda: "hard" in self._request("GET", f"{QUOTAS}/lab").get("status", {}),
+            )
+            yield
+        finally:
+            self._request("DELETE", f"{QUOTAS}/lab")
 
     def drain_node(self, node: str) -> None:
         """Drain a node: nothing is placed on it any more, and all pods on it are evicted."""

@@ -56,6 +56,7 @@ def pod_with(
     env: Mapping[str, object] | None = None,
     grace_period: int | None = None,
     image: str | None = None,
+    memory: str | None = None,
 ) -> dict[str, V1Pod]:
     """
     Return the ``executor_config`` of a task whose pods differ from the others.
@@ -64,13 +65,18 @@ def pod_with(
     :param env: environment variables of the worker
     :param grace_period: seconds between SIGTERM and SIGKILL; None: those of the pod template
     :param image: None: that of the pod template
+    :param memory: limit of the worker; None: that of the pod template
     """
     # Not at the top: most workers do not need it, and take a second longer to start with it.
-    from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec
+    from kubernetes.client import V1Container, V1EnvVar, V1Pod, V1PodSpec, V1ResourceRequirements
 
     variables = [V1EnvVar(name, str(value)) for name, value in (env or {}).items()]
     container = V1Container(
-        name="base", image=image, command=list(command) if command else None, env=variables
+        name="base",
+        image=image,
+        command=list(command) if command else None,
+        env=variables,
+        resources=V1ResourceRequirements(limits={"memory": memory}) if memory else None,
     )
     spec = V1PodSpec(containers=[container], termination_grace_period_seconds=grace_period)
     return {"pod_override": V1Pod(spec=spec)}

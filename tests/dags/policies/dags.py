@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from testbed.work import Work
+from testbed.work import Work, pod_with
 
 with DAG("registry_outage", schedule=None, catchup=False, tags=["pulls-images"]):
     Work(task_id="pulled")
 
 with DAG("bad_node", schedule=None, catchup=False):
     Work(task_id="placed", executor_config={"retry_policies": ["elsewhere"]})
+
+with DAG("needs_memory", schedule=None, catchup=False):
+    Work(task_id="large", executor_config={"retry_policies": ["memory"], **pod_with(memory="512Mi")})
 
 with DAG("hopeless", schedule=None, catchup=False):
     Work(task_id="broken", retries=3, executor_config={"retry_policies": ["strict"]})
