@@ -52,8 +52,6 @@ def release_steps(*, keep_going: bool = False) -> list[Step]:
         Step("unit tests, random examples", partial(run_unit_tests, env={"HYPOTHESIS_PROFILE": "release"})),
         Step("testing conformance", run_conformance),
         Step("testing system-tests, control plane", partial(_on_control_plane, keep_going)),
-        # A failure is to be about the change and not about luck, hence the seed.
-        _breeze("testing soak", "--minutes", "2", "--seed", "1"),
         Step("testing compat", partial(check_versions, full=True)),
         # Its server comes from a release of Debian that changes every day.
         Step("testing mysql", check_mysql),

@@ -22,7 +22,6 @@ _TYPED_PACKAGES = (
     "breeze",
     "cluster_lab",
     "demo",
-    "soak",
     "testbed",
 )
 #: import-linter cannot be run with ``python -m``.

@@ -99,20 +99,6 @@ def chaos(
 
 
 @testing_app.command()
-def soak(
-    minutes: Annotated[float, typer.Option(min=1, help="For how long new DAG runs are started.")] = 5,
-    seed: Annotated[
-        int | None, typer.Option(help="Have the same go wrong as in an earlier run, which has printed it.")
-    ] = None,
-) -> None:
-    """Run tasks on a cluster in trouble, and see what has become of them and what has grown."""
-    from breeze.control_plane import control_plane_binaries, control_plane_possible
-    from soak.cli import run
-
-    raise typer.Exit(run(minutes, seed, control_plane_binaries() if control_plane_possible() else None))
-
-
-@testing_app.command()
 def compat(
     full: Annotated[
         bool,

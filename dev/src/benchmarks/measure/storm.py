@@ -52,7 +52,6 @@ def measure_storm(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]
     return {
         "pending_turn": pending[0],
         "held_turn": held[0],
-        "turn_ratio": held[0] / pending[0],
         "pending_memory": pending[1],
         "held_memory": held[1],
         "memory_ratio": held[1] / pending[1],

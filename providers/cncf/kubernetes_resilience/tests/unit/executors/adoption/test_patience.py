@@ -39,7 +39,6 @@ def test_what_was_waited_before_the_last_heartbeats_is_over(clock):
 
 
 def test_an_idle_scheduler_holds_nothing_of_what_it_has_waited(start, queued_ti, monkeypatch):
-    """The soak run asks this of everything that an executor holds."""
     from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 
     patience = Patience()

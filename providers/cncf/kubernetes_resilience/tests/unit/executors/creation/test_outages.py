@@ -103,7 +103,7 @@ def test_nobody_pays_for_a_registry_that_is_away(harness, queued_ti):
     harness.wait(6)
     (probe,) = answer(harness)
     fail(harness, probe)
-    harness.wait(29)
+    harness.wait(14)
     assert harness.runtime.take("create") == []
     harness.wait(2)
     (probe,) = answer(harness)

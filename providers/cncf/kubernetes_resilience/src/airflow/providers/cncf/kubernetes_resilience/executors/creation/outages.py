@@ -10,7 +10,7 @@ the ledger when it starts.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -81,7 +81,8 @@ class Outages:
         self._outages: dict[Dependency, Outage] = {}
         self._contexts: dict[Dependency, ExecutionContext] = {}
         """Why a launch has failed last for each."""
-        self._held: Counter[Dependency] = Counter()
+        self._held_longest = math.inf
+        """When the launch that is held longest was held first, or earlier."""
         self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
         """Launches that are held, and of which the audit log does not tell yet."""
         self._told: dict[Dependency, float] = {}
@@ -118,12 +119,12 @@ class Outages:
         away = self._find_away(launch, manifest)
         if away:
             log.info("The launch of %s is held: %s is away", launch.key, away)
-            self._held[away] += 1
             since = self.away_since(away)
             if since and not launch.held_since:
                 held = HeldLaunch(ti_id=launch.ti_id, dependency=away, away_since=since)
                 self._to_record.append((launch.key, held))
             self._registry.suspend(launch, away, self._clock())
+            self._held_longest = min(self._held_longest, launch.held_since)
         return away is not None
 
     def _find_away(self, launch: Launch, manifest: Mapping[str, Any]) -> Dependency | None:
@@ -137,7 +138,7 @@ class Outages:
             if outage and outage.holds(
                 launch.launch_id,
                 was_released=launch.held_for == dependency,
-                are_held=self._held[dependency] > 0,
+                are_held=self._registry.count_held(dependency) > 0,
             ):
                 return dependency
         return None
@@ -201,27 +202,22 @@ class Outages:
         self._ask_for_beginnings()
 
     def _let_go(self, now: float) -> None:
-        waiting: dict[Dependency, list[Launch]] = {}
-        for launch in self._registry.in_state(LaunchState.HELD):
-            if launch.held_for:
-                waiting.setdefault(launch.held_for, []).append(launch)
-        self._held.clear()
-        free = self._slots.configured - len(self._slots.occupied) + sum(map(len, waiting.values()))
+        is_overdue = now - self._held_longest >= self._limits.max_wait
+        free = self._slots.configured - len(self._slots.occupied) + self._registry.count(LaunchState.HELD)
         for dependency, outage in list(self._outages.items()):
-            held, before = waiting.get(dependency, []), outage.state
+            held, before = self._registry.count_held(dependency), outage.state
             probe = self._registry.by_launch_id(outage.probe) if outage.probe else None
             lives = probe is not None and probe.state is not LaunchState.HELD
-            is_known = outage.tick(len(held), probe_lives=lives, now=now)
+            is_known = outage.tick(held, probe_lives=lives, now=now)
             self._tell(dependency, outage, before)
-            first = outage.may_go(len(held), now)
+            first = outage.may_go(held, now)
             if outage.state is OutageState.RECOVERING:
                 first = min(first, max(0, free))
-            going = [launch for place, launch in enumerate(held) if place < first or self.has_waited(launch)]
-            for launch in going:
+            # Without a reason to, held launches are not looked at: there may be thousands.
+            for launch in self._find_going(dependency, first) if first or is_overdue else ():
                 outage.go(launch.launch_id, now)
                 self._registry.unsuspend(launch)
-            self._held[dependency] = len(held) - len(going)
-            free -= len(going)
+                free -= 1
             if not is_known:
                 self._forget(dependency, outage)
             elif outage.state is OutageState.OPEN and now - self._told[dependency] >= REPORT_INTERVAL:
@@ -230,8 +226,17 @@ class Outages:
                     "%s is still away, for %.0f s; %d launches are held",
                     dependency,
                     now - outage.since,
-                    self._held[dependency],
+                    self._registry.count_held(dependency),
                 )
+        if is_overdue:
+            held_since = (launch.held_since for launch in self._registry.in_state(LaunchState.HELD))
+            self._held_longest = min(held_since, default=math.inf)
+
+    def _find_going(self, dependency: Dependency, first: int) -> list[Launch]:
+        """Return the launches that were held for a dependency first, and those that were held long enough."""
+        all_held = self._registry.in_state(LaunchState.HELD)
+        held = [launch for launch in all_held if launch.held_for == dependency]
+        return [launch for place, launch in enumerate(held) if place < first or self.has_waited(launch)]
 
     def _lend_slots(self) -> None:
         """
@@ -240,7 +245,7 @@ class Outages:
         Launches that are about to go get theirs back first.
         """
         held = sum(
-            self._held[dependency]
+            self._registry.count_held(dependency)
             for dependency, outage in self._outages.items()
             if outage.state is OutageState.OPEN
         )
@@ -302,7 +307,7 @@ class Outages:
             return
         now = self._clock()
         lasted = now - outage.since
-        held = self._held[dependency]
+        held = self._registry.count_held(dependency)
         match outage.state:
             case OutageState.OPEN:
                 context = self._contexts[dependency]
@@ -337,4 +342,4 @@ class Outages:
                 if dependency.kind is kind and outage.state is not OutageState.SUSPECTED
             ]
             OUTAGES.set(len(away), kind=kind)
-            HELD_LAUNCHES.set(sum(self._held[dependency] for dependency in away), kind=kind)
+            HELD_LAUNCHES.set(sum(map(self._registry.count_held, away)), kind=kind)

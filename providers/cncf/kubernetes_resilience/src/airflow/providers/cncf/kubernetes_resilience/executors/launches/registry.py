@@ -9,6 +9,7 @@ ones that depart. Only the scheduler's thread uses the registry. Questions chang
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
@@ -73,6 +74,7 @@ class LaunchRegistry:
         self._by_uid: dict[str, Launch] = {}
         self._by_launch_id: dict[str, Launch] = {}
         self._by_state: dict[LaunchState, dict[str, Launch]] = {state: {} for state in LaunchState}
+        self._held: Counter[Dependency] = Counter()
         self._unsettled: dict[str, Launch] = {}
         self._departures: dict[str, Departure] = {}
         self._leaving: dict[TaskInstanceKey, set[str]] = {}
@@ -123,6 +125,10 @@ class LaunchRegistry:
     def in_state(self, state: LaunchState) -> list[Launch]:
         """Return the launches that are in a state, in the order in which they have come to it."""
         return list(self._by_state[state].values())
+
+    def count_held(self, dependency: Dependency) -> int:
+        """Return how many launches are held for a dependency."""
+        return self._held[dependency]
 
     def starting(self) -> list[Launch]:
         """Return the current launches that were asked for and have not been seen to start."""
@@ -281,9 +287,13 @@ class LaunchRegistry:
             raise IllegalTransitionError(f"{launch.key}: from {launch.state} to {state}")
         if launch.state:
             del self._by_state[launch.state][launch.launch_id]
+        if launch.held_for and launch.state is LaunchState.HELD:
+            self._held[launch.held_for] -= 1
         launch.state = state
         if state:
             self._by_state[state][launch.launch_id] = launch
+        if launch.held_for and state is LaunchState.HELD:
+            self._held[launch.held_for] += 1
 
     # ------------------------------------------------------------------ superseded pods
 

@@ -1,3 +1,0 @@
-# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
-# SPDX-License-Identifier: Apache-2.0
-"""The soak run: tasks without end on a cluster that loses their pods, and what has become of each of them."""
