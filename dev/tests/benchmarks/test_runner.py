@@ -85,9 +85,10 @@ def test_a_benchmark_that_there_is_not_is_refused_with_those_that_there_are(opti
 
 def test_the_catalogue_is_the_table_of_the_issue() -> None:
     assert list(CATALOGUE) == [
-        *("launch", "drain", "events", "lost", "loop", "idle", "memory", "recover", "relaunch"),
+        *("launch", "drain", "events", "lost", "loop", "idle", "memory", "recover", "storm"),
+        "relaunch",
     ]
-    assert SCALED == ("launch", "events", "memory", "recover")
+    assert SCALED == ("launch", "events", "memory", "recover", "storm")
     for benchmark in CATALOGUE.values():
         assert any(row.goal for row in benchmark.rows)
         assert OURS in benchmark.candidates

@@ -8,15 +8,13 @@ Errors and the reference use the same words.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -78,12 +76,6 @@ def _regex(pattern: str) -> str:
     return pattern
 
 
-def _matching(pattern: re.Pattern[str], value: str) -> str:
-    if not pattern.fullmatch(value):
-        raise ValueError("no label")
-    return value
-
-
 def _unique(values: list[int]) -> list[int]:
     if repeated := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
         listed = ", ".join(map(str, repeated))
@@ -95,18 +87,26 @@ def _node_selector(value: object) -> object:
     if not isinstance(value, dict) or not value:
         raise ValueError("no labels")
     for key, label in value.items():
-        if not (isinstance(key, str) and _IS_LABEL_KEY.fullmatch(key)):
-            raise refusal(f"got the key {shown(key)}; allowed: {_LABEL_KEY.text}")
-        if not (isinstance(label, str) and _IS_LABEL_VALUE.fullmatch(label)):
-            raise refusal(f"got {shown(label)} for {key}; allowed: {_LABEL_VALUE.text}")
+        if not _is(LabelKey, key):
+            raise refusal(f"got the key {shown(key)}; allowed: {allowed(LabelKey)}")
+        if not _is(LabelValue, label):
+            raise refusal(f"got {shown(label)} for {key}; allowed: {allowed(LabelValue)}")
     return value
+
+
+def _is(kind: Any, value: object) -> bool:
+    try:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 _Item = TypeVar("_Item")
 SomeOf = Annotated[list[_Item], Field(min_length=1)]
 """A list that is not empty. It is unclear what an empty one would mean: anything, or nothing."""
-_LABEL: Final = Allowed("lower-case letters, digits and - (not first or last), at most 63")
-Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63), _LABEL]
+_DNS_LABEL: Final = Allowed("lower-case letters, digits and - (not first or last), at most 63")
+Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63), _DNS_LABEL]
 """Of a policy, a rule or a container: what Kubernetes calls a DNS label."""
 Text = Annotated[
     str,
@@ -126,14 +126,17 @@ Memory = Annotated[
     Field(pattern=r"^[1-9][0-9]{0,17}([kMGTPE]|[KMGTPE]i)?$"),
     Allowed("a quantity of memory such as 16Gi or 512M; in quotes if it has no suffix"),
 ]
-_IS_LABEL_KEY: Final = re.compile(
-    r"(?:(?=.{1,253}/)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?", re.ASCII
-)
-_IS_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
-_LABEL_KEY: Final = Allowed("the key of a label, such as karpenter.sh/capacity-type")
-_LABEL_VALUE: Final = Allowed("the value of a label, in quotes if it is like a number or yes")
-LabelKey = Annotated[str, AfterValidator(partial(_matching, _IS_LABEL_KEY)), _LABEL_KEY]
-LabelValue = Annotated[str, AfterValidator(partial(_matching, _IS_LABEL_VALUE)), _LABEL_VALUE]
+_LABEL: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LabelKey = Annotated[
+    str,
+    Field(pattern=f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL}$"),
+    Allowed("the key of a label, such as karpenter.sh/capacity-type"),
+]
+LabelValue = Annotated[
+    str,
+    Field(pattern=f"^({_LABEL})?$"),
+    Allowed("the value of a label, in quotes if it is like a number or yes"),
+]
 NodeSelector = Annotated[
     dict[str, str],
     BeforeValidator(_node_selector),
