@@ -25,6 +25,12 @@ from .world import World
 
 DEATHS = [*TERMINATED, "removed"]
 ENDED = ("success", "failed")
+LONGEST_MEMORY = 1000
+"""Seconds: nothing is remembered for longer of what has ended."""
+
+TIDYING_ROUNDS = 4
+"""Until pods are collected that nobody has any more, and nothing waits for that."""
+
 SETTLING_ROUNDS = 60
 MOST_SCHEDULERS = 3
 """Each more makes a history longer, and adds nothing to what two failovers can bring about."""
@@ -541,7 +547,7 @@ class Chaos(RuleBasedStateMachine):
             self.travel.stop()
 
     def come_to_rest(self) -> None:
-        """I5: with no more faults, every task instance comes to its end."""
+        """I5: with no more faults, every task instance comes to its end, and nothing of it is held."""
         world = self.world
         world.refuses_deletions = world.is_away = False
         for scheduler in list(world.paused):
@@ -550,6 +556,11 @@ class Chaos(RuleBasedStateMachine):
             self.settle("I10", but=world.poisoned.map_index)
             world.cure()
         self.settle("I5")
+        world.pass_time(LONGEST_MEMORY)
+        for _ in range(TIDYING_ROUNDS):
+            self.calm_round(late=True)
+        held = {scheduler.job_id: scheduler.holds() for scheduler in world.schedulers}
+        assert not any(held.values()), f"I5: held at rest: {held}"
 
     def settle(self, promise: str, *, but: int | None = None) -> None:
         """

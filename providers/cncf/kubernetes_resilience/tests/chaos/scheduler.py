@@ -29,6 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 
 from ..support.cluster import PausedRuntime, select
 from .cluster import DONE, GRACE, WorldPod
+from .holdings import holdings
 from .poison import Poison
 
 if TYPE_CHECKING:
@@ -240,6 +241,13 @@ class Scheduler:
         self._seen: dict[str, PodFacts] = {}
         self.runtime = Runtime(self)
         self.executor = self._start()
+        self._holdings = holdings(self.executor)
+
+    def holds(self) -> dict[str, int]:
+        """Return which collections of the executor have more in them than when it started, and how much."""
+        return {
+            name: size for name, size in holdings(self.executor).items() if size > self._holdings.get(name, 0)
+        }
 
     def _start(self) -> Any:
         made = assembly.KubernetesRuntime

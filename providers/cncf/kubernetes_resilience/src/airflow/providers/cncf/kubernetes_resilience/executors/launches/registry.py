@@ -289,6 +289,7 @@ class LaunchRegistry:
             del self._by_state[launch.state][launch.launch_id]
         if launch.held_for and launch.state is LaunchState.HELD:
             self._held[launch.held_for] -= 1
+            self._held += Counter()  # forgets what nothing is held for any more
         launch.state = state
         if state:
             self._by_state[state][launch.launch_id] = launch
