@@ -386,7 +386,7 @@ VALUE = "the value of a label, in quotes if it is like a number or yes"
         (
             "{resources: {memory: {static: 1Gi, limit: 2Gi, factor: 2}}}",
             ".resources.memory.static",
-            "is Armada's; here: factor",
+            "is no field here; allowed: factor, limit",
         ),
         ("{nodeSelector: {-a: b}}", ".nodeSelector", f"got the key '-a'; allowed: {KEY}"),
         ("{nodeSelector: {a: true}}", ".nodeSelector", f"got true (a boolean) for a; allowed: {VALUE}"),

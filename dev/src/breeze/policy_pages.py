@@ -71,7 +71,7 @@ def write_pages(folder: Path) -> None:
     from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
     from airflow.providers.cncf.kubernetes_resilience.cli.quick import COMMANDS, PLUGIN
     from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-    from airflow_resilience.retry_policy.reference import render_reference
+    from breeze.policy_reference import render_reference
 
     (folder / "policy-reference.md").write_text(render_reference())
     (folder / "causes.md").write_text(render_causes(TABLE))

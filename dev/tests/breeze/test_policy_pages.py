@@ -14,7 +14,6 @@ import pytest
 from kubernetes import client
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow_resilience.retry_policy import armada
 from breeze.paths import ROOT
 from breeze.policy_pages import render_causes, render_command_line
 from breeze.steps import run_tool
@@ -74,11 +73,13 @@ JOB = [
     client.V1PodFailurePolicyOnExitCodesRequirement,
     client.V1PodFailurePolicyOnPodConditionsPattern,
 ]
-# Those with another name here are known to the code; these are called the same.
+# Those that are called the same here, and those that are not.
 ARMADA = {
     *("name", "rules", "action", "defaultAction", "retryLimit", "globalMaxRetries"),
     *("backoff", "defaultBackoff", "onExitCodes", "onTerminationMessage", "containerName"),
-    *armada.FIELDS,
+    *("onCategory", "onFailureCategory", "onSubcategory", "onConditions", "onPodError", "antiAffinity"),
+    *("mutate", "affinity", "avoidSameNode", "resources", "memory", "static", "factor"),
+    *("defaultPolicyName", "enabled", "retry_policies", "failFast"),
 }
 
 

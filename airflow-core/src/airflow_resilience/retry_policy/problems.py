@@ -15,7 +15,6 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from airflow_resilience.retry_policy import armada
 from airflow_resilience.retry_policy.fields import (
     IN_PLAIN_WORDS,
     allowed,
@@ -54,9 +53,6 @@ def find_problems(data: object, taken: Collection[str]) -> dict[Location, str]:
     :param data: the contents, as :mod:`marked_yaml <airflow_resilience.retry_policy.marked_yaml>` reads them
     :param taken: names of the policies that exist without the file
     """
-    if armada.is_manifest(data):
-        assert isinstance(data, dict)
-        return dict(armada.find_differences(data, lambda policies: find_problems(policies, taken)))
     # The last problem of a location is kept: that a value is missing says more than that it is no list.
     return dict([*_within_mappings(data), *_across_mappings(data, taken), *_empty_fields(data, ())])
 
@@ -83,8 +79,6 @@ def _unknown_field(location: Location) -> str:
     model = model_in(type_at(PolicyFile, location[:-1]))
     assert model, "only mappings have fields"
     fields = list(fields_of(model))
-    if name := armada.FIELDS.get(str(location[-1])):
-        return f"is Armada's; here: {name}"
     return f"is no field here{nearest(str(location[-1]), fields)}; allowed: {', '.join(fields)}"
 
 

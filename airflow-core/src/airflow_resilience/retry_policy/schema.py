@@ -3,7 +3,7 @@
 """
 The policy file: its mappings, what each field means, and what it is compiled to.
 
-The reference (:mod:`airflow_resilience.retry_policy.reference`) is made of the texts below the fields. What
+The reference on the site is made of the texts below the fields. What
 concerns more than one mapping, such as unique names, is checked in ``problems``.
 """
 

@@ -89,6 +89,8 @@ from airflow_resilience.decision import Action, Decision
 from airflow_resilience.past_tries import PAST_TRY_ID, PastTry
 from airflow_resilience.retry_policy.infrastructure import OFF
 
+from .seams import SEAMS, Seam, broken
+
 TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, 2)
 
@@ -134,22 +136,19 @@ def failed(launches: int) -> ledger.LaunchHistory:
 
 
 def test_every_seam_is_there() -> None:
-    assert list(upstream.broken_seams()) == []
+    assert list(broken(SEAMS)) == []
 
 
-def test_seam_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seam_that_is_not_there_is_named() -> None:
     executor = "airflow.executors.base_executor:BaseExecutor"
-    monkeypatch.setattr(
-        upstream,
-        "SEAMS",
-        (
-            upstream.Seam("airflow.no_such_module", "anything", "one"),
-            upstream.Seam(executor, "no_such_method", "two"),
-            upstream.Seam(executor, "change_state", "three", ("key", "no_such_parameter")),
-            upstream.Seam(executor, "comes_later", "four", since=(99, 0)),
-        ),
+    module, method, parameter = broken(
+        [
+            Seam("airflow.no_such_module", "anything", "one"),
+            Seam(executor, "no_such_method", "two"),
+            Seam(executor, "change_state", "three", ("key", "no_such_parameter")),
+            Seam(executor, "comes_later", "four", since=(99, 0)),
+        ]
     )
-    module, method, parameter = upstream.broken_seams()
     assert "airflow.no_such_module.anything (one) is missing" in module
     assert "BaseExecutor.no_such_method (two) is missing" in method
     assert "BaseExecutor.change_state (three) has no parameter no_such_parameter" in parameter

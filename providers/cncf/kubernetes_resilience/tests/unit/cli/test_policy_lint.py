@@ -42,15 +42,6 @@ def test_delay_of_years_is_refused(run, policy_file):
     assert err.strip().endswith(f": policies[0].backoff.maxDelay: got '99999999h'; allowed: {allowed}")
 
 
-def test_policy_of_armada(run, policy_file):
-    policy_file.write_text(
-        "apiVersion: armadaproject.io/v1beta1\nkind: RetryPolicy\nname: p\nretryLimit: 3\n"
-    )
-    code, _, err = run("policy", "lint", policy_file)
-    assert code == 2
-    assert f"{policy_file}:4: retryLimit: is Armada's; here: policies[0].retryLimit" in err.splitlines()
-
-
 def test_file_that_is_not_there(run, tmp_path):
     code, _, err = run("policy", "lint", tmp_path / "none.yaml")
     assert code == 2

@@ -63,8 +63,7 @@ LINT = Command(
     help="Check a policy file",
     description=(
         "Check a policy file: a line for each mistake, with its place and what is allowed there, and\n"
-        "one with the word warning for what can never match or never be reached. For a retry policy\n"
-        "in the form of Armada it says what each field is called here."
+        "one with the word warning for what can never match or never be reached."
     ),
     epilog=(
         "exit codes:\n  0  the file can be used; warnings are on stderr\n"

@@ -63,7 +63,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.executors.unused_upstream import UnusedUpstream
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
@@ -101,7 +100,7 @@ the API server creates pods while this thread waits for the database.
 """
 
 
-class KubernetesExecutor(UnusedUpstream, UpstreamKubernetesExecutor):
+class KubernetesExecutor(UpstreamKubernetesExecutor):
     """
     Runs each task in a pod of its own, and launches it again if the infrastructure has failed it.
 

@@ -14,7 +14,7 @@ from airflow_resilience.retry_policy import schema
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import parse_policies
 from airflow_resilience.retry_policy.fields import fields_of
-from airflow_resilience.retry_policy.reference import EXAMPLES, render_reference
+from breeze.policy_reference import EXAMPLES, render_reference
 
 MODELS = [
     member
