@@ -89,8 +89,6 @@ from airflow_resilience.decision import Action, Decision
 from airflow_resilience.past_tries import PAST_TRY_ID, PastTry
 from airflow_resilience.retry_policy.infrastructure import OFF
 
-from .seams import SEAMS, Seam, broken
-
 TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, 2)
 
@@ -133,25 +131,6 @@ def failed(launches: int) -> ledger.LaunchHistory:
     history = ledger.LaunchHistory()
     history.entries = [FAILED_LAUNCH] * launches
     return history
-
-
-def test_every_seam_is_there() -> None:
-    assert list(broken(SEAMS)) == []
-
-
-def test_seam_that_is_not_there_is_named() -> None:
-    executor = "airflow.executors.base_executor:BaseExecutor"
-    module, method, parameter = broken(
-        [
-            Seam("airflow.no_such_module", "anything", "one"),
-            Seam(executor, "no_such_method", "two"),
-            Seam(executor, "change_state", "three", ("key", "no_such_parameter")),
-            Seam(executor, "comes_later", "four", since=(99, 0)),
-        ]
-    )
-    assert "airflow.no_such_module.anything (one) is missing" in module
-    assert "BaseExecutor.no_such_method (two) is missing" in method
-    assert "BaseExecutor.change_state (three) has no parameter no_such_parameter" in parameter
 
 
 def test_without_traces_there_is_no_tracer() -> None:

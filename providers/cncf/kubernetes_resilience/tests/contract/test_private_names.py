@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Everything of Airflow and of the official provider that is not public and that this executor stands on."""
+"""All that is not public of Airflow and of the official provider, and that this executor stands on, is there."""
 
 from __future__ import annotations
 
@@ -229,3 +229,22 @@ def broken(seams: Sequence[Seam]) -> Iterator[str]:
             missing = set(seam.parameters) - set(inspect.signature(found).parameters)
             if missing:
                 yield f"{seam.owner}.{seam.name} ({seam.why}) has no parameter {', '.join(sorted(missing))}"
+
+
+def test_every_seam_is_there() -> None:
+    assert list(broken(SEAMS)) == []
+
+
+def test_seam_that_is_not_there_is_named() -> None:
+    executor = "airflow.executors.base_executor:BaseExecutor"
+    module, method, parameter = broken(
+        [
+            Seam("airflow.no_such_module", "anything", "one"),
+            Seam(executor, "no_such_method", "two"),
+            Seam(executor, "change_state", "three", ("key", "no_such_parameter")),
+            Seam(executor, "comes_later", "four", since=(99, 0)),
+        ]
+    )
+    assert "airflow.no_such_module.anything (one) is missing" in module
+    assert "BaseExecutor.no_such_method (two) is missing" in method
+    assert "BaseExecutor.change_state (three) has no parameter no_such_parameter" in parameter
