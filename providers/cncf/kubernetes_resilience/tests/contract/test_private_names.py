@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""All that is not public of Airflow and of the official provider, and that this executor stands on, is there."""
+"""What is not public of Airflow and of the official provider, and this executor stands on, is there."""
 
 from __future__ import annotations
 
