@@ -147,6 +147,17 @@ def test_a_hint_makes_the_next_probe_at_once() -> None:
     assert outage.may_go(5, 3.0) == 1
 
 
+def test_a_hint_that_comes_during_a_probe_is_not_lost() -> None:
+    outage = probing(20.0)
+    outage.hint(21.0)
+    outage.failed("task", "probe", began=20.0, now=22.0)
+    assert outage.may_go(5, 22.0) == 1
+    outage = recovering(21.0)
+    outage.hint(23.0)
+    outage.failed("task", "launch", began=22.0, now=24.0)
+    assert (outage.state, outage.may_go(5, 24.0)) == (OutageState.OPEN, 1)
+
+
 def test_a_launch_from_before_the_outage_does_not_end_it() -> None:
     outage = opened()
     outage.started(began=-1.0, now=5.0)

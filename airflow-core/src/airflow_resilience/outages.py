@@ -9,6 +9,7 @@ launch that gets through lets the others go. Pure: time is handed in, and the ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -114,6 +115,7 @@ class Outage:
         self._last_failure = now
         self._probe_made = now
         self._next_probe = now + PROBE_INTERVAL
+        self._hinted = -math.inf
         self._released_since = self._last_release = now
         self._released = 0
 
@@ -143,11 +145,13 @@ class Outage:
                     self._open(now)
             case OutageState.OPEN if launch_id == self.probe:
                 self.probe = None
-                self._next_probe = now + self._interval(now)
+                self._next_probe = now if self._hinted >= began else now + self._interval(now)
             # What was made before the first launch got through says nothing new.
             case OutageState.RECOVERING if began >= self._released_since:
                 self.since = now
                 self._open(now)
+                if self._hinted >= began:
+                    self._next_probe = now
 
     def started(self, began: float, now: float) -> None:
         """
@@ -165,6 +169,7 @@ class Outage:
 
     def hint(self, now: float) -> None:
         """Note that the dependency may be back, so that the next probe is made at once."""
+        self._hinted = now
         self._next_probe = min(self._next_probe, now)
 
     def restore(self, since: float, now: float) -> None:

@@ -369,7 +369,7 @@ VALUE = "the value of a label, in quotes if it is like a number or yes"
         (
             "{resources: {memory: {factor: 1, limit: 1Gi}}}",
             ".resources.memory.factor",
-            "got 1; allowed: a number above 1, such as 1.5",
+            "got 1; allowed: a number above 1, such as 1.5, at most 100",
         ),
         *(
             (

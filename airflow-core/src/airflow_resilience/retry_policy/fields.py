@@ -87,16 +87,16 @@ def _node_selector(value: object) -> object:
     if not isinstance(value, dict) or not value:
         raise ValueError("no labels")
     for key, label in value.items():
-        if not _is(LabelKey, key):
+        if not _is(_LABEL_KEYS, key):
             raise refusal(f"got the key {shown(key)}; allowed: {allowed(LabelKey)}")
-        if not _is(LabelValue, label):
+        if not _is(_LABEL_VALUES, label):
             raise refusal(f"got {shown(label)} for {key}; allowed: {allowed(LabelValue)}")
     return value
 
 
-def _is(kind: Any, value: object) -> bool:
+def _is(kind: TypeAdapter[str], value: object) -> bool:
     try:
-        TypeAdapter(kind).validate_python(value, strict=True)
+        kind.validate_python(value, strict=True)
     except ValidationError:
         return False
     return True
@@ -119,8 +119,8 @@ Duration = Annotated[
     float, BeforeValidator(_duration), Allowed("a duration such as 30s, 5m or 1m30s, at most 24h")
 ]
 Count = Annotated[int, Field(ge=1), Allowed("a whole number from 1")]
-Seconds = Annotated[int, Field(ge=0), Allowed("a whole number of seconds, from 0")]
-Growth = Annotated[float, Field(gt=1, allow_inf_nan=False), Allowed("a number above 1, such as 1.5")]
+Seconds = Annotated[int, Field(ge=0, lt=2**31), Allowed("a whole number of seconds, from 0")]
+Growth = Annotated[float, Field(gt=1, le=100), Allowed("a number above 1, such as 1.5, at most 100")]
 Memory = Annotated[
     str,
     Field(pattern=r"^[1-9][0-9]{0,17}([kMGTPE]|[KMGTPE]i)?$"),
@@ -137,6 +137,8 @@ LabelValue = Annotated[
     Field(pattern=f"^({_LABEL})?$"),
     Allowed("the value of a label, in quotes if it is like a number or yes"),
 ]
+_LABEL_KEYS: Final = TypeAdapter[str](LabelKey)
+_LABEL_VALUES: Final = TypeAdapter[str](LabelValue)
 NodeSelector = Annotated[
     dict[str, str],
     BeforeValidator(_node_selector),

@@ -201,7 +201,8 @@ class MutateFields(FileMapping):
     """
 
     after: Count = 1
-    """From which relaunch by this rule for one try on. 2: the first one is made as the launch before."""
+    """From which relaunch by this rule for one try on; failed launches and losses of the running task are
+    counted apart. 2: the first one is made as the launch before."""
     resources: ResourcesFields | None = None
     """Resources of the worker container."""
     node_selector: NodeSelector | None = None

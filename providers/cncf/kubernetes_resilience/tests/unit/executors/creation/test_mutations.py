@@ -17,7 +17,7 @@ from ....support import manifests as m
 LIMITS = ("requests", "limits")
 
 
-def changed(mutations, resources=None, **spec):
+def changed(mutations, resources=None, /, **spec):
     """Return a pod's spec with changes."""
     worker = {"name": "base", **({"resources": resources} if resources else {})}
     pod = PodGenerator.deserialize_model_dict({"spec": {"containers": [worker], **spec}})
@@ -42,6 +42,7 @@ def memory(factor, limit, times=1):
         (("1Gi", None), memory(2, "4Gi"), ("2048Mi", None)),
         ((None, None), memory(2, "4Gi"), (None, None)),
         (("1Gi", "1Gi"), [*memory(2, "2Gi"), *memory(2, "3Gi")], ("3Gi", "3Gi")),
+        (("1Gi", "1Gi"), memory(1e300, "4Gi"), ("4Gi", "4Gi")),
     ],
 )
 def test_memory_is_raised_where_it_is_stated_and_up_to_the_limit(stated, mutations, asked):
@@ -60,6 +61,12 @@ def test_a_container_that_states_less_is_given_no_more(resources):
     assert {*after} == {*(resources or ())}
 
 
+def test_no_container_has_more_than_its_pod():
+    whole = {"limits": {"memory": "1536Mi"}}
+    spec = changed(memory(2, "4Gi"), {"limits": {"memory": "1Gi"}}, resources=whole)
+    assert spec["containers"][0]["resources"]["limits"]["memory"] == "1536Mi"
+
+
 def test_labels_tolerations_and_priority_join_those_of_the_pod():
     own = {"key": "own", "operator": "Exists"}
     more = {
@@ -71,7 +78,7 @@ def test_labels_tolerations_and_priority_join_those_of_the_pod():
     }
     mutations = [
         Mutation(node_selector={"zone": "b", "pool": "large"}, tolerations=(more,)),
-        Mutation(node_selector={"pool": "huge"}, priority_class_name="high"),
+        Mutation(node_selector={"pool": "huge"}, tolerations=(more,), priority_class_name="high"),
     ]
     spec = changed(
         mutations,
@@ -79,10 +86,12 @@ def test_labels_tolerations_and_priority_join_those_of_the_pod():
         tolerations=[own],
         priority=3,
         priorityClassName="low",
+        preemptionPolicy="Never",
     )
     assert spec["nodeSelector"] == {"zone": "b", "arch": "arm64", "pool": "huge"}
     assert spec["tolerations"] == [own, more]
-    assert (spec["priorityClassName"], spec.get("priority")) == ("high", None)
+    assert spec["priorityClassName"] == "high"
+    assert {"priority", "preemptionPolicy"}.isdisjoint(spec)
     assert changed(mutations)["tolerations"] == [more]
     assert "tolerations" not in changed(memory(2, "4Gi"))
 

@@ -12,6 +12,8 @@ from airflow.models.log import Log
 from kubernetes.client import models as k8s
 from sqlalchemy import select
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import outages
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,
@@ -239,7 +241,9 @@ def test_a_scheduler_that_starts_after_an_outage_holds_nothing(harness, queued_t
 
 
 def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
-    (first,) = create(harness, queued_ti("first"))
+    runs = queued_ti("first")
+    (first,) = create(harness, runs)
+    harness.begin(runs, first)
     tis = queued_ti("others", mapped=4)
     for ti in tis:
         harness.queue(ti)
@@ -248,6 +252,7 @@ def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
     harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
     assert held(harness) == 4
     assert [harness.ledger(ti)[0]["dependency"] for ti in tis] == ["quota/default"] * 4
+    harness.set_state(runs, "success")
     harness.observe(first, m.succeeded())  # its quota is free
     harness.wait(1)
     assert len(answer(harness)) == 1
@@ -342,3 +347,69 @@ def test_what_is_held_takes_no_slot_from_others(start, queued_ti, monkeypatch):
     harness.wait(2)
     assert len(answer(harness)) == 2
     assert harness.executor.slots_occupied == 4
+
+
+def test_the_tries_of_one_task_instance_open_nothing(harness, queued_ti):
+    ti = queued_ti("typo")
+    for number in (1, 2, 3):
+        harness.set_state(ti, "queued", try_number=number)
+        fail(harness, *create(harness, ti))
+        harness.wait(31)
+        fail(harness, *answer(harness))
+        assert {state for state, _ in harness.events().values()} == {"failed"}
+    assert held(harness) == 0
+
+
+def test_the_large_pods_of_a_dag_hold_back_those_of_others_only_if_these_are_refused_too(harness, queued_ti):
+    def refuse(*tis):
+        for ti in tis:
+            harness.queue(ti)
+        harness.executor.heartbeat()
+        error = error_from_status(403, QUOTA)
+        harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
+
+    refuse(*queued_ti("large", mapped=3))
+    assert held(harness) == 3
+    assert len(create(harness, queued_ti("small"))) == 1
+    assert held(harness) == 3, "it says nothing about the large ones"
+    refuse(queued_ti("second"), queued_ti("third"))
+    assert create(harness, queued_ti("fourth")) == []
+    assert held(harness) == 6
+
+
+def test_listeners_are_told_once_that_an_outage_which_was_exhausted_is_over(start, queued_ti, monkeypatch):
+    told = []
+    monkeypatch.setattr(outages.listeners, "call", lambda name, **_: told.append(name))
+    harness = start(KUBERNETES_RESILIENCE__OUTAGE_MAX_WAIT="60")
+    outage(harness, queued_ti)
+    harness.wait(61)
+    pods = answer(harness)
+    for pod in pods:
+        harness.observe(pod, m.alive())
+    assert len(pods) == 5
+    assert [name for name in told if "outage" in name] == ["on_outage_opened", "on_outage_closed"]
+
+
+def test_a_launch_that_is_held_for_a_webhook_stays_away_from_the_node_of_the_loss(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1")
+    ti = queued_ti("lost")
+    pod = harness.run(ti)
+    manifest = m.evicted()
+    manifest["spec"]["nodeName"] = "node-9"
+    harness.observe(pod, manifest)
+    harness.wait(REPORT_GRACE)
+    harness.wait(10)
+    others = [queued_by(harness, item) for item in queued_ti("other", mapped=3)]
+    for other in others:
+        harness.queue(other)
+    harness.executor.heartbeat()
+    error = error_from_status(500, WEBHOOK_AWAY)
+    while held(harness) < 4:
+        harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
+        harness.wait(1)
+    pods = []
+    while len(pods) < 4:
+        harness.wait(5)
+        pods += answer(harness)
+    (again,) = (pod for pod in pods if pod.annotations["dag_id"] == "lost")
+    assert "node-9" in str(again.manifest["spec"]["affinity"])

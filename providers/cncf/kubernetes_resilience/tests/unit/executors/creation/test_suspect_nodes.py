@@ -105,6 +105,16 @@ def test_one_task_instance_is_no_evidence(harness, launch, queued_ti):
     assert avoided(harness, queued_ti("new")) == []
 
 
+def test_the_tries_of_one_task_instance_are_no_evidence(harness, launch, queued_ti):
+    launch(m.alive(), "node-2")
+    ti = queued_ti("tries")
+    for number in (1, 2):
+        harness.set_state(ti, "queued", try_number=number)
+        harness.observe(harness.launch(ti), on("node-1", m.status_unknown()))
+        harness.runtime.take("create")
+    assert avoided(harness, queued_ti("new")) == []
+
+
 @pytest.mark.parametrize("manifest", [m.evicted, m.image_pull_error, m.node_lost])
 def test_what_does_not_lie_with_the_node_is_no_evidence(harness, launch, queued_ti, manifest):
     launch(m.alive(), "node-2")

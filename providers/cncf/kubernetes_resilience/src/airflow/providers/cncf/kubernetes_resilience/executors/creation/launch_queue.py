@@ -241,11 +241,11 @@ class LaunchQueue:
         waiting = launch.waiting
         if waiting is None:
             raise AssertionError("a launch that is due waits")
+        waiting.after = lost
         if (decided := history.last or lost) and not waiting.is_relaunch:
             # Another scheduler has decided on this relaunch, and has died or handed it over. The ledger says
             # when it is due.
             waiting.is_relaunch = True
-            waiting.after = lost
             seconds = _seconds_until(decided)
             waiting.not_before = self._clock() + seconds
             if seconds > 0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from kubernetes.client import V1Container, V1Pod, V1Toleration
@@ -30,30 +31,40 @@ def mutate(pod: V1Pod, worker: V1Container, mutations: Iterable[Mutation]) -> No
     :raises ValueError: if an amount of memory is no quantity of Kubernetes
     """
     spec = pod.spec
+    # What all containers have together is limited, too, if the pod states it.
+    whole = getattr(spec, "resources", None)
+    most = (whole.limits or {}).get("memory") if whole else None
     for mutation in mutations:
         if mutation.memory:
-            _increase(worker, mutation.memory)
+            _increase(worker, mutation.memory, most)
         if mutation.node_selector:
             spec.node_selector = {**(spec.node_selector or {}), **mutation.node_selector}
-        # The API server keeps one of several that are alike.
-        spec.tolerations = [*(spec.tolerations or ()), *map(_toleration, mutation.tolerations)] or None
+        own = spec.tolerations or []
+        new = [item for item in map(_toleration, mutation.tolerations) if item not in own]
+        spec.tolerations = [*own, *new] or None
         if mutation.priority_class_name:
             spec.priority_class_name = mutation.priority_class_name
-            # The API server sets it by the class, and refuses another number.
-            spec.priority = None
+            # The API server sets them by the class, and refuses others.
+            spec.priority = spec.preemption_policy = None
 
 
-def _increase(worker: V1Container, memory: MemoryIncrease) -> None:
-    """Raise what a container requests and what limits it; nothing that it does not state."""
+def _increase(worker: V1Container, memory: MemoryIncrease, most: str | None) -> None:
+    """
+    Raise what a container requests and what limits it; nothing that it does not state.
+
+    :param most: what the containers of the pod may have together; None if that is not stated
+    """
     if worker.resources is None:
         return
-    limit = parse_quantity(memory.limit)
+    highest = min((memory.limit, most or memory.limit), key=parse_quantity)
+    limit = parse_quantity(highest)
     for amounts in (worker.resources.requests, worker.resources.limits):
         stated = parse_quantity(amounts["memory"]) if amounts and "memory" in amounts else limit
         if stated >= limit:
             continue
-        mebibytes = math.ceil(float(stated) * memory.factor / _MEBIBYTE)
-        amounts["memory"] = f"{mebibytes}Mi" if mebibytes * _MEBIBYTE < limit else memory.limit
+        raised = min(limit, stated * Decimal(memory.factor))
+        mebibytes = math.ceil(raised / _MEBIBYTE)
+        amounts["memory"] = f"{mebibytes}Mi" if mebibytes * _MEBIBYTE < limit else highest
 
 
 def _toleration(stated: Mapping[str, Any]) -> V1Toleration:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -81,6 +82,8 @@ class Outages:
         self._outages: dict[Dependency, Outage] = {}
         self._contexts: dict[Dependency, ExecutionContext] = {}
         """Why a launch has failed last for each."""
+        self._dags: defaultdict[Dependency, set[str]] = defaultdict(set)
+        """Of which Dags launches have failed for each."""
         self._held_longest = math.inf
         """When the launch that is held longest was held first, or earlier."""
         self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
@@ -135,13 +138,27 @@ class Outages:
             return None
         for dependency in needs_of(manifest):
             outage = outages.get(dependency)
-            if outage and outage.holds(
-                launch.launch_id,
-                was_released=launch.held_for == dependency,
-                are_held=self._registry.count_held(dependency) > 0,
+            if (
+                outage
+                and self._concerns(launch, dependency)
+                and outage.holds(
+                    launch.launch_id,
+                    was_released=launch.held_for == dependency,
+                    are_held=self._registry.count_held(dependency) > 0,
+                )
             ):
                 return dependency
         return None
+
+    def _concerns(self, launch: Launch, dependency: Dependency) -> bool:
+        """
+        Whether what is said of a dependency is about a launch, too.
+
+        A quota has no room for the large pods of a Dag, and may have it for those of others.
+        """
+        dags = self._dags[dependency]
+        is_of_few = dependency.kind is DependencyKind.QUOTA and len(dags) < self._limits.threshold
+        return launch.key.dag_id in dags or not is_of_few
 
     # ------------------------------------------------------------------ evidence
 
@@ -152,8 +169,9 @@ class Outages:
         now = self._clock()
         outage = self._outages.setdefault(dependency, Outage(self._limits, now))
         # What a worker writes is the word of a Dag's author. One Dag does not hold back the others.
-        subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key
+        subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key.primary
         self._contexts[dependency] = context
+        self._dags[dependency].add(launch.key.dag_id)
         before = outage.state
         outage.failed(subject, launch.launch_id, launch.token_made_at, now)
         self._tell(dependency, outage, before)
@@ -179,7 +197,9 @@ class Outages:
                 self._got(launch, AIRFLOW_API)
 
     def _got(self, launch: Launch, dependency: Dependency) -> None:
-        if outage := self._outages.get(dependency):
+        if launch.held_for == dependency:
+            launch.held_since = 0.0
+        if (outage := self._outages.get(dependency)) and self._concerns(launch, dependency):
             before = outage.state
             outage.started(launch.token_made_at, self._clock())
             self._tell(dependency, outage, before)
@@ -254,6 +274,7 @@ class Outages:
     def _forget(self, dependency: Dependency, outage: Outage) -> None:
         del self._outages[dependency]
         self._contexts.pop(dependency, None)
+        self._dags.pop(dependency, None)
         if self._told.pop(dependency, None) is not None and outage.state is OutageState.OPEN:
             log.info("No launch needs %s any more, which was away", dependency)
             listeners.call("on_outage_closed", dependency=str(dependency))
@@ -298,6 +319,9 @@ class Outages:
             since = entry.away_since or at
             outage.restore(now - max(0.0, (at - since).total_seconds()), now)
             self._tell(dependency, outage, before)
+        for failure in failures.found:
+            if (found := failure.entry.dependency) in self._outages:
+                self._dags[found].add(failure.key.dag_id)
         self._measure()
 
     # ------------------------------------------------------------------ who is told
@@ -308,11 +332,15 @@ class Outages:
         now = self._clock()
         lasted = now - outage.since
         held = self._registry.count_held(dependency)
+        if before is OutageState.OPEN:
+            listeners.call("on_outage_closed", dependency=str(dependency))
         match outage.state:
             case OutageState.OPEN:
                 context = self._contexts[dependency]
                 self._told[dependency] = now
-                log.warning(
+                # Within a minute it is the same one: the quota of a namespace may be used up all day.
+                log.log(
+                    logging.INFO if before is OutageState.RECOVERING else logging.WARNING,
                     "%s is away, for %.0f s: launches that need it are held, and cost no retry; %s: %s",
                     dependency,
                     lasted,
@@ -323,7 +351,6 @@ class Outages:
                 listeners.call("on_outage_opened", dependency=str(dependency), execution_context=context)
             case OutageState.RECOVERING:
                 log.info("%s is back, after %.0f s; %d held launches go", dependency, lasted, held)
-                listeners.call("on_outage_closed", dependency=str(dependency))
             case OutageState.EXHAUSTED:
                 log.warning(
                     "%s is away for %.0f s, and is waited for no longer: %d held launches go, and retry"
@@ -332,7 +359,6 @@ class Outages:
                     lasted,
                     held,
                 )
-                listeners.call("on_outage_closed", dependency=str(dependency))
 
     def _measure(self) -> None:
         for kind in DependencyKind:

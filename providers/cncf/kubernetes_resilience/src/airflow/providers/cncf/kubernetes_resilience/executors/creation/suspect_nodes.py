@@ -10,12 +10,11 @@ and none is excluded: a wrong suspicion costs a worse place.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import SUSPECT_NODES
@@ -44,7 +43,7 @@ READ_LIMIT = 1_000
 class _Node:
     """What launches have said of a node. All times are on one monotonic clock, seconds."""
 
-    failures: dict[TaskInstanceKey, float] = field(default_factory=dict)
+    failures: dict[Hashable, float] = field(default_factory=dict)
     """When the launch of each task instance has failed last on it."""
     started_at: float = -inf
     """When a launch has started last on it that has not failed since."""
@@ -88,7 +87,7 @@ class SuspectNodes:
         if not self._timeout or not cause.node_bound or node is None:
             return
         known = self._nodes.setdefault(node, _Node())
-        known.failures[launch.key] = self._clock()
+        known.failures[launch.key.primary] = self._clock()
         if known.started == launch.launch_id:
             known.started_at, known.started = -inf, None
         self._judge(node)
