@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch
+from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.cluster import Pod
@@ -413,3 +414,27 @@ def test_a_launch_that_is_held_for_a_webhook_stays_away_from_the_node_of_the_los
         pods += answer(harness)
     (again,) = (pod for pod in pods if pod.annotations["dag_id"] == "lost")
     assert "node-9" in str(again.manifest["spec"]["affinity"])
+
+
+def test_an_outage_that_begins_while_no_scheduler_lives_is_learnt_within_a_minute(
+    harness, queued_ti, successor
+):
+    tis = queued_ti(mapped=3)
+    for pod in create(harness, *tis):
+        pod.become(m.image_pull_error(message=TIMEOUT))
+    heir = successor()
+    heir.adopt(*tis)
+    heir.wait(30)
+    assert create(heir, queued_by(heir, queued_ti("later"))) == []
+    assert held(heir) == 1
+
+
+def test_of_two_schedulers_each_learns_by_itself(harness, start, session, queued_ti):
+    other = start(make_scheduler_job(session))
+    other.executor.sync()
+    outage(harness, queued_ti)
+    tis = queued_ti("others", mapped=3)
+    pods = create(other, *(queued_by(other, ti) for ti in tis))
+    assert len(pods) == 3
+    fail(other, *pods)
+    assert held(other) == 3
