@@ -26,10 +26,8 @@ from airflow_resilience.ledger import (
     HeldLaunch,
     LedgerEntry,
     read_all_histories,
-    read_held,
     read_histories,
     read_infrastructure_histories,
-    record_held,
 )
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency, DependencyKind
@@ -459,15 +457,6 @@ HELD = HeldLaunch(
     dependency=Dependency(DependencyKind.REGISTRY, "docker.io"),
     away_since=datetime(2026, 3, 1, tzinfo=UTC),
 )
-
-
-def test_why_a_launch_was_held_last(queued_ti, session):
-    ti, other = queued_ti("one"), queued_ti("other")
-    held = replace(HELD, ti_id=str(ti.id))
-    later = replace(held, dependency=Dependency(DependencyKind.QUOTA, "airflow"))
-    record_held([(ti.key, held), (ti.key, later), (other.key, HELD)], session=session)
-    session.flush()
-    assert read_held({ti.key: str(ti.id), other.key: str(other.id)}, session=session) == {ti.key: later}
 
 
 @pytest.mark.parametrize(

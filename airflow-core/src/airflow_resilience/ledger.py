@@ -361,23 +361,6 @@ def record_held(held: Iterable[tuple[TaskInstanceKey, HeldLaunch]], *, session: 
     _insert(((key, LAUNCH_HELD_EVENT, item.to_json()) for key, item in held), session)
 
 
-def read_held(
-    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
-) -> dict[TaskInstanceKey, HeldLaunch]:
-    """
-    Read which launches were held back, and why last, with one query.
-
-    :param ti_ids: the tries to look up, each with its task instance's UUID
-    """
-    found: dict[TaskInstanceKey, HeldLaunch] = {}
-    for key, rows in _read(ti_ids, (LAUNCH_HELD_EVENT,), session).items():
-        for row in rows:
-            held = HeldLaunch.from_json(row.extra)
-            if held and row.try_number == key.try_number and held.ti_id == ti_ids[key]:
-                found[key] = held
-    return found
-
-
 def _insert(rows: Iterable[tuple[TaskInstanceKey, str, str]], session: Session) -> None:
     now = datetime.now(UTC)
     values = [{**key._asdict(), "dttm": now, "event": event, "extra": extra} for key, event, extra in rows]

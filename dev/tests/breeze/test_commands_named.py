@@ -64,4 +64,4 @@ def test_a_command_of_the_distribution_exists(line: str) -> None:
 
 def test_pages_name_commands() -> None:
     assert {"demo", "testing quick", "testing all"} <= set(named("./breeze"))
-    assert "launches" in named("airflow kubernetes-resilience")
+    assert "report" in named("airflow kubernetes-resilience")

@@ -61,7 +61,7 @@ starts_airflow = pytest.mark.starts_airflow
         ("kubernetes", ("cleanup-pods", "generate-dag-yaml")),
         (
             "kubernetes-resilience",
-            ("explain", "generate-dag-yaml", "history", "launches", "policy", "report"),
+            ("explain", "generate-dag-yaml", "history", "policy", "report"),
         ),
     ],
 )

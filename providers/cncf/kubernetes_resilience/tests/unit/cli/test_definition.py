@@ -50,7 +50,6 @@ def test_executor_gives_the_official_commands_and_ours_to_airflow_3_1():
         ["policy", "show"],
         ["explain", "pod"],
         ["history", "dag", "run", "task"],
-        ["launches", "--dag", "dag", "--run", "run", "--task", "task"],
         ["generate-dag-yaml", "dag", "--logical-date", "2026-01-01"],
         ["build-provider-wheel", "--from", "official.whl", "--output", "wheels"],
     ],

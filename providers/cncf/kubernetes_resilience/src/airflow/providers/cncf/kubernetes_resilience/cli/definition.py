@@ -29,12 +29,6 @@ from airflow.providers.cncf.kubernetes_resilience.cli.arguments import EXPLAIN, 
 
 _COMMANDS = "airflow.providers.cncf.kubernetes_resilience.cli.commands"
 
-_EXIT_CODES_OF_LAUNCHES = """\
-exit codes:
-  0  the tasks are listed, if there are any
-  2  no answer: the database or the API server does not answer, or no executor of this kind is configured
-"""
-
 
 def _argument(*flags: str, **options: Any) -> Arg:
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
@@ -98,25 +92,6 @@ _COMMANDS_OF_GROUP = (
                 type=int,
                 help="only this try. Default: each",
             ),
-            ARG_OUTPUT,
-            ARG_VERBOSE,
-        ),
-    ),
-    ActionCommand(
-        name="launches",
-        help="Say where the tasks are that the executor holds, and what they wait for",
-        description=(
-            "List the tasks that are queued, running or restarting, and the state of their launch, as far\n"
-            "as the metadata database and the API server can tell: waiting (for its time, or for another\n"
-            "pod to go), creating (there is no pod yet), pending, started, ended (not settled yet), or\n"
-            "departing (superseded, and its pod may still run or start)."
-        ),
-        epilog=_EXIT_CODES_OF_LAUNCHES,
-        func=lazy_load_command(f"{_COMMANDS}.launches"),
-        args=(
-            _argument("--dag", metavar="DAG_ID", help="only tasks of this Dag"),
-            _argument("--run", metavar="RUN_ID", help="only tasks of Dag runs with this id"),
-            _argument("--task", metavar="TASK_ID", help="only tasks with this id"),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
