@@ -11,11 +11,8 @@ from enum import StrEnum
 from benchmarks.candidates import Candidate
 from benchmarks.lab import Lab
 from benchmarks.measure.events import measure_events, measure_loop, measure_lost
-from benchmarks.measure.idle import measure_idle
 from benchmarks.measure.launch import measure_drain, measure_launch
 from benchmarks.measure.memory import measure_memory
-from benchmarks.measure.recover import measure_recover
-from benchmarks.measure.relaunch import WAYS, measure_relaunch
 from benchmarks.measure.storm import measure_storm
 
 Measure = Callable[[Lab, Candidate, int], dict[str, float]]
@@ -170,21 +167,6 @@ _CATALOGUE = (
         ),
     ),
     Benchmark(
-        name="idle",
-        measure=measure_idle,
-        candidates=BOTH,
-        size=5000,
-        quick_size=200,
-        sizes={},
-        rows=(
-            Row("quiet", "CPU s per minute", goal=_at_most(1, Candidate.UPSTREAM)),
-            Row("quiet_megabytes", "MB per minute"),
-            Row("turn", "mean sync(), ms", 1000),
-            Row("reconnect", "CPU s per minute, a reconnect", goal=_at_most(1, Candidate.UPSTREAM)),
-            Row("reconnect_events", "events for unchanged pods", goal=_at_most(0)),
-        ),
-    ),
-    Benchmark(
         name="memory",
         measure=measure_memory,
         candidates=TUNED,
@@ -200,21 +182,6 @@ _CATALOGUE = (
             Row("tracked_turn", "sync() with all, ms", 1000),
         ),
         growth=("growth", "tracked_turn"),
-    ),
-    Benchmark(
-        name="recover",
-        measure=measure_recover,
-        candidates=BOTH,
-        size=2000,
-        quick_size=100,
-        sizes={},
-        rows=(
-            Row("blocked", "s until the scheduler goes on", goal=_at_most(1 / 10, Candidate.UPSTREAM)),
-            Row("seconds", "s until every pod is its own", goal=_at_most(1 / 10, Candidate.UPSTREAM)),
-            Row("patches", "s for as many patches, 32 at once"),
-            *COSTS,
-        ),
-        growth=("blocked", "seconds"),
     ),
     Benchmark(
         name="storm",
@@ -233,20 +200,6 @@ _CATALOGUE = (
             Row("seconds", "s from the return to the last"),
         ),
         growth=("held_turn",),
-    ),
-    Benchmark(
-        name="relaunch",
-        measure=measure_relaunch,
-        candidates=BOTH,
-        size=3 * len(WAYS),
-        quick_size=len(WAYS),
-        sizes={},
-        rows=(
-            Row("beyond_loop", "p50 beyond the loop, ms", 1000, _at_most(0.3)),
-            Row("total", "p50 until replaced, s"),
-            *(Row(way, f"{way}: beyond the loop, ms", 1000, _at_most(0.3)) for way in WAYS),
-            Row("not_replaced", "not replaced in 10 s, %", 100),
-        ),
     ),
 )
 

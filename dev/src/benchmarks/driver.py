@@ -27,7 +27,6 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import State
 from sqlalchemy import select as sql_select
-from sqlalchemy.orm import lazyload, load_only
 
 from benchmarks.held import Held, held_by
 
@@ -92,18 +91,6 @@ class Driver:
         # https://man7.org/linux/man-pages/man3/malloc_trim.3.html
         ctypes.CDLL(None).malloc_trim(0)
 
-    def adopt(self) -> dict[str, Any]:
-        """Adopt all task instances, as the scheduler does; say how long it took until all were held."""
-        began = time.time()
-        with create_session(scoped=False) as session:
-            orphans = session.scalars(_orphans()).all()
-            lost = self._executor.try_adopt_task_instances(orphans)
-        call = time.time() - began
-        while self._held.count() < len(orphans) - len(lost) and not self._is_told():
-            self._executor.heartbeat()
-            time.sleep(0.05)
-        return {"seconds": time.time() - began, "call": call, "lost": len(lost), "held": self._held.count()}
-
     def messages(self) -> int:
         """Return how many messages about pods have reached the loop so far; -1 if that cannot be seen."""
         return self._held.messages()
@@ -128,16 +115,6 @@ def _task_instances(session: Any, first: int, count: int) -> Iterable[TaskInstan
     chosen = sql_select(TaskInstance).order_by(TaskInstance.map_index).offset(first).limit(count)
     found: Iterable[TaskInstance] = session.scalars(chosen.execution_options(yield_per=50))
     return found
-
-
-def _orphans() -> Any:
-    # What the scheduler asks for in adopt_or_reset_orphaned_tasks().
-    return (
-        sql_select(TaskInstance)
-        .options(lazyload(TaskInstance.dag_run))
-        .options(load_only(TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id))
-        .with_for_update(of=TaskInstance, skip_locked=True)
-    )
 
 
 def _serve(driver: Driver, commands: FileIO, answers: TextIO) -> None:

@@ -18,7 +18,6 @@ from benchmarks.candidates import Candidate
 from benchmarks.catalogue import Measure
 from benchmarks.lab import Lab, open_lab
 from benchmarks.measure.events import measure_events, measure_loop, measure_lost
-from benchmarks.measure.recover import measure_recover
 
 PODS = 20
 
@@ -35,7 +34,6 @@ def lab() -> Iterator[Lab]:
         (measure_events, Candidate.OURS),
         (measure_loop, Candidate.OURS),
         (measure_loop, Candidate.UPSTREAM),
-        (measure_recover, Candidate.OURS),
     ],
 )
 def test_an_executor_has_results_for_all_pods(lab: Lab, measure: Measure, candidate: Candidate) -> None:
