@@ -34,9 +34,6 @@ class Held(Protocol):
     def hold(self, workload: ExecuteTask, name: str, uid: str) -> None:
         """Make a pod the current launch of a workload."""
 
-    def count(self) -> int:
-        """Return how many launches the executor holds."""
-
     def messages(self) -> int:
         """Return how many messages about pods its loop has been sent; -1: that is not known."""
 
@@ -52,10 +49,6 @@ class HeldByUpstream:
         job = _job(workload)
         self._executor.running.add(job.key)
         self._executor.pod_launch_attempts[job.key] = _PodLaunchAttempt(job=job)
-
-    def count(self) -> int:
-        """See :class:`Held`."""
-        return len(self._executor.running)
 
     def messages(self) -> int:
         """See :class:`Held`."""
@@ -87,10 +80,6 @@ class HeldByOurs:
         )
         self._executor._registry.hold(launch)
         self._executor.running.add(job.key)
-
-    def count(self) -> int:
-        """See :class:`Held`."""
-        return len(self._executor._registry)
 
     def messages(self) -> int:
         """See :class:`Held`."""
