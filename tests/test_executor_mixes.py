@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -92,8 +91,6 @@ def test_beside_the_official_executor_each_has_its_own_tasks(testbed: Testbed) -
         "ours_lost": (job_id, "KubernetesExecutor"),
         "official_untouched": (job_id, None),
     }
-    held = testbed.deployment.run("kubernetes-resilience", "launches", "--output", "json")
-    assert {launch["task_id"] for launch in json.loads(held.stdout)} == {"ours_untouched", "ours_lost"}
     for task in ("ours_untouched", "official_untouched"):
         wait_for(
             "its log is read from its pod",

@@ -130,11 +130,10 @@ def test_a_permission_that_is_missing_is_named_and_nothing_is_lost(
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (("kubernetes-resilience", "launches"), 0),
         (("kubernetes-resilience", "explain", POD), 3),  # it has not failed
         (("kubernetes", "cleanup-pods", "--namespace", "default"), 0),
     ],
-    ids=["launches", "explain", "cleanup-pods"],
+    ids=["explain", "cleanup-pods"],
 )
 def test_commands_need_no_more_than_the_scheduler(
     testbed: Testbed, command: tuple[str, ...], code: int
