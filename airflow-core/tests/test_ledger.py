@@ -201,7 +201,7 @@ def test_database_that_compares_without_regard_to_case_does_not_mix_tasks(queued
     ti = queued_ti()
     ours, other = ti.key, ti.key._replace(task_id=ti.task_id.upper())
     rows = [
-        (ledger._place(key), ledger._Row(1, LAUNCH_FAILURE_EVENT, entry(ti, uid).to_json()))
+        (ledger._place(key), ledger._Row(1, LAUNCH_FAILURE_EVENT, entry(ti, uid)))
         for key, uid in ((ours, "a"), (other, "b"))
     ]
     restart = (ledger._place(other), ledger._Row(1, "running", None))

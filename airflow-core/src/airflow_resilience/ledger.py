@@ -225,7 +225,7 @@ class Histories(NamedTuple):
     """Its failed launches since its task process last started."""
     losses: LaunchHistory
     """The losses of its worker while it ran, and failed launches that count as such."""
-    mutations: Sequence[Mutation] = ()
+    mutations: Sequence[Mutation]
     """What was decided to change in its launches, oldest first, whatever has started since."""
 
 
@@ -234,7 +234,8 @@ class _Row(NamedTuple):
 
     try_number: int
     event: str
-    extra: str | None
+    entry: LedgerEntry | None
+    """None: a start, or a row of somebody else."""
 
 
 def read_histories(
@@ -294,10 +295,8 @@ def _launches(key: TaskInstanceKey, ti_id: str, rows: Iterable[_Row]) -> LaunchH
         if row.event == TaskInstanceState.RUNNING:
             history.past_workers.update(entry.worker_uid for entry in history.entries)
             history.entries.clear()
-        elif row.event == LAUNCH_FAILURE_EVENT:
-            entry = LedgerEntry.from_json(row.extra)
-            if entry and entry.ti_id == ti_id:
-                history.add(entry)
+        elif row.event == LAUNCH_FAILURE_EVENT and row.entry and row.entry.ti_id == ti_id:
+            history.add(row.entry)
     return history
 
 
@@ -307,16 +306,15 @@ def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     for row in rows:
         if row.event == TaskInstanceState.RUNNING:
             starts.update(entry.worker_uid for entry in entries)
-        elif (entry := LedgerEntry.from_json(row.extra)) and entry.counts_in(Phase.EXECUTION):
-            entries.append(entry)
+        elif row.entry and row.entry.counts_in(Phase.EXECUTION):
+            entries.append(row.entry)
     history = _leading_to(ti_id, entries)
     history.starts = starts
     return history
 
 
 def _mutations(ti_id: str, rows: Iterable[_Row]) -> list[Mutation]:
-    entries = [entry for row in rows if (entry := LedgerEntry.from_json(row.extra))]
-    history = _leading_to(ti_id, entries)
+    history = _leading_to(ti_id, [row.entry for row in rows if row.entry])
     return [entry.decision.mutation for entry in history.entries if entry.decision.mutation]
 
 
@@ -438,4 +436,6 @@ def _rows(
         select(found).where(found.c.starts <= 2).order_by(found.c.id)
     )
     for row in rows:
-        yield tuple(row[1:5]), _Row(cast("int", row[5]), row[6], row[7])
+        try_number, event, extra = row[5:8]
+        entry = None if event == TaskInstanceState.RUNNING else LedgerEntry.from_json(extra)
+        yield tuple(row[1:5]), _Row(cast("int", try_number), event, entry)

@@ -145,13 +145,12 @@ class Outage:
                     self._open(now)
             case OutageState.OPEN if launch_id == self.probe:
                 self.probe = None
-                self._next_probe = now if self._hinted >= began else now + self._interval(now)
+                self._schedule_probe(began, now)
             # What was made before the first launch got through says nothing new.
             case OutageState.RECOVERING if began >= self._released_since:
                 self.since = now
                 self._open(now)
-                if self._hinted >= began:
-                    self._next_probe = now
+                self._schedule_probe(began, now)
 
     def started(self, began: float, now: float) -> None:
         """
@@ -243,6 +242,10 @@ class Outage:
     def _open(self, now: float) -> None:
         self.state, self.probe = OutageState.OPEN, None
         self._next_probe = now + PROBE_INTERVAL
+
+    def _schedule_probe(self, began: float, now: float) -> None:
+        """Wait for the next probe, unless there was a hint since the launch that has failed was made."""
+        self._next_probe = now if self._hinted >= began else now + self._interval(now)
 
     def _interval(self, now: float) -> float:
         return min(max(PROBE_INTERVAL, PROBE_SHARE * (now - self.since)), LONGEST_PROBE_INTERVAL)

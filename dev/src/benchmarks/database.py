@@ -43,9 +43,9 @@ class Database:
         """Close the connections."""
         self._engine.dispose()
 
-    def add_scheduler_job(self, *, alive: bool = True) -> int:
+    def add_scheduler_job(self) -> int:
         """Register a scheduler and return its job's id."""
-        return int(self._run(_JOB, state="running" if alive else "failed"))
+        return int(self._run(_JOB, state="running"))
 
     def newest_job(self) -> int:
         """Return the id of the job of the scheduler that was started last."""

@@ -128,11 +128,13 @@ def _keeps_nodes_away(holder: RuleFields | PolicyFields, location: Location) -> 
 def _never_mutates(
     rule: RuleFields, location: Location, policy: int | None, brake: int
 ) -> Iterator[_Finding]:
+    if rule.mutate is None:
+        return
     limits = {"its retryLimit": rule.retry_limit, "globalMaxRetries": brake}
     if rule.retry_limit is None:
         limits["the policy's retryLimit"] = policy
     for name, limit in limits.items():
-        if rule.mutate and limit is not None and UNLIMITED < limit < rule.mutate.after:
+        if limit is not None and UNLIMITED < limit < rule.mutate.after:
             got = f"got {rule.mutate.after}, which is never reached: {name} is {limit}"
             yield (*location, "mutate", "after"), got
             return

@@ -3,8 +3,8 @@
 """
 The policy file: its mappings, what each field means, and what it is compiled to.
 
-The reference on the site is made of the texts below the fields. What
-concerns more than one mapping, such as unique names, is checked in ``problems``.
+The reference on the site is made of the texts below the fields. What concerns more than one mapping, such as
+unique names, is checked in ``problems``.
 """
 
 from __future__ import annotations

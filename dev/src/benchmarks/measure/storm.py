@@ -44,10 +44,7 @@ def measure_storm(lab: Lab, candidate: Candidate, size: int) -> dict[str, float]
             (probe,) = observer.alive()
             back = time.time()
             round_.cluster.report([probe.name], running())
-            count = size - 1
-            wait_for(
-                "all are launched", lambda: len(observer.alive()) > count, MARGIN + size / PODS_PER_SECOND
-            )
+            _wait_until("launched", lambda: len(observer.alive()), size)
         created = sorted(pod.created for pod in observer.alive() if pod is not probe)
     return {
         "pending_turn": pending[0],

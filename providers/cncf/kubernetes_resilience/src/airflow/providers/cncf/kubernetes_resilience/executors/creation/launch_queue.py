@@ -128,7 +128,6 @@ class LaunchQueue:
             job=launch.workload.job(launch.key, ti_id) if launch.workload else None,
             not_before=self._clock() + (_seconds_until(entry) if entry else 0.0),
             is_relaunch=launch.workload is not None,
-            after=entry if entry and entry.next_ti_id else None,
             previous_name=launch.name,
         )
         self._registry.hold(
@@ -241,7 +240,6 @@ class LaunchQueue:
         waiting = launch.waiting
         if waiting is None:
             raise AssertionError("a launch that is due waits")
-        waiting.after = lost
         if (decided := history.last or lost) and not waiting.is_relaunch:
             # Another scheduler has decided on this relaunch, and has died or handed it over. The ledger says
             # when it is due.
@@ -257,7 +255,7 @@ class LaunchQueue:
             yield NotLaunched(launch, waiting.fails, waiting.context)
         elif history.last and history.last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, history.last))
-        elif why := self._build(launch, history, _tell(launch, decided, failed), mutations):
+        elif why := self._build(launch, history, lost, _tell(launch, decided, failed), mutations):
             yield NotLaunched(launch, why, not_built(why))
         elif launch.creation:
             self._create_retries.ask(launch)
@@ -266,12 +264,13 @@ class LaunchQueue:
         self,
         launch: Launch,
         history: LaunchHistory,
+        lost: LedgerEntry | None,
         told: StoredContext | None,
         mutations: Sequence[Mutation],
     ) -> str | None:
         """Build the pod of a launch, and hold it if what the pod needs is away; return why there is none."""
         try:
-            creation = self._builder.build(launch, history, told, mutations)
+            creation = self._builder.build(launch, history, lost, told, mutations)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {describe(error.__cause__ or error)}"

@@ -90,6 +90,7 @@ class PodBuilder:
         self,
         launch: Launch,
         history: LaunchHistory,
+        lost: LedgerEntry | None = None,
         told: StoredContext | None = None,
         mutations: Sequence[Mutation] = (),
     ) -> Creation:
@@ -98,6 +99,7 @@ class PodBuilder:
 
         :param launch: given what is known of its pod from now on
         :param history: the launches of this try that have failed
+        :param lost: the loss after which the task runs again; None if it does not
         :param told: why the run before has ended, of this try or of the one before; None if there was none,
             or if that is not known
         :param mutations: what retry policies have decided to change in the launches of this try
@@ -110,13 +112,13 @@ class PodBuilder:
             raise AssertionError("a launch without a job is not built")
         job, number = launch.waiting.job, history.relaunches + 1
         workload = self._with_fresh_token(job)
-        last = history.last or launch.waiting.after
+        last = history.last or lost
         pod = self._build(job, workload, told)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
         _elsewhere(pod, last, self._suspect_nodes())
         mutate(pod, _worker(pod), mutations)
         _call_hook(pod)
-        is_another = number > 1 or launch.waiting.after is not None
+        is_another = number > 1 or lost is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)

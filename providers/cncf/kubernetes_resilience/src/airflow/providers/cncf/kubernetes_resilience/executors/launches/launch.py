@@ -79,8 +79,6 @@ class Waiting:
     """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
     is_relaunch: bool = False
     """Whether there was a launch before, which has failed."""
-    after: LedgerEntry | None = None
-    """What was decided about the worker that was lost while the task ran; None for other launches."""
     previous_name: str | None = None
     """Name of the pod that it replaces; None if it replaces none, or one of another scheduler."""
     fails: str | None = None
