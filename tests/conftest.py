@@ -29,7 +29,7 @@ ALONE = ("executor_mixes", "executors", "kubectl", "mass_drain", "teams", "told"
 """Modules with a deployment of their own: three need other executors everywhere, one a control plane and no
 Airflow, one more nodes and a larger pool, one plugins, and receivers of metrics and traces."""
 
-FIRST = ("told", "matrix", "running")
+FIRST = ("told", "each_version")
 """Modules that take longest. The others run beside them, and none of these alone at the end."""
 
 TIMEOUT = 1200

@@ -17,32 +17,13 @@ from testbed.schedulers import EXIT_TIMEOUT, Scheduler
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DEPLOYMENT = {
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
 }
 
 
-def test_a_new_scheduler_adopts_replacements_and_goes_on_counting(testbed: Testbed) -> None:
-    run = testbed.trigger("killed_after_relaunch")
-    run.wait_for_code("running")
-    pods = {task: run.wait_for_pods(task, 2)[1] for task in ("running", "starting")}
-
-    successor = testbed.schedulers.replace(SIGKILL)
-    wait_for_owner(testbed, pods.values(), successor)
-    run.release()
-    assert run.wait_for_end("running") == Outcome(state="success", pods=2, launch_failures=1)
-
-    testbed.cluster.delete(pods["starting"])
-    assert run.wait_for_end("starting") == Outcome(
-        state="failed", pods=2, begun=0, ended=0, launch_failures=2
-    )
-    assert [entry["action"] for entry in run.ledger("starting")] == ["relaunch", "count"]
-    assert pods["starting"] in successor.log()
-
-
-@pytest.mark.long
 def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Testbed) -> None:
     run = testbed.trigger("killed_before_relaunch")
     failing = run.wait_for_pods("failed", 1)[0]
@@ -60,7 +41,6 @@ def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Te
     assert run.wait_for_end("vanished") == Outcome(state="success", pods=2, launch_failures=0)
 
 
-@pytest.mark.long
 def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(testbed: Testbed) -> None:
     tasks = [f"task_{number}" for number in range(6)]
     run = testbed.trigger("killed_amid_relaunches")
@@ -72,7 +52,6 @@ def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(testbed: Tes
     testbed.cluster.wait_until_done(run.run_id)
 
 
-@pytest.mark.long
 def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Testbed) -> None:
     while len(testbed.schedulers.alive) < 2:
         testbed.schedulers.start()
@@ -100,7 +79,6 @@ def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Tes
         assert run.wait_for_end(task) == Outcome(state="success", pods=1, launch_failures=0)
 
 
-@pytest.mark.long
 def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None:
     tasks = [f"task_{number}" for number in range(6)]
     stopped = testbed.schedulers.alive
@@ -126,16 +104,6 @@ def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None
     outcomes = [run.wait_for_end(task) for task in tasks]
     assert outcomes == [Outcome(state="success", pods=1, launch_failures=0)] * len(tasks)
     testbed.cluster.wait_until_done(run.run_id)
-
-
-def test_with_no_relaunch_allowed_the_failure_is_visible(testbed: Testbed) -> None:
-    scheduler = testbed.schedulers.replace(
-        SIGTERM, {"AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0"}
-    )
-    run = testbed.trigger("no_relaunch")
-    outcome = run.wait_for_end("lost")
-    assert outcome == Outcome(state="failed", pods=1, begun=0, ended=0, launch_failures=1)
-    assert "ContainerStatusUnknown" in scheduler.log()
 
 
 def wait_for_owner(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:

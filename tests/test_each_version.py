@@ -3,11 +3,17 @@
 """
 What has to hold on each supported version of Airflow: tasks heal, before and while they run.
 
+Every way to lose a pod before its task's process starts is among it. A pod that is lost is only half of it.
+Upstream's executor launches another one too, and then takes the replay of the dead one's last event, after
+the next reconnect of its watch, for the end of the healthy one.
+
 The other modules try more, most of them with the newest version only. Where a version behaves otherwise, a
 test says so and why; the limits are those of ``docs/running-tasks.md`` and of the README.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -22,8 +28,7 @@ from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
-# With the newest version, other modules show the same.
-pytestmark = [pytest.mark.system, pytest.mark.each_version, pytest.mark.long]
+pytestmark = [pytest.mark.system, pytest.mark.each_version]
 
 DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
@@ -44,6 +49,8 @@ UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
 RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
 RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
 GIVEN_UP = Outcome(state="failed", pods=2, begun=0, ended=0, launch_failures=2)
+
+RECONNECTS = 2
 
 AT_WORK = (
     "version_graceful",
@@ -74,8 +81,9 @@ def runs(testbed: Testbed) -> dict[str, Run]:
     failing.wait_for_code("work")
     testbed.order(failing.pods("work")[0], Order.FAIL)
     cut_off = runs["version_cut_off"]
-    cut_off.wait_for_code("succeeds")
-    testbed.cluster.lose(cut_off.pods("succeeds")[0], Fault.PARTITION_RUNNING)
+    cut_off.wait_for_code("succeeds", "fails")
+    for task in ("succeeds", "fails"):
+        testbed.cluster.lose(cut_off.pods(task)[0], Fault.PARTITION_RUNNING)
     lose(testbed, runs["version_resumed"], "deferred", pod=2)
     lose(testbed, failing, "work", pod=2)
     return runs
@@ -112,22 +120,25 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     testbed.decide(replacement)
     run.wait_for_code(*tasks - {"lost_twice"})
     testbed.decide(cut_off)
-    wait_for(
-        "the worker that was cut off has ended",
-        lambda: cut_off in [entry.pod for entry in run.events("partition", JournalEvent.EXITED)],
-    )
+    wait_for("the worker that was cut off has been refused", lambda: has_failed(run, "partition", cut_off))
+    cleaned_up = run.pods("failed_then_cleanup")[0]
+    testbed.cluster.go_on(cleaned_up)
+    wait_for("the failed pod is gone", lambda: cleaned_up not in testbed.cluster.names())
     assert run.wait_for_end("lost_twice") == GIVEN_UP
     # The executor is told of all pods anew, the dead ones among them.
-    testbed.reconnect()
+    for _ in range(RECONNECTS):
+        testbed.reconnect()
     run.release()
-    assert run.wait_for_all_to_end() == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
+    outcomes = run.wait_for_all_to_end()
+    assert outcomes == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
+    assert [task for task in outcomes if not is_replaced(run, task)] == ["control"]
     testbed.cluster.wait_until_done(run.run_id)
 
 
 @needs("chromium", find_chromium())
 def test_the_pages_show_what_was_lost(testbed: Testbed, runs: dict[str, Run]) -> None:
-    run, task = runs["version_matrix"], "image_pull"
-    (row,) = wait_for("its launch has failed", lambda: run.ledger(task))
+    run, task = runs["version_drained"], "python"
+    (row,) = wait_for("it is lost", lambda: run.ledger(task, event=EXECUTION_FAILURE_EVENT))
     lost = run.pods(task)[0]
     token = str(testbed.api.http.headers["Authorization"]).removeprefix("Bearer ")
     with open_browser() as browser, log_in(browser, testbed.deployment.url, token) as context:
@@ -135,7 +146,7 @@ def test_the_pages_show_what_was_lost(testbed: Testbed, runs: dict[str, Run]) ->
         page.goto(f"{testbed.deployment.url}/{launches(run.dag_id, task, run.run_id)}")
         shown = page.locator("main[aria-busy=false]").inner_text()
         assert all(text in shown for text in (lost, row["context"]["reason"], row["context"]["category"]))
-        page.goto(f"{testbed.deployment.url}/{FAILURES}")
+        page.goto(f"{testbed.deployment.url}/{FAILURES}?dag_id={run.dag_id}")
         page.locator("#rows tbody tr").first.wait_for()
         assert all(text in page.locator("#rows").inner_text() for text in (run.dag_id, task, lost))
 
@@ -214,18 +225,23 @@ def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
     testbed: Testbed, runs: dict[str, Run]
 ) -> None:
     run = runs["version_cut_off"]
-    run.wait_for_times(2, "succeeds")
-    cut_off = run.pods("succeeds")[0]
-    testbed.order(cut_off, Order.SUCCEED)
-    wait_for("its worker has ended", lambda: run.events("succeeds", JournalEvent.EXITED))
-    assert [entry.pod for entry in run.events("succeeds", JournalEvent.EXITED)] == [cut_off]
-    assert run.outcome("succeeds").state == "running"
+    tasks = ("succeeds", "fails")
+    run.wait_for_times(2, *tasks)
+    cut_off = {task: run.pods(task)[0] for task in tasks}
+    testbed.order(cut_off["succeeds"], Order.SUCCEED)
+    testbed.order(cut_off["fails"], Order.FAIL)
+    for task, pod in cut_off.items():
+        wait_for("its worker has ended", lambda task=task: run.events(task, JournalEvent.EXITED))
+        assert [entry.pod for entry in run.events(task, JournalEvent.EXITED)] == [pod]
+    assert set(run.states().values()) == {"running"}
     assert run.steps("succeeds") == ["begun", "begun", "ended"]
     run.release()
-    assert run.wait_for_end("succeeds") == Outcome(
-        state="success", pods=2, begun=2, ended=2, launch_failures=0, execution_failures=1
-    )
-    expect_unseen(run, "succeeds")
+    outcomes = run.wait_for_all_to_end()
+    assert outcomes["succeeds"] == replace(RUN_AGAIN, ended=2)
+    # Its first worker, which cannot know better, calls the callback.
+    assert replace(outcomes["fails"], callbacks=0) == RUN_AGAIN
+    for task in tasks:
+        expect_unseen(run, task)
     testbed.cluster.wait_until_done(run.run_id)
 
 
@@ -260,6 +276,17 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
 
 
 # ---------------------------------------------------------------------- what several of them have in common
+
+
+def has_failed(run: Run, task: str, pod: str) -> bool:
+    """Tell whether the worker of a pod has ended, and not well."""
+    return any(entry.pod == pod and entry.exit_code for entry in run.events(task, JournalEvent.EXITED))
+
+
+def is_replaced(run: Run, task: str) -> bool:
+    """Tell whether the first loss of a pod was followed by the arrival of another pod on its node."""
+    losses = run.events(task, JournalEvent.FAULT_INJECTED)
+    return bool(losses) and run.events(task, JournalEvent.BOUND)[-1].time > losses[0].time
 
 
 def lose(testbed: Testbed, run: Run, task: str, *, pod: int = 1) -> None:

@@ -35,13 +35,6 @@ def test_of_mapped_task_instances_only_the_one_that_lost_its_pod_is_relaunched(t
     assert outcomes == [UNTOUCHED, RECOVERED, UNTOUCHED]
 
 
-def test_a_deferred_task_whose_second_pod_is_lost_is_continued_once(testbed: Testbed) -> None:
-    run = testbed.trigger("deferred")
-    wait_for("the first pod has ended", lambda: run.events("waiter", JournalEvent.EXITED))
-    run.release()
-    assert run.wait_for_end("waiter") == Outcome(state="success", pods=3, begun=2, ended=2, launch_failures=1)
-
-
 def test_a_deferred_task_goes_on_while_its_first_pod_has_not_ended(testbed: Testbed) -> None:
     run = testbed.trigger("lingering")
     first = run.wait_for_pods("waiter", 1)[0]
@@ -75,6 +68,7 @@ def test_template_and_override_hold_for_the_replacement_too(testbed: Testbed) ->
     assert run.wait_for_end("custom") == RECOVERED
 
 
+@pytest.mark.long
 def test_a_sidecar_does_not_outlive_its_worker_for_long(testbed: Testbed) -> None:
     run = testbed.trigger("beside_a_sidecar")
     run.wait_for_code("custom")
@@ -120,17 +114,6 @@ def test_a_task_cleared_during_its_relaunch_runs_once(testbed: Testbed) -> None:
         state="success", try_number=2, max_tries=1, pods=3, launch_failures=1
     )
     testbed.cluster.wait_until_done(run.run_id)
-
-
-def test_a_task_marked_success_during_its_relaunch_leaves_no_pod_behind(testbed: Testbed) -> None:
-    run = testbed.trigger("marked")
-    replacement = run.wait_for_pods("held", 2)[1]
-    started(run, 1)
-    testbed.api.mark("marked", run.run_id, "held", "success")
-    testbed.decide(replacement)
-
-    testbed.cluster.wait_until_done(run.run_id)
-    assert run.wait_for_end("held") == Outcome(state="success", pods=2, begun=0, ended=0, launch_failures=1)
 
 
 def test_a_lost_launch_is_seen_in_the_task_log_and_in_the_audit_log(testbed: Testbed) -> None:

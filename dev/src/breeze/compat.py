@@ -25,7 +25,7 @@ from breeze.in_place import OFFICIAL, make_in_place_wheel
 from breeze.locking import foreign_requirements, lowest_versions
 from breeze.paths import BUILD, DEV, PROVIDER, relative
 from breeze.steps import Step, run_program, run_steps
-from breeze.suites import EACH_VERSION, SUITES, Part
+from breeze.suites import EACH_VERSION, SYSTEM, Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,6 @@ _ABOUT_THE_PAIR = ("-m", "not airflow_alone and not starts_airflow")
 """What the pairs that meet each version have shown, no other pair shows again."""
 
 _CONTRACT = PROVIDER / "tests" / "contract"
-_SYSTEM = SUITES["system-tests"].tests
 
 _OLDEST_AIRFLOW = ("pyjwt<2.11", "structlog<25.5")
 """What the oldest Airflow needs and does not say: with newer ones it does not start."""
@@ -127,9 +126,9 @@ def _deployments(wheels: list[Path]) -> list[Step]:
     return [
         Step(str(versions), partial(_run, versions, wheels, tests, "-m", marked, env=control_plane))
         for deployed, tests, marked in (
-            ((_NEWEST,), _SYSTEM, Part.COMPAT.value),
-            (_DEPLOYED, _SYSTEM, EACH_VERSION),
-            (_DEPLOYED_BRIEFLY, _SYSTEM / "test_each_version.py", EACH_VERSION),
+            ((_NEWEST,), SYSTEM, Part.COMPAT.value),
+            (_DEPLOYED, SYSTEM, EACH_VERSION),
+            (_DEPLOYED_BRIEFLY, SYSTEM / "test_each_version.py", EACH_VERSION),
         )
         for versions in (wanted.on_this_machine for wanted in deployed)
     ]

@@ -32,10 +32,10 @@ def build_site(*, external_links: bool = False) -> int:
     shutil.rmtree(_SOURCE, ignore_errors=True)
     shutil.rmtree(_SITE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", _SOURCE)
-    shutil.copy(ROOT / "CONTRIBUTING.md", _SOURCE / "contributing.md")
-    # A part of the first page. In there, the pages of the site are beside it.
-    readme = (ROOT / "README.md").read_text().replace("](docs/", "](").replace("```sh ci", "```sh")
-    (_SOURCE / "readme.md").write_text(readme)
+    for name in ("README.md", "CONTRIBUTING.md"):
+        # In there, the pages of the site are beside it.
+        text = (ROOT / name).read_text().replace("](docs/", "](").replace("```sh ci", "```sh")
+        (_SOURCE / name.lower()).write_text(text)
     provider_pages = _SOURCE / "provider"
     shutil.copytree(PROVIDER / "docs", provider_pages)
     (provider_pages / "configurations-ref.md").write_text(render_configuration(load_provider_yaml()))

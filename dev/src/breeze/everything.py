@@ -13,7 +13,10 @@ from breeze.docs import build_site
 from breeze.mysql import check_mysql
 from breeze.static_checks import run_static_checks
 from breeze.steps import Step, run_tool
-from breeze.suites import SUITES, Part, run_suite, run_unit_tests
+from breeze.suites import Part, check_coverage, run_suites, run_unit_tests
+
+_SUITES = ("core-tests", "providers-tests", "dev-tests")
+"""What needs no deployment."""
 
 
 def quick_steps() -> list[Step]:
@@ -24,14 +27,13 @@ def quick_steps() -> list[Step]:
 def all_steps(*, keep_going: bool = False) -> list[Step]:
     """Return what has to pass before a change is submitted, the quick ones first.
 
-    :param keep_going: what :func:`breeze.suites.run_suite` is told.
+    :param keep_going: what :func:`breeze.suites.run_suites` is told.
     """
+    short = partial(run_suites, part=Part.SHORT, keep_going=keep_going)
     return [
         Step("static-checks", run_static_checks),
-        *(
-            Step(f"testing {name}", partial(run_suite, name, part=Part.SHORT, keep_going=keep_going))
-            for name in SUITES
-        ),
+        Step("tests", partial(short, *_SUITES)),
+        Step("system tests", partial(short, "system-tests")),
         Step("build-docs", build_site),
         _breeze("demo"),
     ]
@@ -40,15 +42,15 @@ def all_steps(*, keep_going: bool = False) -> list[Step]:
 def release_steps(*, keep_going: bool = False) -> list[Step]:
     """Return what ``all`` leaves out: longer searches, other versions, and a real control plane.
 
-    :param keep_going: what :func:`breeze.suites.run_suite` is told.
+    :param keep_going: what :func:`breeze.suites.run_suites` is told.
     """
-    suites = [name for name in SUITES if name != "system-tests"]
     return [
         _breeze("k8s build"),
         *(
-            Step(f"testing {name}, long", partial(run_suite, name, part=Part.LONG, keep_going=keep_going))
-            for name in suites
+            Step(f"testing {name}, long", partial(run_suites, name, part=Part.LONG, keep_going=keep_going))
+            for name in _SUITES
         ),
+        Step("unit tests, coverage", check_coverage),
         Step("unit tests, random examples", partial(run_unit_tests, env={"HYPOTHESIS_PROFILE": "release"})),
         Step("testing conformance", run_conformance),
         Step("testing system-tests, control plane", partial(_on_control_plane, keep_going)),
@@ -62,7 +64,7 @@ def _on_control_plane(keep_going: bool) -> int:
     """Run the system tests of the newest versions on a real control plane."""
     if not (env := control_plane_environment()):
         return 1
-    return run_suite("system-tests", part=Part.BUT_COMPAT, keep_going=keep_going, env=env)
+    return run_suites("system-tests", part=Part.BUT_COMPAT, keep_going=keep_going, env=env)
 
 
 def _breeze(command: str, *options: str) -> Step:

@@ -18,7 +18,7 @@ from breeze.environments import make_environment
 from breeze.locking import foreign_requirements
 from breeze.paths import BUILD, DEV, ROOT, relative
 from breeze.steps import Step, console, run_program, run_steps
-from breeze.suites import SUITES, Part
+from breeze.suites import IN_PARALLEL, SUITES, SYSTEM, Part
 from cluster_lab.database import MYSQL_VARIABLE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Not mysqlclient 2.3: it writes a member of an ``Enum`` by its name and not by it
 of Airflow 3.3.2 ends when it stores a callback.
 """
 
-_DEPLOYMENT_TESTS = SUITES["system-tests"].tests / "test_each_version.py"
+_DEPLOYMENT_TESTS = SYSTEM / "test_each_version.py"
 _SERVER_TESTS = DEV / "tests" / "cluster_lab" / "test_mysql.py"
 
 
@@ -77,8 +77,8 @@ def check_mysql(extra: Sequence[str] = ()) -> int:
 
     if extra:
         return pytest(*extra)
-    suites = [SUITES["core-tests"], SUITES["providers-tests"]]
-    unit_tests = [*(relative(suite.tests) for suite in suites), relative(_SERVER_TESTS), *suites[0].options]
+    tests = (SUITES["core-tests"], SUITES["providers-tests"], _SERVER_TESTS)
+    unit_tests = [*map(relative, tests), *IN_PARALLEL]
     steps = [
         Step("tests of the database", partial(pytest, *unit_tests, "-m", f"database and {Part.SHORT}")),
         Step("deployment", partial(pytest, relative(_DEPLOYMENT_TESTS))),

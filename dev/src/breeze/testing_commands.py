@@ -21,9 +21,9 @@ _TEST_TYPES = ("All", "Providers", "Providers[cncf.kubernetes]", "Providers[cncf
 
 
 def _suite(name: str, extra: list[str]) -> None:
-    from breeze.suites import run_suite
+    from breeze.suites import run_suites
 
-    raise typer.Exit(run_suite(name, extra))
+    raise typer.Exit(run_suites(name, extra=extra))
 
 
 @testing_app.command("core-tests", context_settings=_PASS_ON)

@@ -10,12 +10,15 @@ are the fields of :class:`JournalEntry`; times are ISO 8601 in UTC.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Generic, Self, TextIO, TypeVar
+
+T = TypeVar("T")
 
 
 class JournalEvent(StrEnum):
@@ -87,15 +90,34 @@ class Journal:
             self._file.flush()
 
 
-def read_journal(path: Path) -> list[JournalEntry]:
+class JsonLines(Generic[T]):
     """
-    Read a journal, also one that is being written.
+    What is in a file that grows, an object in each line. Each look reads what is new.
 
-    :raises OSError: if the file cannot be read; it exists from the moment that the lab is ready
+    :param path: the file; one that is not there yet is empty
+    :param parse: makes something of an object
     """
-    # A last line without its end is still being written.
-    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    return [_entry(json.loads(line)) for line in complete.splitlines()]
+
+    def __init__(self, path: Path, parse: Callable[[dict[str, Any]], T]) -> None:
+        self._path = path
+        self._parse = parse
+        self._read = 0
+        self._found: list[T] = []
+
+    def read(self) -> list[T]:
+        """Return what is in the file by now. A last line without its end is still being written."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                complete, end, _ = file.read().rpartition(b"\n")
+            self._read += len(complete) + len(end)
+            self._found += (self._parse(json.loads(line)) for line in complete.splitlines())
+        return self._found.copy()
+
+
+def open_journal(path: Path) -> JsonLines[JournalEntry]:
+    """Return the entries of a journal, also of one that is being written."""
+    return JsonLines(path, _entry)
 
 
 def _entry(item: dict[str, Any]) -> JournalEntry:

@@ -16,12 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cluster_lab.faults.plan import FaultPlan
-from demo.display import View, save_picture, summary_text, task_table
+from demo.display import View, save_picture
 from demo.drained import DAG_ID as DRAINED_DAG_ID
 from demo.drained import drain_nodes, drained_text
-from demo.follow import DAG_ID, follow_run
-from demo.outcome import summarise
+from demo.lost_pods import DAG_ID, PLAN, lose_pods, summary_text, task_table
 from demo.storm import storm_text, weather
 from pictures.places import AIRFLOW_FAILURES, airflow_launches
 from testbed.airflow_deployment import Component
@@ -30,7 +28,6 @@ from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
 FOLDER = Path(__file__).parent
-PLAN = FOLDER / "faults.yaml"
 
 # The demo waits for turns of the scheduler's loop, which its heartbeats count.
 ENVIRONMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
@@ -40,14 +37,6 @@ EXPLAINING_LINES = 3
 
 FAILED = Path(__file__).parents[3] / ".build" / "failed" / "demo"
 """Where all logs are kept if a task did not do what it should."""
-
-UPSTREAM_PATIENCE = 90.0
-"""
-Seconds in which no task begins or ends, after which the official executor has lost the rest of them.
-
-Twenty Airflow workers that start at the same time on a busy machine may need most of that. Under this
-executor no task is ever lost, and the limit is one for hangs.
-"""
 
 
 def run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | None = None) -> int:
@@ -72,17 +61,11 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
         console.print(f"Airflow's UI: {url}")
         heading = f"Every task loses its first pod; {name}"
         with View(console, heading) as view:
-            rows = follow_run(
-                testbed,
-                FaultPlan.load(PLAN),
-                view,
-                cut_watch=not upstream,
-                patience=UPSTREAM_PATIENCE if upstream else None,
-            )
-        summary = summarise(rows)
-        console.print(summary_text(summary))
-        if summary.unexpected and not upstream:
-            _explain(console, testbed, summary.unexpected)
+            rows = lose_pods(testbed, view, upstream=upstream)
+        console.print(summary_text(rows))
+        unexpected = [row.task_id for row in rows if not row.as_expected]
+        if unexpected and not upstream:
+            _explain(console, testbed, unexpected)
             return 1
         console.print("\nSecond act: nodes are drained under tasks that run")
         run = testbed.trigger(DRAINED_DAG_ID)
@@ -94,9 +77,9 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
         third_act = storm_text(storm, f"The registry is away while tasks start; {name}")
         console.print(third_act)
         if picture:
-            shown = task_table(rows, heading), summary_text(summary), "", second_act, "", third_act
+            shown = task_table(rows, heading), summary_text(rows), "", second_act, "", third_act
             save_picture(picture, *shown)
-        unexpected = [*summary.unexpected, *(row.task_id for row in drained if not row.as_expected)]
+        unexpected += [row.task_id for row in drained if not row.as_expected]
         unexpected += storm.unexpected
         if unexpected and not upstream:
             _explain(console, testbed, unexpected)

@@ -9,12 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
 
 from cluster_lab.journal import JournalEvent
+from demo.display import make_table, state_of
 from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.task_instances import FINAL_STATES
 from testbed.testbed import Testbed
@@ -90,18 +88,15 @@ def drain_nodes(testbed: Testbed, run: Run, console: Console) -> list[DrainedTas
 
 def drained_text(rows: Sequence[DrainedTask], heading: str) -> Group:
     """Return the table of the second act, and its result."""
-    table = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for column in ("task", "nodes", "state"):
-        table.add_column(column, no_wrap=True)
-    for column in ("try", "infrastructure retries", "retries", "begun", "ended"):
-        table.add_column(column, justify="right")
+    table = make_table(
+        heading, ("task", "nodes", "state"), ("try", "infrastructure retries", "retries", "begun", "ended")
+    )
     for row in rows:
-        state = Text(row.outcome.state or "-", style="green" if row.as_expected else "bold red")
         nodes = " > ".join(node.removeprefix("lab-") for node in row.nodes)
         table.add_row(
             row.task_id,
             nodes,
-            state,
+            state_of(row.outcome.state, is_well=row.as_expected),
             str(row.outcome.try_number),
             f"{row.relaunches} of {BUDGET}",
             f"{row.outcome.retries} of {row.outcome.max_tries}",

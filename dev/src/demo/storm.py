@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
 
 from cluster_lab.journal import JournalEntry, JournalEvent
+from demo.display import make_table, state_of
 from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
@@ -69,16 +67,11 @@ def weather(testbed: Testbed, console: Console) -> Storm:
 
 def storm_text(storm: Storm, heading: str) -> Group:
     """Return the table of the third act, and its result."""
-    table = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for column in ("task", "state"):
-        table.add_column(column, no_wrap=True)
-    for column in ("try", "pods", "retries", "ran"):
-        table.add_column(column, justify="right")
+    table = make_table(heading, ("task", "state"), ("try", "pods", "retries", "ran"))
     for task_id, outcome in storm.outcomes.items():
-        style = "green" if _is_expected(outcome) else "bold red"
         table.add_row(
             task_id,
-            Text(outcome.state or "-", style=style),
+            state_of(outcome.state, is_well=_is_expected(outcome)),
             str(outcome.try_number),
             str(outcome.pods),
             f"{outcome.retries} of {outcome.max_tries}",

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+
+from cluster_lab.journal import JsonLines
 
 FOLDER_VARIABLE = "TESTBED_EXECUTIONS"
 """The environment variable that tells workers the folder of the journal."""
@@ -30,67 +31,40 @@ class Order(StrEnum):
     """Its process is killed, and nothing else in its pod."""
 
 
-class CodeRun(NamedTuple):
-    """A piece of user code: the body of a task, or the part of a deferred task that follows the trigger."""
-
-    task_id: str
-    part: str
-
-
-class CodeRuns(NamedTuple):
-    """How often each piece of code began, and how often it came to its end."""
-
-    begun: Counter[CodeRun]
-    ended: Counter[CodeRun]
-
-    def once(self, task_id: str) -> bool:
-        """Tell whether all code of a task ran, exactly once and to its end."""
-        runs = {run for run in self.begun if run.task_id == task_id}
-        return bool(runs) and all(self.begun[run] == self.ended[run] == 1 for run in runs)
-
-    def working(self, task_id: str) -> bool:
-        """Tell whether some code of a task has begun more often than it ended (it runs, or was killed)."""
-        return any(count > self.ended[run] for run, count in self.begun.items() if run.task_id == task_id)
-
-    def times(self, task_id: str) -> int:
-        """Return how often the code of a task began (the most repeated part of it)."""
-        return max((count for run, count in self.begun.items() if run.task_id == task_id), default=0)
-
-
 CALLBACK = "called back"
 """The step of a task whose failure callback is called."""
 
 
 @contextmanager
-def recorded(task_id: str, part: str = "execute") -> Iterator[None]:
+def recorded(task_id: str) -> Iterator[None]:
     """Record the beginning of the block, and its end if it is reached."""
-    _write(task_id, part, "begun")
+    _write(task_id, "begun")
     yield
-    _write(task_id, part, "ended")
+    _write(task_id, "ended")
 
 
 def record_callback(task_id: str) -> None:
     """Record that the failure callback of a task is called."""
-    _write(task_id, "callback", CALLBACK)
+    _write(task_id, CALLBACK)
 
 
-def read_code_runs(folder: Path) -> CodeRuns:
-    """Count what the workers have written so far."""
-    counts = {"begun": Counter[CodeRun](), "ended": Counter[CodeRun](), CALLBACK: Counter[CodeRun]()}
-    for entry in _entries(folder):
-        counts[entry["step"]][CodeRun(entry["task_id"], entry["part"])] += 1
-    return CodeRuns(counts["begun"], counts["ended"])
+class CodeJournal:
+    """
+    What the workers have written so far.
 
+    :param folder: that of the journal
+    """
 
-def read_callbacks(folder: Path) -> Counter[str]:
-    """Count the calls of each task's failure callback, in whatever process."""
-    return Counter(entry["task_id"] for entry in _entries(folder) if entry["step"] == CALLBACK)
+    def __init__(self, folder: Path) -> None:
+        self._lines = JsonLines(_journal(folder), lambda entry: (entry["task_id"], entry["step"]))
 
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Count the steps of each task: its code has ``begun`` or ``ended``, or it is :data:`CALLBACK`."""
+        return Counter(self._lines.read())
 
-def read_steps(folder: Path, task_id: str) -> list[str]:
-    """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-    entries = [entry for entry in _entries(folder) if entry["task_id"] == task_id]
-    return [entry["step"] for entry in entries if entry["step"] != CALLBACK]
+    def steps(self, task_id: str) -> list[str]:
+        """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
+        return [step for task, step in self._lines.read() if task == task_id and step != CALLBACK]
 
 
 def release_file(folder: Path) -> Path:
@@ -112,15 +86,8 @@ def _journal(folder: Path) -> Path:
     return folder / "executions.jsonl"
 
 
-def _entries(folder: Path) -> Iterator[dict[str, Any]]:
-    journal = _journal(folder)
-    if journal.exists():
-        complete, _, _ = journal.read_text(encoding="utf-8").rpartition("\n")
-        yield from map(json.loads, complete.splitlines())
-
-
-def _write(task_id: str, part: str, step: str) -> None:
-    line = json.dumps({"task_id": task_id, "part": part, "step": step, "pid": os.getpid()})
+def _write(task_id: str, step: str) -> None:
+    line = json.dumps({"task_id": task_id, "step": step, "pid": os.getpid()})
     # One write in append mode: lines of workers that write at the same time do not mix.
     with _journal(folder_of_worker()).open("ab", buffering=0) as journal:
         journal.write(f"{line}\n".encode())

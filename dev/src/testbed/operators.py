@@ -41,7 +41,7 @@ class WorkWhenResumed(BaseOperator):
 
     def resume(self, context: Context, event: Any = None, given: Any = None) -> None:
         """Work."""
-        with recorded(code_of(context), "resume"):
+        with recorded(code_of(context)):
             if (event, given) != (True, _GIVEN):
                 raise ValueError(f"the event is {event!r}, and {given!r} was given")
             work(context)

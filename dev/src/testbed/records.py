@@ -14,16 +14,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, text
 
-from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
+from cluster_lab.journal import JournalEntry, JournalEvent, JsonLines
 from testbed.airflow_version import airflow_version
-from testbed.code_journal import (
-    CodeRun,
-    CodeRuns,
-    read_callbacks,
-    read_code_runs,
-    read_steps,
-    release_file,
-)
+from testbed.code_journal import CALLBACK, CodeJournal, release_file
 from testbed.task_instances import FINAL_STATES, TaskInstance, code_name
 from testbed.waiting import wait_for
 
@@ -106,9 +99,12 @@ class Records:
 
     engine: Engine
     """The metadata database: the API server has enough to do with the workers."""
-    cluster_journal: Path
+    lab: JsonLines[JournalEntry]
+    """What the lab has noted about all pods, oldest first."""
+    code: CodeJournal
+    """What the tasks have noted."""
     executions: Path
-    """The folder of the journal that the tasks write."""
+    """The folder of that journal."""
 
     def task_instances(self, dag_id: str | None = None, run_id: str | None = None) -> list[TaskInstance]:
         """
@@ -131,14 +127,6 @@ class Records:
         with self.engine.begin() as connection:
             connection.execute(_DELETE_RUNS)
 
-    def journal(self) -> list[JournalEntry]:
-        """Return what the lab has noted about all pods, oldest first."""
-        return read_journal(self.cluster_journal)
-
-    def code(self) -> CodeRuns:
-        """Return how often the code of each task instance has begun and ended."""
-        return read_code_runs(self.executions)
-
 
 @dataclass(frozen=True)
 class Run:
@@ -153,21 +141,19 @@ class Run:
     def outcomes(self) -> dict[TaskId, Outcome]:
         """Return what has become of each task instance so far."""
         pods = Counter(TaskId(entry.task_id, entry.map_index) for entry in self.all_pods())
-        code = self.records.code()
-        begun, ended = _by_name(code.begun), _by_name(code.ended)
+        code = self.records.code.counts()
         ledger = Counter((task, event) for task, event, _ in self._audit_log())
-        callbacks = read_callbacks(self.records.executions)
         return {
             (key := _id(task)): Outcome(
                 state=task.state,
                 try_number=task.try_number,
                 max_tries=task.max_tries,
                 pods=pods[key],
-                begun=begun[task.code_name],
-                ended=ended[task.code_name],
+                begun=code[task.code_name, "begun"],
+                ended=code[task.code_name, "ended"],
                 launch_failures=ledger[key, LAUNCH_FAILURE_EVENT],
                 execution_failures=ledger[key, EXECUTION_FAILURE_EVENT],
-                callbacks=callbacks[task.code_name],
+                callbacks=code[task.code_name, CALLBACK],
             )
             for task in self.task_instances()
         }
@@ -211,11 +197,11 @@ class Run:
 
     def steps(self, task_id: str, map_index: int = -1) -> list[str]:
         """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-        return read_steps(self.records.executions, code_name(self.dag_id, self.run_id, task_id, map_index))
+        return self.records.code.steps(code_name(self.dag_id, self.run_id, task_id, map_index))
 
     def journal(self) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of the run."""
-        return [entry for entry in self.records.journal() if entry.run_id == self.run_id]
+        return [entry for entry in self.records.lab.read() if entry.run_id == self.run_id]
 
     def events(self, task_id: str, event: JournalEvent, map_index: int = -1) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of a task."""
@@ -305,10 +291,3 @@ class Run:
 
 def _id(task: TaskInstance) -> TaskId:
     return TaskId(task.task_id, task.map_index)
-
-
-def _by_name(runs: Counter[CodeRun]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for run, count in runs.items():
-        counts[run.task_id] += count
-    return counts

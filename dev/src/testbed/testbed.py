@@ -15,11 +15,12 @@ from sqlalchemy import Engine, create_engine
 from cluster_lab.api_proxy import ApiProxy, Hold
 from cluster_lab.control_plane import ControlPlane
 from cluster_lab.database import EmbeddedDatabase, make_database
+from cluster_lab.journal import open_journal
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, open_cluster
-from testbed.code_journal import FOLDER_VARIABLE, Order, order_file
+from testbed.code_journal import FOLDER_VARIABLE, CodeJournal, Order, order_file
 from testbed.lab import Lab, LabSettings
 from testbed.permissions import Account, Permissions
 from testbed.predicates import creates_pod
@@ -240,7 +241,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
             schedulers,
             lab_process,
             cluster,
-            Records(engine, lab.journal, home),
+            Records(engine, open_journal(lab.journal), CodeJournal(home), home),
             database,
             proxy,
             control_plane,

@@ -45,9 +45,13 @@ def light_pod(
     return pod_with(command=LIGHT_WORKER, env=env, image=image)
 
 
-def held_pod() -> dict[str, V1Pod]:
-    """Return the ``executor_config`` of a task whose worker waits until the test decides about its pod."""
-    return pod_with(command=("sh", str(_HELD)))
+def held_pod(*worker: str) -> dict[str, V1Pod]:
+    """
+    Return the ``executor_config`` of a task whose worker waits until the test decides about its pod.
+
+    :param worker: what takes the place of Airflow's, :data:`LIGHT_WORKER` for one
+    """
+    return pod_with(command=("sh", str(_HELD), *worker))
 
 
 def pod_with(
@@ -129,7 +133,7 @@ class WorkAfterWaiting(BaseOperator):
 
     def resume(self, context: Context, event: Any = None) -> None:
         """Note that it goes on, in the second pod."""
-        with recorded(code_of(context), "resume"):
+        with recorded(code_of(context)):
             self.log.info("the task goes on")
 
 

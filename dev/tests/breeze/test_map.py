@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The map in CONTRIBUTING.md is complete, and what it names exists."""
+"""The map in docs/architecture.md is complete, and what it names exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from breeze.paths import CORE, PROVIDER_PACKAGE, ROOT
 
-SECTION = re.split(r"^## ", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.MULTILINE)
+SECTION = re.split(r"^## ", (ROOT / "docs" / "architecture.md").read_text(), flags=re.MULTILINE)
 MAP, WAYS = next(text for text in SECTION if text.startswith("The map\n")).split("\n### ", maxsplit=1)
 
 SOURCES = (CORE / "src" / "airflow_resilience", PROVIDER_PACKAGE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import demo
 from cluster_lab.faults.plan import FaultPlan
 from demo import drained
-from demo.outcome import CONTROL
+from demo.lost_pods import CONTROL
 from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 
 FOLDER = Path(demo.__file__).parent

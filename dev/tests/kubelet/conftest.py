@@ -16,7 +16,7 @@ import pytest
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import KubeClient
 from cluster_lab.faults import FaultPlan, FaultRule
-from cluster_lab.journal import JournalEntry, JournalEvent, read_journal
+from cluster_lab.journal import JournalEntry, JournalEvent, open_journal
 from cluster_lab.lab import ClusterLab
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -140,7 +140,7 @@ class Cluster:
         pytest.fail(f"waited in vain until node {name} is registered; the watch has ended")
 
     def journal(self, name: str) -> list[JournalEntry]:
-        return [entry for entry in read_journal(self.journal_path) if entry.pod == name]
+        return [entry for entry in open_journal(self.journal_path).read() if entry.pod == name]
 
     def journal_events(self, name: str) -> list[str]:
         return [entry.event for entry in self.journal(name)]

@@ -13,7 +13,7 @@ import psutil
 
 from cluster_lab.client import KubeClient
 from cluster_lab.hostname import pod_hostname
-from cluster_lab.journal import read_journal
+from cluster_lab.journal import open_journal
 
 POD = {
     "apiVersion": "v1",
@@ -55,7 +55,10 @@ async def test_the_process_starts_workers_and_stops_them_on_sigterm(tmp_path):
             lab.send_signal(signal.SIGTERM)
             assert await lab.wait() == 0
         assert not psutil.pid_exists(int(pid))
-        assert [entry.event for entry in read_journal(tmp_path / "journal.jsonl")] == ["bound", "started"]
+        assert [entry.event for entry in open_journal(tmp_path / "journal.jsonl").read()] == [
+            "bound",
+            "started",
+        ]
     finally:
         if lab.returncode is None:
             lab.kill()

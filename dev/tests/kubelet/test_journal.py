@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cluster_lab.journal import Journal, JournalEntry, JournalEvent, read_journal
+from cluster_lab.journal import Journal, JournalEntry, JournalEvent, open_journal
 
 ENTRY = JournalEntry(
     time=datetime(2026, 11, 20, 12, 0, 0, 5, tzinfo=UTC),
@@ -29,12 +29,12 @@ ENTRY = JournalEntry(
 def test_what_is_written_is_read_while_the_journal_is_open(tmp_path: Path) -> None:
     path = tmp_path / "new" / "journal.jsonl"
     with Journal(path) as journal:
-        assert read_journal(path) == []
+        assert open_journal(path).read() == []
         journal.write(ENTRY)
-        assert read_journal(path) == [ENTRY]
+        assert open_journal(path).read() == [ENTRY]
     with Journal(path) as journal:
         journal.write(ENTRY)
-    assert read_journal(path) == [ENTRY, ENTRY]
+    assert open_journal(path).read() == [ENTRY, ENTRY]
 
 
 def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
         journal.write(ENTRY)
     with path.open("a", encoding="utf-8") as file:
         file.write('{"time": "2026-')
-    assert read_journal(path) == [ENTRY]
+    assert open_journal(path).read() == [ENTRY]
 
 
 def test_without_a_file_nothing_is_written() -> None:

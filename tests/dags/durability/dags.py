@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from testbed.work import Work
+from testbed.work import Work, light_pod
 
 DAGS = {
-    "killed_after_relaunch": ("running", "starting"),
     "killed_before_relaunch": ("failed", "vanished"),
     "killed_amid_relaunches": tuple(f"task_{number}" for number in range(6)),
     "failover": ("lost_1", "lost_2", "steady_1", "steady_2"),
     "graceful_stop": tuple(f"task_{number}" for number in range(6)),
-    "no_relaunch": ("lost",),
 }
 
 for dag_id, task_ids in DAGS.items():
     with DAG(dag_id, schedule=None, catchup=False):
         for task_id in task_ids:
-            Work(task_id=task_id)
+            Work(task_id=task_id, executor_config=light_pod())

@@ -69,7 +69,8 @@ SILENT = pod_with(
     }
 )
 with DAG("version_cut_off", schedule=None, catchup=False, default_args=DEFAULTS):
-    Work(task_id="succeeds", executor_config=SILENT)
+    for task_id in ("succeeds", "fails"):
+        Work(task_id=task_id, executor_config=SILENT)
 
 # ---------------------------------------------------------------------- its scheduler dies
 

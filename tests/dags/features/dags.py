@@ -9,15 +9,12 @@ from pathlib import Path
 from airflow.sdk import DAG
 from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodSpec
 
-from testbed.work import Work, WorkAfterWaiting, held_pod
+from testbed.work import LIGHT_WORKER, Work, WorkAfterWaiting, held_pod, light_pod
 
 FOLDER = Path(__file__).parent
 
 with DAG("mapped", schedule=None, catchup=False):
-    Work.partial(task_id="item").expand(number=[1, 2, 3])
-
-with DAG("deferred", schedule=None, catchup=False):
-    WorkAfterWaiting(task_id="waiter")
+    Work.partial(task_id="item", executor_config=light_pod()).expand(number=[1, 2, 3])
 
 custom_pod = {
     "pod_template_file": str(FOLDER / "template.yaml"),
@@ -33,12 +30,12 @@ with DAG("beside_a_sidecar", schedule=None, catchup=False):
     Work(task_id="custom", executor_config={"pod_template_file": str(FOLDER / "template.yaml")})
 
 with DAG("unplaced", schedule=None, catchup=False):
-    Work(task_id="work")
+    Work(task_id="work", executor_config=light_pod())
 
 with DAG("lingering", schedule=None, catchup=False):
     WorkAfterWaiting(task_id="waiter", executor_config=held_pod())
 
 # The pods of these tasks wait until the test has decided about each.
-for dag_id in ("cleared", "marked", "shown"):
+for dag_id, worker in {"cleared": LIGHT_WORKER, "shown": ()}.items():
     with DAG(dag_id, schedule=None, catchup=False):
-        Work(task_id="held", executor_config=held_pod())
+        Work(task_id="held", executor_config=held_pod(*worker))

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The DAGs of test_running.py whose pods are like all others. What is lost when, the test decides."""
+"""The DAGs of test_running.py. What is lost when, the test decides."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseSensorOperator, Context
 
-from testbed.code_journal import folder_of_worker, read_steps, recorded
-from testbed.operators import WorkWhenResumed
+from testbed.code_journal import CodeJournal, folder_of_worker, recorded
 from testbed.work import Work, code_of, light_pod, note_failure, work
 
 LOSSES = (
@@ -33,7 +32,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "killed": LIGHT,
     "out_of_memory": {"executor_config": light_pod() | {"retry_policies": ["more-memory"]}},
 }
-ONE_RETRY: dict[str, Any] = {"retries": 1, "retry_delay": timedelta(0)}
 
 
 class LongPoke(BaseSensorOperator):
@@ -42,8 +40,8 @@ class LongPoke(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """Look."""
         name = code_of(context)
-        with recorded(name, "poke"):
-            if read_steps(folder_of_worker(), name).count("begun") == 2:
+        with recorded(name):
+            if CodeJournal(folder_of_worker()).steps(name).count("begun") == 2:
                 work(context)
         return False
 
@@ -54,18 +52,11 @@ with DAG("lost", schedule=None, catchup=False, default_args=DEFAULTS):
     for loss in LOSSES:
         Work(task_id=loss, **ARGUMENTS.get(loss, {}))
 
-# Each on a node of its own.
-for dag_id in ("drained", "tainted"):
-    with DAG(dag_id, schedule=None, catchup=False, default_args=DEFAULTS):
-        Work(task_id="work")
+with DAG("tainted", schedule=None, catchup=False, default_args=DEFAULTS):
+    Work(task_id="work")
 
-with DAG("unprotected", schedule=None, catchup=False, default_args=DEFAULTS):
-    Work(task_id="work", executor_config={"infrastructure_retry_enabled": False})
-
-for dag_id in ("failed_before", "process_killed"):
-    with DAG(dag_id, schedule=None, catchup=False, default_args=DEFAULTS):
-        Work(task_id="work", **ONE_RETRY)
+with DAG("process_killed", schedule=None, catchup=False, default_args=DEFAULTS):
+    Work(task_id="work", retries=1, retry_delay=timedelta(0))
 
 with DAG("resumed", schedule=None, catchup=False, default_args=DEFAULTS):
-    WorkWhenResumed(task_id="deferred")
     LongPoke(task_id="rescheduled", mode="reschedule", poke_interval=1, timeout=5)

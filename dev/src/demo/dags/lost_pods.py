@@ -20,7 +20,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import DAG, BaseOperator, Context
 
 from testbed.code_journal import recorded
-from testbed.work import Work, code_of, work
+from testbed.work import Work, code_of, light_pod, work
 
 FOLDER = Path(__file__).parent
 PLAN = yaml.safe_load((FOLDER.parent / "faults.yaml").read_text())
@@ -40,19 +40,24 @@ class WorkAfterWaiting(BaseOperator):
 
     def resume(self, context: Context, event: Any = None) -> None:
         """Work, in the second pod."""
-        with recorded(code_of(context), "resume"):
+        with recorded(code_of(context)):
             work(context)
 
+
+REAL = {"control", "deferred", "drain", "evicted", "start_error", "vanish", "worker_exit"}
+"""The tasks that have Airflow's own worker: two cores start no more than these at a time."""
 
 with DAG(dag_id="lost_pods", schedule=None, catchup=False, tags=["demo"], doc_md=__doc__) as dag:
     Work(task_id="control")
     for rule in PLAN["rules"]:
         task_id, fault = rule["task_id"], rule["fault"]
         arguments: dict[str, Any] = {"task_id": task_id, "doc": f"Loses its first pod by: {fault}"}
+        if task_id not in REAL:
+            arguments["executor_config"] = light_pod()
         if fault == "worker-exit":
             arguments |= {"retries": 1, "retry_delay": timedelta(seconds=1)}
         if fault == "init-failure":
             template = FOLDER / "init_container.yaml"
-            arguments["executor_config"] = {"pod_template_file": str(template)}
+            arguments["executor_config"] |= {"pod_template_file": str(template)}
         operator = WorkAfterWaiting if rule.get("phase") == "resume" else Work
         operator(**arguments)

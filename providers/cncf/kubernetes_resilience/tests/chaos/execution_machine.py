@@ -1,8 +1,8 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The executor's promises about running tasks (CONTRIBUTING.md: I8, with I3 and I4 for the second budget) under
-random interleavings of all that can happen, beside everything that befalls launches.
+The executor's promises about running tasks (I8, with I3 and I4 for the second budget) under random
+interleavings of all that can happen, beside everything that befalls launches.
 """
 
 from __future__ import annotations

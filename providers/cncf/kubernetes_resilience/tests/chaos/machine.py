@@ -1,7 +1,9 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The executor's promises (CONTRIBUTING.md: I1 to I7, I9, I10) under random interleavings of all that happens.
+The executor's promises (I1 to I7, I9, I10) under random interleavings of all that happens.
+
+They are listed in docs/architecture.md.
 
 A failure prints the steps that lead to it and the seed that plays it again. Most steps about a pod come with
 a choice whether all that is under way then gets through, else a history of any length would be too unlikely.

@@ -8,7 +8,7 @@ Kubernetes thread (its commands lie in a list until somebody carries them out, i
 delivers them), the API server, the kubelets and the few things that Airflow's scheduler and its execution API
 do to a task instance. Each method is one thing that can happen; the state machine chooses which, and when.
 
-A broken promise is an ``AssertionError`` whose text begins with the promise's name in CONTRIBUTING.md.
+A broken promise is an ``AssertionError`` whose text begins with the promise's name in docs/architecture.md.
 """
 
 from __future__ import annotations
