@@ -81,8 +81,8 @@ def runs(testbed: Testbed) -> dict[str, Run]:
     failing.wait_for_code("work")
     testbed.order(failing.pods("work")[0], Order.FAIL)
     cut_off = runs["version_cut_off"]
-    cut_off.wait_for_code("succeeds", "fails")
-    for task in ("succeeds", "fails"):
+    cut_off.wait_for_code("succeeds", "fails", "goes_on")
+    for task in ("succeeds", "fails", "goes_on"):
         testbed.cluster.lose(cut_off.pods(task)[0], Fault.PARTITION_RUNNING)
     lose(testbed, runs["version_resumed"], "deferred", pod=2)
     lose(testbed, failing, "work", pod=2)
@@ -125,7 +125,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     testbed.cluster.go_on(cleaned_up)
     wait_for("the failed pod is gone", lambda: cleaned_up not in testbed.cluster.names())
     assert run.wait_for_end("lost_twice") == GIVEN_UP
-    # The executor is told of all pods anew, the dead ones among them.
+    # The executor is told of all pods anew, the dead ones among them, and once more with what came of that.
     for _ in range(RECONNECTS):
         testbed.reconnect()
     run.release()
@@ -225,7 +225,7 @@ def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
     testbed: Testbed, runs: dict[str, Run]
 ) -> None:
     run = runs["version_cut_off"]
-    tasks = ("succeeds", "fails")
+    tasks = ("succeeds", "fails", "goes_on")
     run.wait_for_times(2, *tasks)
     cut_off = {task: run.pods(task)[0] for task in tasks}
     testbed.order(cut_off["succeeds"], Order.SUCCEED)
@@ -238,8 +238,9 @@ def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
     run.release()
     outcomes = run.wait_for_all_to_end()
     assert outcomes["succeeds"] == replace(RUN_AGAIN, ended=2)
+    assert outcomes["goes_on"] == RUN_AGAIN
     # Its first worker, which cannot know better, calls the callback.
-    assert replace(outcomes["fails"], callbacks=0) == RUN_AGAIN
+    assert outcomes["fails"] == replace(RUN_AGAIN, callbacks=1)
     for task in tasks:
         expect_unseen(run, task)
     testbed.cluster.wait_until_done(run.run_id)

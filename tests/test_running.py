@@ -21,7 +21,7 @@ from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = pytest.mark.system
 
 POLICIES = Path(__file__).parent / "dags" / "running" / "policies.yaml"
 DEPLOYMENT = {
@@ -75,13 +75,23 @@ LOSSES: Mapping[str, Loss] = {
 # ---------------------------------------------------------------------- what becomes of the task
 
 
-@pytest.mark.parametrize("dag_id", ["lost", "bash", "stubborn", "bash_otherwise", "stubborn_otherwise"])
+@pytest.mark.parametrize(
+    "dag_id",
+    [
+        "lost",
+        *(
+            pytest.param(dag_id, marks=pytest.mark.long)
+            for dag_id in ("bash", "stubborn", "bash_otherwise", "stubborn_otherwise")
+        ),
+    ],
+)
 def test_a_task_whose_pod_is_lost_runs_again(testbed: Testbed, dag_id: str) -> None:
     run = start(testbed, dag_id)
     lose_each(testbed, run)
     expect_run_again(testbed, run)
 
 
+@pytest.mark.long
 @pytest.mark.control_plane
 def test_a_task_whose_node_has_a_taint_runs_again(testbed: Testbed) -> None:
     # The embedded API server evicts nothing from a node with a taint.
@@ -95,6 +105,7 @@ def test_a_task_whose_node_has_a_taint_runs_again(testbed: Testbed) -> None:
     expect_run_again(testbed, run)
 
 
+@pytest.mark.long
 def test_a_retry_is_given_back_that_a_worker_without_the_guard_has_taken(testbed: Testbed) -> None:
     run = start(testbed, "bash_unguarded")
     lose_each(testbed, run)
@@ -115,6 +126,7 @@ def test_a_retry_is_given_back_that_a_worker_without_the_guard_has_taken(testbed
     testbed.cluster.wait_until_done(run.run_id)
 
 
+@pytest.mark.long
 def test_the_timeout_of_a_rescheduled_sensor_goes_on(testbed: Testbed) -> None:
     run = start(testbed, "resumed")
     run.wait_for_times(2, "rescheduled")

@@ -17,6 +17,7 @@ app = typer.Typer(
     name="breeze",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Develop, test and show Airflow Resilience.",
 )
 app.add_typer(testing_app, name="testing")

@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from breeze.paths import BUILD, CORE, DEV, PROVIDER, ROOT, relative
-from breeze.steps import run_tool
+from breeze.steps import console, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+MINIMUM_COVERAGE = 95
+"""Percent of the branches of each module."""
 
 EACH_VERSION = "each_version"
 """The marker of the system tests that run with other versions of Airflow, too."""
@@ -44,7 +49,10 @@ SUITES = {
 SYSTEM = SUITES["system-tests"]
 
 IN_PARALLEL = ("--numprocesses=2", "--dist=worksteal")
-"""Options of pytest. Each process has a PostgreSQL of its own."""
+"""
+Options of pytest. Each process has a PostgreSQL of its own, and an API server for the part of a module that
+is in it.
+"""
 
 _MODULES_IN_PARALLEL = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 """Those of system tests, which wait more than they compute. The tests of a module share its deployment."""
@@ -92,5 +100,18 @@ def run_unit_tests(*options: str, env: Mapping[str, str] | None = None) -> int:
 
 
 def check_coverage() -> int:
-    """Run the unit tests, and fail too if they leave out branches of what ``[tool.coverage]`` lists."""
-    return run_unit_tests("--cov", "--cov-report=term", env={"COVERAGE_FILE": str(BUILD / "coverage")})
+    """Run the unit tests, and fail too if they cover a module less that ``[tool.coverage]`` lists.
+
+    :returns: pytest's exit code, or 1 if a module has less than :data:`MINIMUM_COVERAGE`.
+    """
+    report = BUILD / "coverage.json"
+    env = {"COVERAGE_FILE": str(BUILD / "coverage.db")}
+    if exit_code := run_unit_tests("--cov", f"--cov-report=json:{report}", env=env):
+        return exit_code
+    measured = json.loads(report.read_text())["files"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]
+    wanted = [relative(path) for pattern in settings["run"]["include"] for path in ROOT.glob(pattern)]
+    found = {name: measured[name]["summary"]["percent_covered"] if name in measured else 0 for name in wanted}
+    short = {name: percent for name, percent in found.items() if percent < MINIMUM_COVERAGE}
+    console.print(f"{len(found)} modules, {len(short)} below {MINIMUM_COVERAGE} %: {short}")
+    return int(bool(short))

@@ -92,7 +92,7 @@ class Journal:
 
 class JsonLines(Generic[T]):
     """
-    What is in a file that grows, an object in each line. Each look reads what is new.
+    What is in a file that grows, an object in each line. Each look reads what is new. For one thread.
 
     :param path: the file; one that is not there yet is empty
     :param parse: makes something of an object
@@ -110,8 +110,9 @@ class JsonLines(Generic[T]):
             with self._path.open("rb") as file:
                 file.seek(self._read)
                 complete, end, _ = file.read().rpartition(b"\n")
+            # None of them is passed over if one cannot be parsed.
+            self._found += [self._parse(json.loads(line)) for line in complete.splitlines()]
             self._read += len(complete) + len(end)
-            self._found += (self._parse(json.loads(line)) for line in complete.splitlines())
         return self._found.copy()
 
 

@@ -33,6 +33,9 @@ CONTROL = "control"
 IN_TWO_PARTS = "deferred"
 """The task whose code has two parts, each in a pod of its own."""
 
+UNKNOWN = Outcome(state=None, pods=0, begun=0, ended=0, launch_failures=0)
+"""Of a task that Airflow does not know yet."""
+
 TWO_HALVES = (Fault.UNKNOWN_THEN_PODGC, Fault.FAILED_THEN_CLEANUP)
 """Faults whose pods are removed some time after they have failed."""
 
@@ -142,9 +145,13 @@ def read_rows(plan: FaultPlan, run: Run) -> list[LostTask]:
     outcomes = {key.task_id: outcome for key, outcome in run.outcomes().items()}
     journal = run.journal()
     return [
-        row_of(task_id, fault, outcomes[task_id], [entry for entry in journal if entry.task_id == task_id])
+        row_of(
+            task_id,
+            fault,
+            outcomes.get(task_id, UNKNOWN),
+            [entry for entry in journal if entry.task_id == task_id],
+        )
         for task_id, fault in faults.items()
-        if task_id in outcomes
     ]
 
 

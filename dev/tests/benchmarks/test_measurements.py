@@ -32,8 +32,8 @@ def lab() -> Iterator[Lab]:
     ("measure", "candidate"),
     [
         (measure_events, Candidate.OURS),
-        (measure_loop, Candidate.OURS),
-        (measure_loop, Candidate.UPSTREAM),
+        pytest.param(measure_loop, Candidate.OURS, marks=pytest.mark.long),
+        pytest.param(measure_loop, Candidate.UPSTREAM, marks=pytest.mark.long),
     ],
 )
 def test_an_executor_has_results_for_all_pods(lab: Lab, measure: Measure, candidate: Candidate) -> None:
@@ -44,8 +44,8 @@ def test_an_executor_has_results_for_all_pods(lab: Lab, measure: Measure, candid
 @pytest.mark.parametrize(
     ("candidate", "settled"),
     [
-        (Candidate.UPSTREAM, "reported"),
-        (Candidate.OURS, "reported"),
+        pytest.param(Candidate.UPSTREAM, "reported", marks=pytest.mark.long),
+        pytest.param(Candidate.OURS, "reported", marks=pytest.mark.long),
         (Candidate.WITH_BUDGET, "replaced"),
     ],
 )

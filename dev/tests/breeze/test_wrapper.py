@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The ./breeze script answers a question without installing anything; CI shows the rest of it."""
+"""The ./breeze script answers a question without installing anything."""
 
 from __future__ import annotations
 

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from cluster_lab.faults.plan import Fault
-from demo.lost_pods import CONTROL, IN_TWO_PARTS, LostTask, summary_text, task_table
+from demo.display import save_picture
+from demo.lost_pods import CONTROL, IN_TWO_PARTS, UNKNOWN, LostTask, row_of, summary_text, task_table
 from testbed.records import Outcome
 
 OUTCOME = Outcome(state="success", pods=2, launch_failures=1)
@@ -65,6 +68,20 @@ def test_each_deviation_is_noticed(good: LostTask, change: dict[str, object]) ->
 
 def test_a_task_to_which_nothing_happened_shows_nothing() -> None:
     assert not replace(EVICTED, was_lost=False).as_expected
+
+
+def test_a_task_that_airflow_does_not_know_yet_is_not_what_it_should_be() -> None:
+    assert not row_of("evicted", Fault.EVICTED, UNKNOWN, []).as_expected
+
+
+def test_a_picture_needs_no_other_site(tmp_path: Path) -> None:
+    save_picture(tmp_path / "demo.svg", task_table([EVICTED], "heading"))
+    drawn = (tmp_path / "demo.svg").read_text()
+    assert "evicted" in drawn
+    assert set(re.findall(r"https?://[^\s\"'<)]+", drawn)) <= {
+        "http://www.w3.org/2000/svg",
+        "https://www.textualize.io",
+    }
 
 
 def test_the_numbers_at_the_end_are_those_of_the_tasks() -> None:

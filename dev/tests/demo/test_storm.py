@@ -29,7 +29,13 @@ def test_the_price_of_an_outage_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [replace(GOOD, state="failed"), replace(GOOD, try_number=2), replace(GOOD, begun=2)]
+    "outcome",
+    [
+        replace(GOOD, state="failed"),
+        replace(GOOD, try_number=2),
+        replace(GOOD, begun=2),
+        replace(GOOD, pods=3),
+    ],
 )
 def test_what_is_not_as_it_should_be(outcome: Outcome) -> None:
     assert STORM.unexpected == []

@@ -10,9 +10,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from breeze.paths import ROOT
 from cluster_lab.faults import Fault, FaultPlan, FaultRule, RandomFaults
 from cluster_lab.faults.launches import Launch, LaunchCounter, LaunchPhase, TaskTry
 from cluster_lab.faults.scenarios import scenario_for
+
+
+def test_system_tests_play_every_way_to_lose_a_pod_before_its_process_starts() -> None:
+    plan = FaultPlan.load(ROOT / "tests" / "dags" / "each_version" / "faults.yaml")
+    played = {rule.fault for rule in plan.rules if rule.dag_id == "version_matrix"}
+    at_work = {fault for fault in Fault if fault.value.endswith("-running")}
+    # Each of these has a test of its own.
+    assert played == {*Fault} - at_work - {Fault.REGISTRY_AWAY, Fault.SIDECAR_RUNS_ON}
 
 
 def worker_pod(

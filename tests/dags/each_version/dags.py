@@ -71,6 +71,7 @@ SILENT = pod_with(
 with DAG("version_cut_off", schedule=None, catchup=False, default_args=DEFAULTS):
     for task_id in ("succeeds", "fails"):
         Work(task_id=task_id, executor_config=SILENT)
+    Work(task_id="goes_on")
 
 # ---------------------------------------------------------------------- its scheduler dies
 

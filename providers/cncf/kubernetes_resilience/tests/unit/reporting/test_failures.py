@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -37,7 +36,12 @@ def outcomes(*failures):
 
 
 def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False, others=()):
-    return summarise(Failures(failures, is_cut, 0), tell(failures), Failures(others, False, 0), since, until)
+    found = Failures(failures, is_cut, 0)
+    return summarise(found, tell(failures), Failures(others, False, 0), [], since=since, until=until)
+
+
+def count(name, relaunched, charged, suspected=None, words=None):
+    return Count(name=name, in_words=words, relaunched=relaunched, charged=charged, suspected=suspected)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +112,10 @@ def test_most_failures_first():
         failure(2, lost(node="a", cause="drain", node_is_suspect=True), task="t2", dag="x"),
         failure(3, lost(node="b", cause="oom", action=Action.COUNT), task="t3", dag="x"),
     )
-    assert told.nodes == [Count("b", 1, 1), Count("a", 1, 0, suspected=NOON)]
-    assert told.causes == [Count("drain", 2, 0), Count("oom", 0, 1)]
-    assert told.dags == [Count("x", 1, 1), Count("dag", 1, 0)]
+    assert told.nodes == [count("b", 1, 1), count("a", 1, 0, suspected=NOON)]
+    assert told.causes == [count("drain", 2, 0), count("oom", 0, 1)]
+    assert told.dags == [count("x", 1, 1), count("dag", 1, 0)]
+    assert [found.failures for found in told.dags] == [2, 1]
 
 
 @pytest.mark.parametrize("days", [0.01, 0.5, 1, 7, 30, 92])
@@ -137,7 +142,7 @@ def test_tasks_that_failed_without_losing_a_pod_are_counted_by_themselves():
     ]
     told = summary(failure(1), others=others)
     assert told.others == {"APPLICATION": 2, "TIMEOUT": 0, "USER_ACTION": 0, "INFRASTRUCTURE": 1}
-    assert told == replace(summary(failure(1)), others=told.others)
+    assert told == summary(failure(1)).model_copy(update={"others": told.others})
 
 
 def test_no_failures():

@@ -22,11 +22,13 @@ from airflow.providers.cncf.kubernetes_resilience.cli.output import (
 )
 from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     LONGEST_TIME,
+    Count,
+    OutageView,
     Outcome,
+    Summary,
     summarise,
     tell,
 )
-from airflow.providers.cncf.kubernetes_resilience.reporting.views import Count, OutageView, SummaryView
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.ledger_queries import read_failures, read_outages, read_task_failures
 
@@ -48,7 +50,7 @@ def report(args: Namespace) -> int:
         found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         outages = read_outages(until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    view = SummaryView.of(summarise(found, tell(found.found), others, since, until), outages)
+    view = summarise(found, tell(found.found), others, outages, since=since, until=until)
     if view.is_cut or view.others_cut:
         sys.stderr.write(f"there are more than {MOST_FAILURES} failures: only the newest are counted\n")
     if view.unreadable:
@@ -62,7 +64,7 @@ def report(args: Namespace) -> int:
     return 0
 
 
-def _show(view: SummaryView) -> None:
+def _show(view: Summary) -> None:
     console = make_console()
     print_heading(console, f"Pods lost from {_minute(view.since)} to {_minute(view.until)} UTC")
     print_names(console, _totals(view))
@@ -82,7 +84,7 @@ def _show(view: SummaryView) -> None:
     print_names(console, [(words, view.others[category]) for category, words in _OTHERS])
 
 
-def _totals(view: SummaryView) -> Iterator[tuple[str, int]]:
+def _totals(view: Summary) -> Iterator[tuple[str, int]]:
     yield "failures", view.failures
     yield "before the task had begun", view.launches
     yield "while the task was running", view.executions
@@ -120,7 +122,7 @@ def _away(outage: OutageView) -> dict[str, Any]:
     }
 
 
-def _over_time(view: SummaryView) -> Iterator[dict[str, Any]]:
+def _over_time(view: Summary) -> Iterator[dict[str, Any]]:
     most = max((bucket.relaunched + bucket.charged for bucket in view.buckets), default=0)
     for bucket in view.buckets:
         failures = bucket.relaunched + bucket.charged

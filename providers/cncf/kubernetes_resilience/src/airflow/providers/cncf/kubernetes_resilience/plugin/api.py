@@ -31,6 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     LONGEST_TIME,
     Filter,
     Outcome,
+    Summary,
     Told,
     summarise,
     tell,
@@ -38,7 +39,6 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
 from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
     FailureRow,
     FailureRows,
-    SummaryView,
     TaskFailureRow,
     TaskFailureRows,
     TaskInstanceView,
@@ -189,12 +189,12 @@ _Selection = Annotated[Selection, Depends(select_failures)]
 
 
 @app.get("/api/v1/failures/summary", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
-def get_summary(asked: _Question, selection: _Selection, session: SessionDep) -> SummaryView:
+def get_summary(asked: _Question, selection: _Selection, session: SessionDep) -> Summary:
     """Return the failures of a time in numbers."""
     since, until, dag_ids = asked
     others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
     outages = read_outages(datetime.now(UTC), dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    return SummaryView.of(summarise(selection.found, selection.told, others, since, until), outages)
+    return summarise(selection.found, selection.told, others, outages, since=since, until=until)
 
 
 @app.get("/api/v1/failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])

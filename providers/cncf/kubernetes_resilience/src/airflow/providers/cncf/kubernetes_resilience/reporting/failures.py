@@ -6,19 +6,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import State, TaskInstanceState
+from pydantic import BaseModel, Field, computed_field
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, node_of
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
+    cause_of,
+    in_words,
+    message_of,
+    node_of,
+)
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import Failures, RecordedFailure, TaskFailure
+from airflow_resilience.ledger_queries import Failures, RecordedFailure, RecordedOutage, TaskFailure
 from airflow_resilience.retry_policy.evidence import Phase
 
 DEFAULT_TIME: Final = timedelta(days=7)
@@ -29,6 +35,9 @@ LONGEST_TIME: Final = timedelta(days=92)
 
 MOST_BUCKETS: Final = 48
 """Bars that one can tell apart beside each other."""
+
+MOST_NAMES: Final = 50
+"""Causes, nodes and Dags in a summary."""
 
 _WIDTHS: Final = tuple(
     timedelta(minutes=minutes) for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 7 * 1440)
@@ -113,24 +122,26 @@ class Filter:
         return not (is_early or is_late)
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(BaseModel):
     """How many failures have something in common."""
 
     name: str
+    in_words: str | None = None
     relaunched: int
-    charged: int
-    suspected: datetime | None = None
-    """When a node was last found to be suspect; None if it was not, and for all but nodes."""
+    charged: int = Field(description="those that were at the task's cost")
+    suspected: datetime | None = Field(
+        default=None,
+        description="of a node: when launches last preferred others, since several had failed on it",
+    )
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def failures(self) -> int:
         """All of them."""
         return self.relaunched + self.charged
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(BaseModel):
     """The failures of a part of the time."""
 
     begins: datetime
@@ -139,34 +150,47 @@ class Bucket:
     charged: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class OutageView(BaseModel):
+    """What is away now, so that launches are held back."""
+
+    dependency: str = Field(description="registry/HOST, quota/NAMESPACE, admission/NAMESPACE or airflow-api")
+    since: datetime
+    held: int = Field(description="task instances whose launches are held")
+    message: str | None = Field(description="what was said of the last launch that failed for it")
+
+    @classmethod
+    def of(cls, outage: RecordedOutage) -> OutageView:
+        """Show an outage."""
+        return cls(
+            dependency=str(outage.dependency),
+            since=outage.since,
+            held=outage.held,
+            message=message_of(outage.context),
+        )
+
+
+class Summary(BaseModel):
     """The failures of a time in numbers."""
 
-    since: datetime
-    """From when on. It is later than what was asked for if there were too many failures."""
+    outages: list[OutageView] = Field(description="now, whatever time was asked for")
+    since: datetime = Field(description="from when on is counted: later than asked for if is_cut")
     until: datetime
-    is_cut: bool
-    """Whether there are older failures in the time that was asked for."""
-    unreadable: int
+    is_cut: bool = Field(description="whether there are older failures in the time that was asked for")
+    unreadable: int = Field(description="rows that another version has written, and that do not count")
     failures: int
-    launches: int
-    """Failures of workers whose task had not begun."""
-    executions: int
-    """Losses of workers whose task was running."""
-    relaunched: int
+    launches: int = Field(description="of workers whose task had not begun")
+    executions: int = Field(description="of workers whose task was running")
+    relaunched: int = Field(description="the answer was another launch, at no cost for the task")
     outcomes: dict[Outcome, int]
-    ran_out: int
-    """Failures for which a budget had run out."""
-    buckets: Sequence[Bucket]
-    causes: Sequence[Count]
-    """Most failures first, as for nodes and Dags."""
-    nodes: Sequence[Count]
-    dags: Sequence[Count]
-    others: dict[StateChangeCategory, int]
-    """Failures of tasks that did not lose their pod: none of the other numbers counts them."""
-    others_cut: bool
-    """Whether there are older ones of these in the time that was asked for."""
+    ran_out: int = Field(description="failures for which a budget had nothing left")
+    buckets: list[Bucket]
+    causes: list[Count] = Field(description=f"most failures first, {MOST_NAMES} names at most")
+    nodes: list[Count]
+    dags: list[Count]
+    others: dict[StateChangeCategory, int] = Field(
+        description="failures of tasks that did not lose their pod; no other number counts them"
+    )
+    others_cut: bool = Field(description="whether there are older ones of these in the time asked for")
 
 
 def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
@@ -195,6 +219,8 @@ def summarise(
     found: Failures[RecordedFailure],
     told: Sequence[Told],
     others: Failures[TaskFailure],
+    outages: Iterable[RecordedOutage],
+    *,
     since: datetime,
     until: datetime,
 ) -> Summary:
@@ -204,12 +230,14 @@ def summarise(
     :param found: what was read of that time
     :param told: which of these count; all have been told about
     :param others: failures of tasks that did not lose their pod
+    :param outages: those that there are now
     """
     categories = Counter(failure.context.category for failure in others.found)
     if found.is_cut and found.found:
         since = max(since, min(failure.at for failure in found.found))
     outcomes = Counter(item.outcome for item in told)
     return Summary(
+        outages=[OutageView.of(outage) for outage in outages],
         since=since,
         until=until,
         is_cut=found.is_cut,
@@ -221,7 +249,10 @@ def summarise(
         outcomes={outcome: outcomes[outcome] for outcome in Outcome},
         ran_out=sum(item.entry.decision.ran_out for item in told),
         buckets=_buckets(told, since, until),
-        causes=_counts(told, lambda item: cause_of(item.entry)),
+        causes=[
+            count.model_copy(update={"in_words": in_words(count.name)})
+            for count in _counts(told, lambda item: cause_of(item.entry))
+        ],
         nodes=_nodes(told),
         dags=_counts(told, lambda item: item.failure.key.dag_id),
         others={category: categories[category] for category in StateChangeCategory},
@@ -249,8 +280,10 @@ def _counts(told: Iterable[Told], name_of: Callable[[Told], str]) -> list[Count]
     charged: Counter[str] = Counter()
     for item in told:
         (charged if item.is_charged else relaunched)[name_of(item)] += 1
-    counts = [Count(name, relaunched[name], charged[name]) for name in relaunched | charged]
-    return sorted(counts, key=lambda count: (-count.failures, count.name))
+    most = sorted(relaunched | charged, key=lambda name: (-relaunched[name] - charged[name], name))
+    return [
+        Count(name=name, relaunched=relaunched[name], charged=charged[name]) for name in most[:MOST_NAMES]
+    ]
 
 
 def _nodes(told: Iterable[Told]) -> list[Count]:
@@ -261,7 +294,7 @@ def _nodes(told: Iterable[Told]) -> list[Count]:
             node, at = node_of(item.entry), item.failure.at
             suspected[node] = max(at, suspected.get(node, at))
     counts = _counts(told, lambda item: node_of(item.entry))
-    return [replace(count, suspected=suspected.get(count.name)) for count in counts]
+    return [count.model_copy(update={"suspected": suspected.get(count.name)}) for count in counts]
 
 
 def _buckets(told: Iterable[Told], since: datetime, until: datetime) -> list[Bucket]:
@@ -271,7 +304,7 @@ def _buckets(told: Iterable[Told], since: datetime, until: datetime) -> list[Buc
     for item in told:
         (charged if item.is_charged else relaunched)[_begin(item.failure.at, width)] += 1
     return [
-        Bucket(begins, begins + width, relaunched[begins], charged[begins])
+        Bucket(begins=begins, ends=begins + width, relaunched=relaunched[begins], charged=charged[begins])
         for begins in _begins(since, until, width)
     ]
 

@@ -8,14 +8,12 @@ Times have a time zone. Texts are as the platform or a program wrote them: nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from airflow.utils.state import State
 from pydantic import BaseModel, Field
 
-from airflow.providers.cncf.kubernetes_resilience.reporting import failures as told_failures
 from airflow.providers.cncf.kubernetes_resilience.reporting.failures import Outcome, Told
 from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
     LaunchEnd,
@@ -23,7 +21,12 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
     ToldTry,
     tell_tries,
 )
-from airflow.providers.cncf.kubernetes_resilience.reporting.words import cause_of, end_in_words, in_words
+from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
+    cause_of,
+    end_in_words,
+    in_words,
+    message_of,
+)
 from airflow_resilience.context import (
     ContextSource,
     ExecutionContext,
@@ -32,11 +35,8 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import RecordedOutage, TaskFailure, TaskInstanceEvents, WorkerEvent
+from airflow_resilience.ledger_queries import TaskFailure, TaskInstanceEvents, WorkerEvent
 from airflow_resilience.retry_policy.evidence import Phase
-
-MOST_NAMES: Final = 50
-"""Causes, nodes and Dags in a summary."""
 
 
 class Budget(BaseModel):
@@ -119,7 +119,7 @@ class FailureView(BaseModel):
             container_type=_text(known.get("container_type")),
             exit_code=_number(known.get("exit_code")),
             signal=_text(known.get("signal")),
-            message=_text(known.get("message") or known.get("pod_message")),
+            message=message_of(context),
             decision=DecisionView.of(entry.decision),
             due=entry.due,
             in_next_try=entry.in_next_try,
@@ -311,116 +311,8 @@ class TaskFailureRows(BaseModel):
     rows: list[TaskFailureRow] = Field(description="newest first")
 
 
-class Count(BaseModel):
-    """How many failures have something in common."""
-
-    name: str
-    in_words: str | None = None
-    failures: int
-    relaunched: int
-    charged: int = Field(description="those that were at the task's cost")
-    suspected: datetime | None = Field(
-        description="of a node: when launches were last made to prefer others, since several had failed on it"
-    )
-
-    @classmethod
-    def of(cls, count: told_failures.Count, words: str | None = None) -> Count:
-        """Show a count."""
-        return cls(
-            name=count.name,
-            in_words=words,
-            failures=count.failures,
-            relaunched=count.relaunched,
-            charged=count.charged,
-            suspected=count.suspected,
-        )
-
-
-class Bucket(BaseModel):
-    """The failures of a part of the time."""
-
-    begins: datetime
-    ends: datetime
-    relaunched: int
-    charged: int
-
-
-class OutageView(BaseModel):
-    """What is away now, so that launches are held back."""
-
-    dependency: str = Field(description="registry/HOST, quota/NAMESPACE, admission/NAMESPACE or airflow-api")
-    since: datetime
-    held: int = Field(description="task instances whose launches are held")
-    message: str | None = Field(description="what was said of the last launch that failed for it")
-
-    @classmethod
-    def of(cls, outage: RecordedOutage) -> OutageView:
-        """Show an outage."""
-        known = outage.context.metadata
-        return cls(
-            dependency=str(outage.dependency),
-            since=outage.since,
-            held=outage.held,
-            message=_text(known.get("message") or known.get("pod_message")),
-        )
-
-
-class SummaryView(BaseModel):
-    """The failures of a time in numbers."""
-
-    outages: list[OutageView] = Field(description="now, whatever time was asked for")
-    since: datetime = Field(description="from when on is counted: later than asked for if is_cut")
-    until: datetime
-    is_cut: bool = Field(description="whether there are older failures in the time that was asked for")
-    unreadable: int = Field(description="rows that another version has written, and that do not count")
-    failures: int
-    launches: int = Field(description="of workers whose task had not begun")
-    executions: int = Field(description="of workers whose task was running")
-    relaunched: int = Field(description="the answer was another launch, at no cost for the task")
-    outcomes: dict[Outcome, int]
-    ran_out: int = Field(description="failures for which a budget had nothing left")
-    buckets: list[Bucket]
-    causes: list[Count] = Field(description=f"most failures first, {MOST_NAMES} names at most")
-    nodes: list[Count]
-    dags: list[Count]
-    others: dict[StateChangeCategory, int] = Field(
-        description="failures of tasks that did not lose their pod; no other number counts them"
-    )
-    others_cut: bool = Field(description="whether there are older ones of these in the time asked for")
-
-    @classmethod
-    def of(cls, summary: told_failures.Summary, outages: Iterable[RecordedOutage]) -> SummaryView:
-        """Show a summary."""
-        return cls(
-            outages=[OutageView.of(outage) for outage in outages],
-            since=summary.since,
-            until=summary.until,
-            is_cut=summary.is_cut,
-            unreadable=summary.unreadable,
-            failures=summary.failures,
-            launches=summary.launches,
-            executions=summary.executions,
-            relaunched=summary.relaunched,
-            outcomes=summary.outcomes,
-            ran_out=summary.ran_out,
-            buckets=[
-                Bucket(begins=item.begins, ends=item.ends, relaunched=item.relaunched, charged=item.charged)
-                for item in summary.buckets
-            ],
-            causes=[Count.of(count, in_words(count.name)) for count in summary.causes[:MOST_NAMES]],
-            nodes=_counts(summary.nodes[:MOST_NAMES]),
-            dags=_counts(summary.dags[:MOST_NAMES]),
-            others=summary.others,
-            others_cut=summary.others_cut,
-        )
-
-
 def _end(event: WorkerEvent | None) -> EndView | None:
     return EndView.of(event.at, event.context) if event and event.context else None
-
-
-def _counts(counts: Sequence[told_failures.Count]) -> list[Count]:
-    return [Count.of(count) for count in counts]
 
 
 def _text(value: Any) -> str | None:

@@ -54,3 +54,9 @@ def end_in_words(context: ExecutionContext) -> str:
 def node_of(entry: LedgerEntry) -> str:
     """Return on which node the worker was."""
     return str(entry.context.metadata.get("node") or NOT_KNOWN)
+
+
+def message_of(context: ExecutionContext) -> str | None:
+    """Return the last lines of the container, or what the platform says; None if nothing was said."""
+    message = context.metadata.get("message") or context.metadata.get("pod_message")
+    return None if message is None else str(message)
