@@ -162,7 +162,8 @@ class Cluster:
         return next((pod for pod in self.pods if pod.exists and pod.launch_id == launch_id), None)
 
     def pod_named(self, name: str | None) -> WorldPod | None:
-        return next((pod for pod in self.pods if name and pod.name == name), None)
+        """Return the newest pod of a name: a create call that is repeated may find the name free again."""
+        return next((pod for pod in reversed(self.pods) if name and pod.name == name), None)
 
     # ------------------------------------------------------------------ what the API server is asked for
 

@@ -558,11 +558,15 @@ class Chaos(RuleBasedStateMachine):
             self.settle("I10", but=world.poisoned.map_index)
             world.cure()
         self.settle("I5")
+        self.tidy_up()  # only then every executor has seen the ends
         world.pass_time(LONGEST_MEMORY)
-        for _ in range(TIDYING_ROUNDS):
-            self.calm_round(late=True)
+        self.tidy_up()
         held = {scheduler.job_id: scheduler.holds() for scheduler in world.schedulers}
         assert not any(held.values()), f"I5: held at rest: {held}"
+
+    def tidy_up(self) -> None:
+        for _ in range(TIDYING_ROUNDS):
+            self.calm_round(late=True)
 
     def settle(self, promise: str, *, but: int | None = None) -> None:
         """
