@@ -36,7 +36,6 @@ class Target:
     version: tuple[int, int]
     compact: Callable[[], None] | None
     """Expires older resource versions; None if there is no way to."""
-    is_embedded: bool
 
     def require(self, minor: int, what: str) -> None:
         """Skip the running test on a server that is too old for it."""
@@ -123,10 +122,11 @@ class Api:
     @classmethod
     def in_new_namespace(cls, http: httpx.Client) -> Self:
         """:returns: an API with a namespace that no other test has."""
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "conformance-"}}
+        name = f"conformance-{uuid.uuid4().hex[:8]}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         response = http.post("/api/v1/namespaces", json=body)
         assert response.status_code == 201, response.text
-        return cls(http, response.json()["metadata"]["name"])
+        return cls(http, name)
 
     @property
     def pods(self) -> str:
@@ -230,7 +230,8 @@ class Api:
 
     def clean_up(self) -> None:
         """Remove what the test has left."""
-        self.http.request("DELETE", self.pods, json={"gracePeriodSeconds": 0}).raise_for_status()
+        for name in self.names():
+            self.delete(name, gracePeriodSeconds=0)
         for node in self.nodes:
             self.http.delete(f"/api/v1/nodes/{node}")
         # The embedded server does not know how to, and does not need to.

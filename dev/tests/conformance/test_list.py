@@ -11,8 +11,6 @@ import pytest
 from cluster_lab.conformance import Api, Target, failure
 
 METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
-METADATA = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
-TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io, application/json"}
 
 
 def test_a_missing_pod_is_not_found(api: Api) -> None:
@@ -212,35 +210,3 @@ def test_a_list_of_metadata_only(api: Api) -> None:
     assert int(listed["metadata"]["resourceVersion"]) > 0
     assert listed["items"][0]["metadata"]["labels"] == {"app": "x"}
     assert not {"spec", "status"} & listed["items"][0].keys()
-
-
-def test_a_single_object_as_metadata_only(api: Api) -> None:
-    uid = api.create("a")["metadata"]["uid"]
-
-    got = api.http.get(api.path("a"), headers=METADATA).json()
-
-    assert (got["kind"], got["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
-    assert got["metadata"]["uid"] == uid
-    assert "spec" not in got
-
-
-def test_a_single_object_is_no_list(api: Api) -> None:
-    api.create("a")
-
-    assert api.http.get(api.path("a"), headers=METADATA_LIST).status_code == 406
-
-
-def test_a_table_has_columns_and_rows(api: Api) -> None:
-    api.create("a")
-
-    table = api.http.get(api.pods, headers=TABLE).json()
-
-    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    names = [column["name"] for column in table["columnDefinitions"]]
-    assert names[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
-    assert table["rows"][0]["cells"][:3] == ["a", "0/1", "Pending"]
-    assert table["rows"][0]["object"]["metadata"]["name"] == "a"
-
-
-def test_other_formats_are_not_acceptable(api: Api) -> None:
-    assert api.http.get(api.pods, headers={"Accept": "text/csv"}).status_code == 406

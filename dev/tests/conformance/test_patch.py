@@ -11,7 +11,6 @@ import pytest
 from cluster_lab.conformance import MERGE_PATCH, Api, condition, failure
 
 STRATEGIC = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 READY = {"type": "Ready", "status": "False"}
 TARGETED = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
@@ -37,34 +36,6 @@ def test_the_last_label_can_be_removed(api: Api) -> None:
     assert "labels" not in api.patch("a", {"metadata": {"labels": {"only": None}}}).json()["metadata"]
 
 
-def test_json_patch_operations(api: Api) -> None:
-    api.create("a", {"k": "1"})
-    patch = [
-        {"op": "test", "path": "/metadata/labels/k", "value": "1"},
-        {"op": "replace", "path": "/metadata/labels/k", "value": "2"},
-        {"op": "add", "path": "/metadata/labels/example.test~1new", "value": "3"},
-    ]
-
-    patched = api.patch("a", patch, JSON_PATCH).raise_for_status().json()
-
-    assert patched["metadata"]["labels"] == {"k": "2", "example.test/new": "3"}
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        {"op": "test", "path": "/metadata/labels/k", "value": "other"},
-        {"op": "remove", "path": "/metadata/labels/absent"},
-    ],
-)
-def test_a_json_patch_that_does_not_fit_is_invalid(api: Api, operation: dict[str, str]) -> None:
-    before = api.create("a", {"k": "1"})
-
-    failure(api.patch("a", [operation], JSON_PATCH), 422, "Invalid")
-
-    assert api.get("a") == before
-
-
 def test_a_merge_patch_replaces_lists(api: Api) -> None:
     api.create("a")
     api.set_status("a", conditions=[READY])
@@ -87,16 +58,6 @@ def test_a_strategic_patch_merges_conditions_by_type(api: Api) -> None:
     assert (ready["status"], ready["reason"]) == ("True", "r")
 
 
-def test_a_strategic_patch_deletes_by_key(api: Api) -> None:
-    api.create("a")
-    api.set_status("a", conditions=[READY, TARGETED])
-
-    patch = {"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}
-    patched = api.patch("a", patch, STRATEGIC, "status").json()
-
-    assert [c["type"] for c in patched["status"]["conditions"]] == ["DisruptionTarget"]
-
-
 def test_container_statuses_are_replaced_even_by_a_strategic_patch(api: Api) -> None:
     api.create_bound("a")
     api.set_status("a", containerStatuses=[_container("base", True), _container("side", True)])
@@ -105,26 +66,6 @@ def test_container_statuses_are_replaced_even_by_a_strategic_patch(api: Api) -> 
     patched = api.patch("a", patch, STRATEGIC, "status").json()
 
     assert [(s["name"], s["ready"]) for s in patched["status"]["containerStatuses"]] == [("base", False)]
-
-
-def test_a_strategic_patch_merges_containers_by_name(api: Api) -> None:
-    api.create("a")
-
-    patch = {"spec": {"containers": [{"name": "base", "image": "example.test/none:2"}]}}
-    container = api.patch("a", patch, STRATEGIC).raise_for_status().json()["spec"]["containers"][0]
-
-    assert container["image"] == "example.test/none:2"
-    assert container["terminationMessagePath"] == "/dev/termination-log"
-
-
-def test_finalizers_are_merged_as_values(api: Api) -> None:
-    api.create("a")
-    api.patch("a", {"metadata": {"finalizers": ["example.test/one"]}}).raise_for_status()
-
-    patched = api.patch("a", {"metadata": {"finalizers": ["example.test/two"]}}, STRATEGIC).json()
-    api.patch("a", {"metadata": {"finalizers": None}}).raise_for_status()
-
-    assert sorted(patched["metadata"]["finalizers"]) == ["example.test/one", "example.test/two"]
 
 
 def test_a_patch_needs_no_version(api: Api) -> None:
@@ -168,7 +109,28 @@ def test_the_main_resource_ignores_a_patched_status(api: Api) -> None:
 def test_a_patch_of_a_pods_spec_is_refused(api: Api) -> None:
     api.create("a")
 
-    failure(api.patch("a", {"spec": {"nodeName": "x"}}), 422, "Invalid")
+    status = failure(api.patch("a", {"spec": {"nodeName": "x"}}), 422, "Invalid")
+
+    assert [cause["field"] for cause in status["details"]["causes"]] == ["spec"]
+
+
+def test_a_patch_of_another_name_is_refused(api: Api) -> None:
+    api.create("a")
+
+    failure(api.patch("a", {"metadata": {"name": "b"}}), 400, "BadRequest")
+
+
+def test_a_patch_does_not_change_what_the_server_owns(api: Api) -> None:
+    api.create_bound("a")
+    api.delete("a").raise_for_status()
+    marked = api.get("a")["metadata"]
+
+    patch = {"creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": None, "labels": {"k": "v"}}
+    patched = api.patch("a", {"metadata": patch}).raise_for_status().json()["metadata"]
+
+    assert patched["labels"] == {"k": "v"}
+    for name in ("uid", "creationTimestamp", "deletionTimestamp"):
+        assert patched[name] == marked[name]
 
 
 def test_a_missing_pod_cannot_be_patched(api: Api) -> None:
@@ -179,3 +141,58 @@ def test_other_patch_formats_are_unsupported(api: Api) -> None:
     api.create("a")
 
     failure(api.patch("a", {}, "application/json"), 415, "UnsupportedMediaType")
+
+
+def test_a_node_is_cordoned_by_a_patch(api: Api) -> None:
+    path = f"/api/v1/nodes/{api.create_node()}"
+    headers = {"Content-Type": MERGE_PATCH}
+
+    node = api.http.patch(path, json={"spec": {"unschedulable": True}}, headers=headers).json()
+
+    assert node["spec"]["unschedulable"] is True
+    found = api.http.get("/api/v1/nodes", params={"fieldSelector": "spec.unschedulable=true"}).json()["items"]
+    assert node["metadata"]["name"] in [item["metadata"]["name"] for item in found]
+
+
+class TestStatus:
+    def test_a_patched_status_leaves_the_spec_alone(self, api: Api) -> None:
+        created = api.create("a")
+
+        body = {"spec": {"nodeName": "x"}, "status": {"phase": "Running"}}
+        patched = api.patch("a", body, subresource="status").raise_for_status().json()
+
+        assert patched["spec"] == created["spec"]
+        assert patched["status"]["phase"] == "Running"
+
+    def test_status_can_be_read_by_itself(self, api: Api) -> None:
+        created = api.create("a")
+
+        assert api.http.get(api.path("a", "status")).json() == created
+
+    @pytest.mark.parametrize(
+        ("policy", "exit_code", "allowed"),
+        [("Never", 1, False), ("OnFailure", 0, False), ("OnFailure", 1, True)],
+    )
+    def test_a_container_that_is_not_restarted_stays_dead(
+        self, api: Api, policy: str, exit_code: int, allowed: bool
+    ) -> None:
+        api.create_bound("a", restartPolicy=policy)
+        base = {"name": "base", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+        terminated = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+        api.set_status("a", containerStatuses=[base | {"state": terminated}])
+
+        running = [base | {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]
+        response = api.patch("a", {"status": {"containerStatuses": running}}, subresource="status")
+
+        if allowed:
+            assert response.status_code == 200
+        else:
+            failure(response, 422, "Invalid")
+
+    def test_a_node_reports_its_status(self, api: Api) -> None:
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m"}
+
+        path, headers = f"/api/v1/nodes/{api.create_node()}/status", {"Content-Type": STRATEGIC}
+        node = api.http.patch(path, json={"status": {"conditions": [ready]}}, headers=headers).json()
+
+        assert "Ready" in [c["type"] for c in node["status"]["conditions"]]

@@ -10,8 +10,6 @@ import pytest
 
 from cluster_lab.conformance import Api, Target, check_status, failure
 
-METADATA = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
-
 
 def test_a_watch_from_a_list_shows_every_change_after_it(api: Api) -> None:
     api.create("before")
@@ -156,15 +154,6 @@ def test_one_object_is_watched_by_a_field_selector(api: Api) -> None:
         api.create("a")
         api.create("b")
         assert events.names(1) == [("ADDED", "b")]
-
-
-def test_events_can_carry_metadata_only(api: Api) -> None:
-    with api.watch(resourceVersion=api.version(), headers=METADATA) as events:
-        api.create("a")
-        kind, obj = next(events)
-
-    assert (kind, obj["kind"], obj["metadata"]["name"]) == ("ADDED", "PartialObjectMetadata", "a")
-    assert "spec" not in obj
 
 
 def test_watch_may_be_spelled_true(api: Api) -> None:

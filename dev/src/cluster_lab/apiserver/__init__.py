@@ -5,13 +5,16 @@
 The conformance suite in dev/tests/conformance states what it shares with kube-apiserver and runs on both.
 Known differences:
 
-* Only pods, nodes, namespaces, leases and events; events are accepted and dropped. JSON only. No server-side
-  apply (415), dry run (400), managedFields, OpenAPI, ``sendInitialEvents``, generation or admission webhooks.
-* Validation covers names, labels, required container fields, immutable pod specs and container restarts;
-  unknown fields are kept, where a real server drops or reports them.
+* Only pods, nodes and namespaces, one by one: no PUT, no delete of collections, no dry run (400), no
+  server-side apply (415). A strategic merge patch has no directives, and merges conditions and addresses
+  alone by key. JSON only, whatever is accepted. No managedFields, OpenAPI, ``sendInitialEvents``, generation,
+  generated names or admission.
+* Validation covers names, labels, required container fields, container restarts, and pod specs, of which the
+  deadline alone may be changed; unknown fields are kept, where a real server drops or reports them. Of the
+  defaults of pods there are the restart policy, the grace period and the scheduler.
 * There is no authorization: the one token may do everything, and a request without it is 401 (a real server
   with anonymous access answers 403). There are no quotas, disruption budgets or service accounts.
-* It speaks plain HTTP, over which kubectl sends no token: for kubectl, run it without one.
+* It speaks plain HTTP, over which kubectl sends no token.
 * Namespaces cannot be deleted.
 * A list at a version that has yet to come fails at once with 504; a real server waits three seconds first.
 * Continue tokens and versions expire after a number of changes or by ``faults.compact()``, not after minutes.

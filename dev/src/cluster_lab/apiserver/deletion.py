@@ -47,14 +47,14 @@ class DeleteOptions:
                 f"({metadata['uid']}). "
                 "The object might have been deleted and then recreated"
             )
-            raise conflict(resource.kind, metadata["name"], why, resource.group)
+            raise conflict(resource.kind, metadata["name"], why)
         if self.resource_version is not None and self.resource_version != metadata["resourceVersion"]:
             why = (
                 f"the ResourceVersion in the precondition ({self.resource_version}) does not match the "
                 f"ResourceVersion in record ({metadata['resourceVersion']}). "
                 "The object might have been modified"
             )
-            raise conflict(resource.kind, metadata["name"], why, resource.group)
+            raise conflict(resource.kind, metadata["name"], why)
 
 
 def _seconds(value: Any) -> int | None:

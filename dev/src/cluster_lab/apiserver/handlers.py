@@ -11,22 +11,24 @@ import msgspec
 from aiohttp import web
 
 from cluster_lab.apiserver.deletion import DeleteOptions
-from cluster_lab.apiserver.listing import list_page, selection_of
+from cluster_lab.apiserver.listing import list_page
 from cluster_lab.apiserver.logs import LogProxy
 from cluster_lab.apiserver.metadata import without_nulls
-from cluster_lab.apiserver.negotiation import Form, encode_list, encode_object, negotiate
 from cluster_lab.apiserver.patches import apply_patch
-from cluster_lab.apiserver.registry import Registry, check_same_object
+from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import RequestInfo
 from cluster_lab.apiserver.resources import Manifest
 from cluster_lab.apiserver.status import ApiError, bad_request, success, unsupported_media_type
-from cluster_lab.apiserver.store import Record
 from cluster_lab.apiserver.watch import WatchStream
 
-Handler = Callable[[web.Request, RequestInfo, Form], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request, RequestInfo], Awaitable[web.StreamResponse]]
 
 _JSON = "application/json"
-_MANY = ("list", "deletecollection")
+_ONLY_METADATA = "as=PartialObjectMetadataList"
+"""In an Accept header: the other representation of a list that this server has.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
+"""
 
 
 def json_response(body: bytes | Manifest, status: int = 200) -> web.Response:
@@ -63,10 +65,8 @@ class Handlers:
             "list": self._list,
             "watch": self._watch,
             "create": self._create,
-            "update": self._update,
             "patch": self._patch,
             "delete": self._delete,
-            "deletecollection": self._delete_collection,
         }
         self._subresources: dict[str, Handler] = {
             "binding": self._bind,
@@ -82,79 +82,54 @@ class Handlers:
             raise bad_request("this server has no dry run")
         if info.subresource == "log":
             return await self._logs.serve(request, info)
-        form = negotiate(request.headers.get("Accept", "*/*"), many=info.verb in _MANY)
         handler = self._subresources.get(info.subresource) or self._verbs[info.verb]
-        return await handler(request, info, form)
+        return await handler(request, info)
 
-    async def _get(self, _request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
-        return json_response(encode_object(self._registry.get(info.target, info.namespace, info.name), form))
+    async def _get(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        return json_response(self._registry.get(info.target, info.namespace, info.name).json)
 
-    async def _list(self, _request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+    async def _list(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         page = list_page(self._registry.store, info)
-        return json_response(encode_list(info.target, page.records, form, page.metadata))
+        return json_response(page.json(only_metadata=_ONLY_METADATA in request.headers.get("Accept", "")))
 
-    async def _watch(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
-        stream = WatchStream(self._registry.store, info, form, self._bookmark_interval)
+    async def _watch(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        stream = WatchStream(self._registry.store, info, self._bookmark_interval)
         self._streams.add(stream)
         try:
             return await stream.serve(request)
         finally:
             self._streams.discard(stream)
 
-    async def _create(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+    async def _create(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         body = await _object_body(request)
         record = self._registry.create(info.target, info.namespace, body)
-        return json_response(encode_object(record, form), 201)
+        return json_response(record.json, 201)
 
-    async def _update(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
-        body = await _object_body(request)
-
-        def edit(current: Manifest) -> Manifest:
-            check_same_object(info.target, current, body)
-            return body
-
-        return json_response(encode_object(self._edit(info, edit), form))
-
-    async def _patch(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+    async def _patch(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         patch = _decode(await request.read())
         content_type = request.content_type
 
         def edit(current: Manifest) -> Manifest:
-            typed = {"kind": info.target.kind, "apiVersion": info.target.api_version} | current
+            typed = {"kind": info.target.kind, "apiVersion": "v1"} | current
             patched: Manifest = without_nulls(apply_patch(content_type, typed, patch))
             return patched
 
-        return json_response(encode_object(self._edit(info, edit), form))
+        record = self._registry.update(info.target, info.namespace, info.name, edit, info.subresource)
+        return json_response(record.json)
 
-    def _edit(self, info: RequestInfo, edit: Callable[[Manifest], Manifest]) -> Record:
-        return self._registry.update(info.target, info.namespace, info.name, edit, info.subresource)
-
-    async def _delete(self, request: web.Request, info: RequestInfo, form: Form) -> web.StreamResponse:
+    async def _delete(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         options = await _delete_options(request)
         gone = self._registry.delete(info.target, info.namespace, info.name, options)
         if info.target.graceful:
-            return json_response(encode_object(gone, form))
+            return json_response(gone.json)
         details = {"name": info.name, "kind": info.target.plural, "uid": gone.obj["metadata"]["uid"]}
-        if info.target.group:
-            details["group"] = info.target.group
         return json_response(success(details=details))
 
-    async def _delete_collection(
-        self, request: web.Request, info: RequestInfo, form: Form
-    ) -> web.StreamResponse:
-        options = await _delete_options(request)
-        selection, store = selection_of(info), self._registry.store
-        metadata = {"resourceVersion": str(store.revision)}
-        found = [record for record in store.records(info.target) if selection.matches(record)]
-        for record in found:
-            self._registry.delete(info.target, *record.key, options)
-        return json_response(encode_list(info.target, found, form, metadata))
-
-    async def _bind(self, request: web.Request, info: RequestInfo, _form: Form) -> web.StreamResponse:
+    async def _bind(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         self._registry.bind(info.namespace, info.name, await _object_body(request))
         return json_response(success(201), 201)
 
-    async def _evict(self, request: web.Request, info: RequestInfo, _form: Form) -> web.StreamResponse:
+    async def _evict(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         self._registry.evict(info.namespace, info.name, await _object_body(request))
         return json_response(success(201), 201)
 

@@ -31,8 +31,21 @@ _NOW = -1
 class Page:
     """One response to a list."""
 
+    resource: Resource
     records: list[Record]
     metadata: Manifest
+
+    def json(self, *, only_metadata: bool) -> bytes:
+        """:param only_metadata: whether the client has asked for a ``PartialObjectMetadataList``.
+        :returns: the body of the response.
+        """
+        kind, version = f"{self.resource.kind}List", "v1"
+        items = [record.item for record in self.records]
+        if only_metadata:
+            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+            items = [msgspec.json.encode({"metadata": record.obj["metadata"]}) for record in self.records]
+        head = {"kind": kind, "apiVersion": version, "metadata": self.metadata}
+        return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
 
 def selection_of(info: RequestInfo) -> Selection:
@@ -99,7 +112,7 @@ def _page(
         if not selection.by_content:
             metadata["remainingItemCount"] = len(found) - limit
         found = found[:limit]
-    return Page(found, metadata)
+    return Page(resource, found, metadata)
 
 
 def _encode(revision: int, last: Key) -> str:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import uuid
 from datetime import UTC, datetime
@@ -15,12 +14,9 @@ from cluster_lab.apiserver.selectors import LABEL_KEY, LABEL_VALUE
 from cluster_lab.apiserver.status import ApiError, Cause, bad_request, required
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_GENERATED_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_GENERATED_LENGTH = 5
-_LONGEST_BASE = 63 - _GENERATED_LENGTH
 NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
+_DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers")
 
 
 def timestamp(moment: datetime) -> str:
@@ -44,12 +40,9 @@ def without_type(obj: Manifest) -> Manifest:
 
 def check_type(resource: Resource, obj: Manifest) -> None:
     """:raises ApiError: 400 if a body is something else than the URL says, or no Kubernetes object."""
-    kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
-    if (kind, version) != (resource.kind, resource.api_version):
-        raise bad_request(
-            f"{kind} in version {version!r} cannot be handled as a {resource.kind}: "
-            f"the URL is about {resource.api_version}, kind {resource.kind}"
-        )
+    kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", "v1")
+    if (kind, version) != (resource.kind, "v1"):
+        raise bad_request(f"{kind} in version {version!r} cannot be handled as a {resource.kind}, v1")
 
 
 def check_shape(obj: Manifest) -> None:
@@ -72,17 +65,9 @@ def new_metadata(given: Manifest, namespace: str, now: datetime) -> Manifest:
     if given.get("namespace", namespace) != namespace:
         raise bad_request(NAMESPACE_MISMATCH)
     metadata = {name: value for name, value in given.items() if name not in _SERVER_OWNED}
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generated_name(metadata["generateName"])
     if namespace:
         metadata["namespace"] = namespace
     return tidy(metadata | {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp(now)})
-
-
-def generated_name(base: str) -> str:
-    """:returns: the base with a random suffix in the alphabet that Kubernetes uses."""
-    suffix = random.choices(_GENERATED_ALPHABET, k=_GENERATED_LENGTH)
-    return base[:_LONGEST_BASE] + "".join(suffix)
 
 
 def updated_metadata(given: Manifest, current: Manifest) -> Manifest:
@@ -103,7 +88,7 @@ def check_metadata(metadata: Manifest) -> list[Cause]:
     causes: list[Cause] = []
     name = metadata.get("name")
     if not name:
-        causes.append(required("metadata.name", "name or generateName is required"))
+        causes.append(required("metadata.name", "a name is required"))
     elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         why = "a lowercase RFC 1123 subdomain is required"
         causes.append(Cause("metadata.name", f'Invalid value: "{name}": {why}'))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from cluster_lab.apiserver import metadata as meta
 from cluster_lab.apiserver.deletion import DeleteOptions, terminating_metadata
 from cluster_lab.apiserver.pods import with_condition
-from cluster_lab.apiserver.resources import EVENTS, NAMESPACES, PODS, Manifest, Resource
+from cluster_lab.apiserver.resources import NAMESPACES, PODS, Manifest, Resource
 from cluster_lab.apiserver.status import (
     STALE_OBJECT,
     Cause,
@@ -50,7 +50,7 @@ class Registry:
         """:raises ApiError: 404."""
         record = self.store.get(resource, (namespace, name))
         if record is None:
-            raise not_found(resource.plural, name, resource.group)
+            raise not_found(resource.plural, name)
         return record
 
     def create(self, resource: Resource, namespace: str, body: Manifest) -> Record:
@@ -63,11 +63,9 @@ class Registry:
         strategy = strategy_for(resource)
         obj = strategy.new(meta.without_type(body) | {"metadata": metadata})
         if causes := [*meta.check_metadata(metadata), *strategy.check_new(obj)]:
-            raise invalid(resource.kind, metadata.get("name", ""), causes, resource.group)
+            raise invalid(resource.kind, metadata.get("name", ""), causes)
         if self.store.get(resource, (namespace, metadata["name"])):
-            raise already_exists(resource.plural, metadata["name"], resource.group)
-        if resource is EVENTS:
-            return Record(resource, obj, self.store.revision).at(self.store.revision)
+            raise already_exists(resource.plural, metadata["name"])
         return self.store.write(resource, obj)
 
     def update(
@@ -86,7 +84,7 @@ class Registry:
         metadata = meta.updated_metadata(body.get("metadata", {}), current.obj["metadata"])
         new = strategy.changed(meta.without_type(body) | {"metadata": metadata}, current.obj)
         if causes := [*meta.check_metadata(metadata), *strategy.check_change(new, current.obj)]:
-            raise invalid(resource.kind, name, causes, resource.group)
+            raise invalid(resource.kind, name, causes)
         return self._replace(current, new)
 
     def _check_identity(self, current: Record, given: Manifest) -> None:
@@ -100,9 +98,9 @@ class Registry:
             raise bad_request(meta.NAMESPACE_MISMATCH)
         if given.get("uid", stored["uid"]) != stored["uid"]:
             cause = Cause("metadata.uid", f'Invalid value: "{given["uid"]}": field is immutable')
-            raise invalid(resource.kind, name, [cause], resource.group)
+            raise invalid(resource.kind, name, [cause])
         if given.get("resourceVersion") not in (None, "", stored["resourceVersion"]):
-            raise conflict(resource.plural, name, STALE_OBJECT, resource.group)
+            raise conflict(resource.plural, name, STALE_OBJECT)
 
     def _replace(self, current: Record, new: Manifest) -> Record:
         if new == current.obj:
@@ -190,12 +188,3 @@ class Registry:
         options.check_preconditions(PODS, pod.obj)
         self.set_pod_condition(pod, _EVICTED)
         self.delete(PODS, namespace, name, DeleteOptions(options.grace_period, options.uid))
-
-
-def check_same_object(resource: Resource, current: Manifest, given: Manifest) -> None:
-    """:raises ApiError: 409 if an object that is to replace a stored one names another UID than that has."""
-    meta.check_shape(given)
-    wanted, stored = given.get("metadata", {}).get("uid"), current["metadata"]["uid"]
-    if wanted not in (None, "", stored):
-        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {stored}"
-        raise conflict(resource.plural, current["metadata"]["name"], why, resource.group)

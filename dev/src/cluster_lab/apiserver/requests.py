@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from cluster_lab.apiserver.resources import Resource, find_resource
 from cluster_lab.apiserver.status import method_not_allowed, no_such_path
 
-_ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
-_MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_ONE = {"GET": "get", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+_MANY = {"GET": "list", "POST": "create"}
 _SUBRESOURCE_VERBS = {
-    "status": ("get", "update", "patch"),
+    "status": ("get", "patch"),
     "binding": ("create",),
     "eviction": ("create",),
     "log": ("get",),
@@ -36,7 +36,7 @@ class RequestInfo:
     method: str
     path: str
     verb: str
-    """get, list, watch, create, update, patch, delete or deletecollection."""
+    """get, list, watch, create, patch or delete."""
     resource: str
     """Plural, such as pods."""
     subresource: str
@@ -48,31 +48,24 @@ class RequestInfo:
 
 def resolve(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """:raises ApiError: 404 for a path that is no resource, 405 for a verb that the resource lacks."""
-    group, version, rest = _group_version(path)
-    namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and find_resource(group, version, rest[2]):
+    prefix, _, words = path.strip("/").partition("api/v1/")
+    if prefix:
+        raise no_such_path()
+    rest, namespace = words.split("/"), ""
+    if len(rest) > 2 and rest[0] == "namespaces" and find_resource(rest[2]):
         namespace, rest = rest[1], rest[2:]
     if not 1 <= len(rest) <= 3 or not all(rest):
         raise no_such_path()
-    target = find_resource(group, version, rest[0])
+    target = find_resource(rest[0])
     if target is None or (namespace and not target.namespaced):
         raise no_such_path()
     name, subresource = [*rest, "", ""][1:3]
     if name and target.namespaced and not namespace:
         raise no_such_path()
     verb = _verb(method, target, name, subresource, query)
-    if verb in ("create", "deletecollection") and target.namespaced and not namespace:
+    if verb == "create" and target.namespaced and not namespace:
         raise method_not_allowed()
     return RequestInfo(method, path, verb, target.plural, subresource, namespace, name, query, target)
-
-
-def _group_version(path: str) -> tuple[str, str, list[str]]:
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) > 2:
-        return "", parts[1], parts[2:]
-    if parts[0] == "apis" and len(parts) > 3:
-        return parts[1], parts[2], parts[3:]
-    raise no_such_path()
 
 
 def _verb(method: str, target: Resource, name: str, subresource: str, query: Mapping[str, str]) -> str:

@@ -15,31 +15,23 @@ Manifest = dict[str, Any]
 Path = tuple[str, ...]
 
 READ = ("get", "list", "watch")
-WRITE = ("create", "delete", "deletecollection", "patch", "update")
+WRITE = ("create", "delete", "patch")
 
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """One row of API discovery, with the selectable fields of the resource."""
+    """One row of API discovery, with the selectable fields of the resource. All are of the core group, v1."""
 
     plural: str
     kind: str
     singular: str
     namespaced: bool
-    group: str = ""
-    version: str = "v1"
     verbs: tuple[str, ...] = (*READ, *WRITE)
     subresources: tuple[str, ...] = ()
     fields: Mapping[str, Path] | None = None
     """Field selectors beyond metadata.name and metadata.namespace, as label -> path in the object."""
     graceful: bool = False
     """True if a delete leaves time to terminate; the delete then answers with the object, else a Status."""
-    short_names: tuple[str, ...] = ()
-
-    @property
-    def api_version(self) -> str:
-        """:returns: group/version as an object's apiVersion has it."""
-        return f"{self.group}/{self.version}" if self.group else self.version
 
     @cached_property
     def type_prefix(self) -> bytes:
@@ -47,7 +39,7 @@ class Resource:
 
         Objects are kept without kind and apiVersion, as list items have neither.
         """
-        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
+        return f'{{"kind":"{self.kind}","apiVersion":"v1",'.encode()
 
 
 POD_FIELDS: Mapping[str, Path] = {
@@ -68,7 +60,6 @@ PODS = Resource(
     subresources=("status", "binding", "eviction", "log"),
     fields=POD_FIELDS,
     graceful=True,
-    short_names=("po",),
 )
 NODES = Resource(
     "nodes",
@@ -77,7 +68,6 @@ NODES = Resource(
     namespaced=False,
     subresources=("status",),
     fields={"spec.unschedulable": ("spec", "unschedulable")},
-    short_names=("no",),
 )
 NAMESPACES = Resource(
     "namespaces",
@@ -86,15 +76,11 @@ NAMESPACES = Resource(
     namespaced=False,
     verbs=(*READ, "create"),
     fields={"status.phase": ("status", "phase")},
-    short_names=("ns",),
 )
-EVENTS = Resource("events", "Event", "event", namespaced=True, verbs=(*READ, "create"), short_names=("ev",))
-LEASES = Resource("leases", "Lease", "lease", namespaced=True, group="coordination.k8s.io")
 
-RESOURCES = (PODS, NODES, NAMESPACES, EVENTS, LEASES)
+RESOURCES = (PODS, NODES, NAMESPACES)
 
 
-def find_resource(group: str, version: str, plural: str) -> Resource | None:
+def find_resource(plural: str) -> Resource | None:
     """:returns: the resource of that name, or None if this server does not have it."""
-    wanted = (group, version, plural)
-    return next((r for r in RESOURCES if (r.group, r.version, r.plural) == wanted), None)
+    return next((resource for resource in RESOURCES if resource.plural == plural), None)

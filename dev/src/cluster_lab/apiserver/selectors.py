@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Label and field selectors, as list, watch and deletecollection take them.
+"""Label and field selectors, as list and watch take them.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
@@ -124,14 +124,14 @@ def _path(label: str, resource: Resource, term: str) -> Path:
 
 def _unsupported(label: str, resource: Resource, term: str) -> ApiError:
     return bad_request(
-        f'Unable to find "{resource.group}/{resource.version}, Resource={resource.plural}" that match '
+        f'Unable to find "/v1, Resource={resource.plural}" that match '
         f'field selector "{term}": field label not supported: {label}'
     )
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a list, watch or deletecollection is about."""
+    """What a list or watch is about."""
 
     namespace: str = ""
     """"" selects all namespaces."""

@@ -76,18 +76,14 @@ def success(code: int | None = None, details: dict[str, Any] | None = None) -> d
     return status if code is None else status | {"code": code}
 
 
-def _object_details(kind: str, name: str, group: str) -> dict[str, Any]:
-    return {"name": name, **({"group": group} if group else {}), "kind": kind}
+def _object_details(kind: str, name: str) -> dict[str, Any]:
+    return {"name": name, "kind": kind}
 
 
-def _qualified(kind: str, group: str) -> str:
-    return f"{kind}.{group}" if group else kind
-
-
-def not_found(plural: str, name: str, group: str = "") -> ApiError:
+def not_found(plural: str, name: str) -> ApiError:
     """404 for an object that is not there."""
-    message = f'{_qualified(plural, group)} "{name}" not found'
-    return ApiError(404, "NotFound", message, _object_details(plural, name, group))
+    message = f'{plural} "{name}" not found'
+    return ApiError(404, "NotFound", message, _object_details(plural, name))
 
 
 def no_such_path() -> ApiError:
@@ -95,24 +91,24 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(plural: str, name: str, group: str = "") -> ApiError:
+def already_exists(plural: str, name: str) -> ApiError:
     """409 for a create of a name that is taken."""
-    message = f'{_qualified(plural, group)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, _object_details(plural, name, group))
+    message = f'{plural} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _object_details(plural, name))
 
 
-def conflict(kind: str, name: str, why: str, group: str = "") -> ApiError:
+def conflict(kind: str, name: str, why: str) -> ApiError:
     """409 for a write whose assumption about the object does not hold."""
-    message = f'Operation cannot be fulfilled on {_qualified(kind, group)} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _object_details(kind, name, group))
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _object_details(kind, name))
 
 
-def invalid(kind: str, name: str, causes: list[Cause], group: str = "") -> ApiError:
+def invalid(kind: str, name: str, causes: list[Cause]) -> ApiError:
     """422 for an object that fails validation."""
     parts = [f"{cause.field}: {cause.message}" for cause in causes]
     text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
-    details = _object_details(kind, name, group) | {"causes": [cause.entry() for cause in causes]}
-    return ApiError(422, "Invalid", f'{_qualified(kind, group)} "{name}" is invalid: {text}', details)
+    details = _object_details(kind, name) | {"causes": [cause.entry() for cause in causes]}
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
 def bad_request(message: str) -> ApiError:
@@ -134,11 +130,6 @@ def method_not_allowed() -> ApiError:
     """405 for a verb that the resource does not have."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message)
-
-
-def not_acceptable(message: str) -> ApiError:
-    """406 for an Accept header that nothing here satisfies."""
-    return ApiError(406, "NotAcceptable", message)
 
 
 def unsupported_media_type(allowed: list[str]) -> ApiError:

@@ -53,12 +53,8 @@ class PodStrategy(Strategy):
         return pods.check_spec_change(new, old)
 
 
-class PodStatusStrategy(Strategy):
+class PodStatusStrategy(StatusStrategy):
     """The rules of pods/status."""
-
-    def changed(self, new: Manifest, old: Manifest) -> Manifest:
-        """:returns: the pod with its old spec."""
-        return pods.with_status(new, old)
 
     def check_change(self, new: Manifest, old: Manifest) -> list[Cause]:
         """:returns: a complaint for each container that came back from the dead."""

@@ -16,7 +16,6 @@ import msgspec
 from aiohttp import web
 
 from cluster_lab.apiserver.listing import parse_version, selection_of
-from cluster_lab.apiserver.negotiation import Form, encode_object
 from cluster_lab.apiserver.requests import RequestInfo, is_true
 from cluster_lab.apiserver.selectors import Selection
 from cluster_lab.apiserver.status import ApiError, bad_request, expired
@@ -35,10 +34,9 @@ class WatchStream:
     :raises ApiError: 400 for bad parameters, before the stream has begun.
     """
 
-    def __init__(self, store: Store, info: RequestInfo, form: Form, bookmark_interval: float) -> None:
+    def __init__(self, store: Store, info: RequestInfo, bookmark_interval: float) -> None:
         self.info = info
         self._store = store
-        self._form = form
         self._selection: Selection = selection_of(info)
         self._version = parse_version(info.query.get("resourceVersion", ""))
         self._timeout = _timeout(info.query.get("timeoutSeconds", ""))
@@ -138,7 +136,7 @@ class WatchStream:
             yield self._line("DELETED", change.record if change.type == "DELETED" else change.departed)
 
     def _line(self, kind: ChangeType, record: Record) -> bytes:
-        return b'{"type":"%s","object":%s}\n' % (kind.encode(), encode_object(record, self._form))
+        return b'{"type":"%s","object":%s}\n' % (kind.encode(), record.json)
 
     async def _send(self, lines: Iterable[bytes]) -> None:
         if data := b"".join(lines):
