@@ -304,18 +304,20 @@ def test_chosen_watches_are_cut(proxy: ApiProxy, api: Api) -> None:
         assert pods.names(1) == [("ADDED", "a")]
 
 
-def test_a_watch_that_the_server_breaks_off_breaks_off(server: ApiServer, api: Api) -> None:
-    with api.watch() as events:
-        server.faults.cut_watches()
-        with pytest.raises(httpx.RemoteProtocolError):
-            next(events)
+def test_a_frozen_watch_is_silent_and_a_new_one_is_not(proxy: ApiProxy, api: Api) -> None:
+    with api.watch(patience=IMPATIENT) as frozen:
+        proxy.freeze_watches()
+        api.create("a")
+        with api.watch() as fresh:
+            assert fresh.names(1) == [("ADDED", "a")]
+        with pytest.raises(httpx.ReadTimeout):
+            next(frozen)
 
 
-def test_a_watch_without_its_client_is_closed(server: ApiServer, api: Api) -> None:
+def test_a_watch_without_its_client_is_closed(proxy: ApiProxy, api: Api) -> None:
     with api.watch():
-        assert server.faults.open_watches() == 1
-    open_watches = server.faults.open_watches
-    wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)
+        assert proxy.open_watches == 1
+    wait_for("no watch is open", lambda: proxy.open_watches == 0, show=lambda: proxy.open_watches)
 
 
 def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:

@@ -29,7 +29,7 @@ def target() -> Iterator[Target]:
 
 def _embedded() -> Iterator[Target]:
     with running_server(token=TOKEN) as server, connect(server.url, TOKEN) as http:
-        yield Target(http, server_version(http), server.faults.compact)
+        yield Target(http, server_version(http), server.compact)
 
 
 def _real(kubeconfig: Path) -> Iterator[Target]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import KubeClient
 from cluster_lab.faults import FaultPlan, FaultRule
@@ -167,11 +168,13 @@ class Cluster:
 
 
 @pytest.fixture
-async def api_server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    """An API server that is not the lab's own; the kubeconfig of the labs to come is for it."""
+async def proxy(tmp_path: Path) -> AsyncIterator[ApiProxy]:
+    """A proxy before an API server that is not the lab's own; the kubeconfig of the labs to come is its."""
     async with ApiServer(token="secret") as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield server
+        server.write_kubeconfig(tmp_path / "kubeconfig-of-the-server")
+        with ApiProxy(tmp_path / "kubeconfig-of-the-server") as proxy:
+            proxy.write_kubeconfig(tmp_path / "kubeconfig")
+            yield proxy
 
 
 StartCluster = Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]

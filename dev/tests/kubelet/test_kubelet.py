@@ -198,12 +198,12 @@ async def test_nodes_are_registered_ready_and_send_heartbeats(start_cluster, mon
             assert (await anext(watch))["type"] == "MODIFIED"
 
 
-async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, api_server):
+async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, proxy):
     async with start_cluster(embedded=False) as cluster:
         running, doomed = await cluster.create("load", SLEEP), await cluster.create("doomed", SLEEP)
         await cluster.until_logged(running, "up")
         await cluster.until_logged(doomed, "up")
-        api_server.faults.cut_watches(lambda info: "spec.nodeName" in info.query.get("fieldSelector", ""))
+        proxy.cut_watches(lambda info: "spec.nodeName" in info.query.get("fieldSelector", ""))
         await cluster.delete(doomed, grace_seconds=0)
         new = await cluster.create("new")
 
@@ -213,14 +213,14 @@ async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, a
         assert cluster.history(running)[-1] == "Running base=running"
 
 
-async def test_a_refused_report_is_repeated(start_cluster, api_server):
+async def test_a_refused_report_is_repeated(start_cluster, proxy):
     async with start_cluster(embedded=False) as cluster:
-        api_server.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
+        proxy.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
         name = await cluster.create("load")
         await cluster.until_seen(name, "Succeeded base=Completed/0")
 
 
-async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, api_server):
+async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, proxy):
     async with start_cluster(embedded=False) as cluster:
         running, done = await cluster.create("load", SLEEP), await cluster.create("done")
         await cluster.until_seen(running, "Running base=running")
@@ -230,7 +230,7 @@ async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, api_se
         assert cluster.journal_events(done) == ["bound", "started", "exited"]
 
 
-async def test_the_nodes_leave_with_the_lab(start_cluster, api_server, tmp_path):
+async def test_the_nodes_leave_with_the_lab(start_cluster, proxy, tmp_path):
     async with start_cluster(embedded=False):
         pass
     async with KubeClient(tmp_path / "kubeconfig") as client:

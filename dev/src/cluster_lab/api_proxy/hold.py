@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from cluster_lab.apiserver.request_faults import Predicate
+from cluster_lab.api_proxy.request_faults import Predicate
 from cluster_lab.apiserver.requests import RequestInfo
 from cluster_lab.loop_thread import run_on
 

@@ -19,10 +19,10 @@ import msgspec
 from aiohttp import web
 
 from cluster_lab.api_proxy.hold import DroppedError, Hold
+from cluster_lab.api_proxy.request_faults import Predicate, RequestFaults, any_request
 from cluster_lab.api_proxy.upstream import Upstream, relay
 from cluster_lab.api_proxy.watch import Watches
 from cluster_lab.apiserver.handlers import error_response
-from cluster_lab.apiserver.request_faults import Predicate, RequestFaults, any_request
 from cluster_lab.apiserver.requests import RequestInfo, resolve
 from cluster_lab.apiserver.status import ApiError, expired
 from cluster_lab.http_server import listening
@@ -105,6 +105,15 @@ class ApiProxy:
     def cut_watches(self, when: Predicate = any_request) -> None:
         """Break the connections of the watches that are open."""
         run_on(self._loop, lambda: self._watches.cut(when))
+
+    def freeze_watches(self) -> None:
+        """Pass nothing on from the watches that are open, and keep them: a dead peer behind a NAT."""
+        run_on(self._loop, self._watches.freeze)
+
+    @property
+    def open_watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watches.open)
 
     def expire_watches(self, times: int = 1, *, event: bool = True) -> None:
         """Answer the next watch requests as if their resourceVersion had been compacted away.

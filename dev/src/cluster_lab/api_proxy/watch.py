@@ -17,8 +17,8 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from cluster_lab.api_proxy.request_faults import Predicate
 from cluster_lab.api_proxy.upstream import begin
-from cluster_lab.apiserver.request_faults import Predicate
 from cluster_lab.apiserver.requests import RequestInfo
 
 
@@ -53,18 +53,23 @@ class Watches:
     def __init__(self) -> None:
         self.opened = 0
         self._pace = Pace()
-        self._open: set[_Relay] = set()
+        self.open: set[_Relay] = set()
 
     def cut(self, when: Predicate) -> None:
         """Break the connections of the watches that are open."""
-        for watch in tuple(self._open):
+        for watch in tuple(self.open):
             if when(watch.info):
                 watch.cut()
+
+    def freeze(self) -> None:
+        """Pass nothing on from the watches that are open."""
+        for watch in self.open:
+            watch.is_frozen = True
 
     def set_lag(self, seconds: float) -> None:
         """Pass events on when they are so old, those too that wait already."""
         self._pace.lag = seconds
-        for watch in self._open:
+        for watch in self.open:
             watch.wake()
 
     def set_replays(self, times: int) -> None:
@@ -80,13 +85,13 @@ class Watches:
         """
         watch = _Relay(info, request.transport, self._pace)
         # First, so that the client cannot know of a watch that is not counted and cannot be cut.
-        self._open.add(watch)
+        self.open.add(watch)
         self.opened += 1
         try:
             response = await begin(request, reply)
             await watch.run(reply, response)
         finally:
-            self._open.remove(watch)
+            self.open.remove(watch)
         return response
 
 
@@ -95,6 +100,7 @@ class _Relay:
 
     def __init__(self, info: RequestInfo, transport: asyncio.Transport | None, pace: Pace) -> None:
         self.info = info
+        self.is_frozen = False
         self._transport = transport
         self._pace = pace
         self._queue: deque[tuple[float, bytes | None]] = deque()
@@ -147,12 +153,12 @@ class _Relay:
     def _take_due(self) -> list[bytes | None]:
         before = self._clock() - self._pace.lag
         lines = []
-        while self._queue and self._queue[0][0] <= before:
+        while self._queue and self._queue[0][0] <= before and not self.is_frozen:
             lines.append(self._queue.popleft()[1])
         return lines
 
     def _next_due(self) -> float | None:
-        return self._queue[0][0] + self._pace.lag if self._queue else None
+        return self._queue[0][0] + self._pace.lag if self._queue and not self.is_frozen else None
 
 
 class _History:

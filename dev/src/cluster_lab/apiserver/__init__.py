@@ -17,7 +17,7 @@ Known differences:
 * It speaks plain HTTP, over which kubectl sends no token.
 * Namespaces cannot be deleted.
 * A list at a version that has yet to come fails at once with 504; a real server waits three seconds first.
-* Continue tokens and versions expire after a number of changes or by ``faults.compact()``, not after minutes.
+* Continue tokens and versions expire after a number of changes or by ``compact()``, not after minutes.
 * New nodes get no not-ready taint, and no lifecycle controller watches over their heartbeats: a node is ready
   while its Ready condition says so. Taints evict nobody.
 * The scheduler knows node selectors, node affinity, taints and cordons; no resources, pod affinity or
@@ -28,9 +28,8 @@ Known differences:
 
 from __future__ import annotations
 
-from cluster_lab.apiserver.faults import Faults
 from cluster_lab.apiserver.podgc import PodGcSettings
 from cluster_lab.apiserver.requests import RequestInfo
 from cluster_lab.apiserver.server import ApiServer
 
-__all__ = ["ApiServer", "Faults", "PodGcSettings", "RequestInfo"]
+__all__ = ["ApiServer", "PodGcSettings", "RequestInfo"]

@@ -48,17 +48,11 @@ def error_response(error: ApiError) -> web.Response:
 
 
 class Handlers:
-    """The verbs of the API.
+    """The verbs of the API."""
 
-    :param streams: where the open watches are kept, for fault injection.
-    """
-
-    def __init__(
-        self, registry: Registry, logs: LogProxy, streams: set[WatchStream], bookmark_interval: float
-    ) -> None:
+    def __init__(self, registry: Registry, logs: LogProxy, bookmark_interval: float) -> None:
         self._registry = registry
         self._logs = logs
-        self._streams = streams
         self._bookmark_interval = bookmark_interval
         self._verbs: dict[str, Handler] = {
             "get": self._get,
@@ -93,12 +87,7 @@ class Handlers:
         return json_response(page.json(only_metadata=_ONLY_METADATA in request.headers.get("Accept", "")))
 
     async def _watch(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        stream = WatchStream(self._registry.store, info, self._bookmark_interval)
-        self._streams.add(stream)
-        try:
-            return await stream.serve(request)
-        finally:
-            self._streams.discard(stream)
+        return await WatchStream(self._registry.store, info, self._bookmark_interval).serve(request)
 
     async def _create(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         body = await _object_body(request)

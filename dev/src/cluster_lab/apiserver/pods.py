@@ -38,7 +38,7 @@ def check_new_pod(pod: Manifest) -> list[Cause]:
 
 
 def check_spec_change(new: Manifest, old: Manifest) -> list[Cause]:
-    """:returns: a complaint about a spec of which more is changed than its deadline, as Airflow never does."""
+    """:returns: a complaint about a spec of which more is changed than its deadline."""
     deadline = {"activeDeadlineSeconds": new.get("spec", {}).get("activeDeadlineSeconds")}
     if new.get("spec", {}) | deadline == old["spec"] | deadline:
         return []

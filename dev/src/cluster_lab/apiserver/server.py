@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The server itself: HTTP, authentication, faults, and the controllers beside it."""
+"""The server itself: HTTP, authentication, and the controllers beside it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from typing import Self
 from aiohttp import web
 
 from cluster_lab.apiserver import discovery
-from cluster_lab.apiserver.faults import Faults
 from cluster_lab.apiserver.handlers import Handlers, error_response, json_response
 from cluster_lab.apiserver.logs import LogProxy
 from cluster_lab.apiserver.podgc import PodGc, PodGcSettings
 from cluster_lab.apiserver.registry import Registry
-from cluster_lab.apiserver.requests import RequestInfo, resolve
+from cluster_lab.apiserver.requests import resolve
 from cluster_lab.apiserver.resources import NAMESPACES
 from cluster_lab.apiserver.scheduler import Scheduler
 from cluster_lab.apiserver.status import ApiError, internal, unauthorized
 from cluster_lab.apiserver.store import Store
-from cluster_lab.apiserver.watch import WatchStream
 from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
+from cluster_lab.loop_thread import run_on
 
 _log = logging.getLogger(__name__)
 
@@ -61,10 +60,8 @@ class ApiServer:
         self._run_controllers = run_controllers
         self._pod_gc = pod_gc or PodGcSettings()
         self._bookmark_interval = bookmark_interval
-        self._streams: set[WatchStream] = set()
         self.store = Store(history)
         self.registry = Registry(self.store)
-        self.faults = Faults(self.store, self._streams)
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = contextlib.AsyncExitStack()
         for name in _INITIAL_NAMESPACES:
@@ -80,11 +77,10 @@ class ApiServer:
 
         :raises OSError: the address cannot be used.
         """
-        loop = asyncio.get_running_loop()
-        self.faults.attach(loop)
+        loop = self._loop = asyncio.get_running_loop()
         logs = LogProxy(self.registry)
         self._stack.push_async_callback(logs.close)
-        self._handlers = Handlers(self.registry, logs, self._streams, self._bookmark_interval)
+        self._handlers = Handlers(self.registry, logs, self._bookmark_interval)
         try:
             await self._listen()
         except OSError:
@@ -108,8 +104,6 @@ class ApiServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for stream in tuple(self._streams):
-            stream.cut()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -120,6 +114,13 @@ class ApiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def compact(self) -> None:
+        """Expire every older resource version and continue token. May be called from any thread.
+
+        https://etcd.io/docs/v3.5/op-guide/maintenance/#history-compaction-v3-api-key-value-database
+        """
+        run_on(self._loop, self.store.compact)
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig for this server."""
@@ -143,25 +144,11 @@ class ApiServer:
             self._authenticate(request)
         if document := discovery.document(request.path, request.host):
             return json_response(document)
-        info = resolve(request.method, request.path, request.query)
-        return await self._with_faults(request, info)
+        return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
 
     def _authenticate(self, request: web.Request) -> None:
         if self._token and request.headers.get("Authorization") != f"Bearer {self._token}":
             raise unauthorized()
-
-    async def _with_faults(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        fault = self.faults.take(info)
-        if fault.delay:
-            await asyncio.sleep(fault.delay)
-        if fault.error:
-            raise fault.error
-        response = await self._handlers.handle(request, info)
-        if fault.reply_delay:
-            await asyncio.sleep(fault.reply_delay)
-        if fault.reply_lost and request.transport is not None:
-            request.transport.abort()
-        return response
 
 
 def _report_failure(task: asyncio.Task[None]) -> None:

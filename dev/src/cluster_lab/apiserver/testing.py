@@ -14,7 +14,7 @@ from cluster_lab.loop_thread import entered_on_loop
 
 @contextmanager
 def running_server(**options: Any) -> Iterator[ApiServer]:
-    """Run a server on an event loop in a thread; its ``faults`` may be used from the caller's thread.
+    """Run a server on an event loop in a thread.
 
     :param options: arguments of :class:`ApiServer`.
     """

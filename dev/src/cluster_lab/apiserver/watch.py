@@ -43,13 +43,9 @@ class WatchStream:
         wants_bookmarks = is_true(info.query.get("allowWatchBookmarks"))
         self._bookmark_interval = bookmark_interval if wants_bookmarks else None
         self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        self._transport: asyncio.Transport | None = None
-        self._flowing = asyncio.Event()
-        self._flowing.set()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Send events until the time is up, the client leaves, or it has fallen too far behind."""
-        self._transport = request.transport
         follower = self._store.logs[self.info.target].follow(self._version or self._store.revision)
         initial = [] if self._version else self._existing()
         too_old = 0 < self._version < self._store.oldest(self.info.target)
@@ -61,24 +57,11 @@ class WatchStream:
                 await self._send(self._line("ADDED", record) for record in initial)
                 await self._follow(follower)
         except (LogOverrunError, ConnectionError):
-            self.cut()
+            if request.transport is not None:  # without the last chunk that ends a response
+                request.transport.abort()
         finally:
             follower.close()
         return self._response
-
-    def cut(self) -> None:
-        """Break the connection, as a network does, without the last chunk that ends a response."""
-        self._flowing.set()
-        if self._transport is not None:
-            self._transport.abort()
-
-    def freeze(self) -> None:
-        """Send nothing from now on, and keep the connection: what one sees of a dead peer behind a NAT."""
-        self._flowing.clear()
-
-    def thaw(self) -> None:
-        """Go on, with everything that happened meanwhile."""
-        self._flowing.set()
 
     def _existing(self) -> list[Record]:
         found = [r for r in self._store.records(self.info.target) if self._selection.matches(r)]
@@ -96,7 +79,6 @@ class WatchStream:
             bookmark_at = self._next_bookmark(loop.time(), deadline)
             until = deadline if bookmark_at is None else bookmark_at
             await self._relay(follower, until)
-            await self._flowing.wait()
             # A bookmark promises that everything up to its version has been sent, so that goes first.
             last = [] if until == deadline else [self._bookmark()]
             await self._send([*self._pending(follower), *last])
@@ -107,8 +89,6 @@ class WatchStream:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 while True:
-                    # Nothing is taken while frozen: what is taken but not sent is lost when the time is up.
-                    await self._flowing.wait()
                     await self._send(self._pending(follower))
                     await follower.wait()
 

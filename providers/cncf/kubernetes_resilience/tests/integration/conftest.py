@@ -19,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
     KubernetesRuntime,
     RuntimeSettings,
 )
+from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import connect
@@ -112,6 +113,14 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
+def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
+    """What stands between the runtime and the API server, and does to requests what no API server would."""
+    server.write_kubeconfig(tmp_path / "kubeconfig-of-the-server")
+    with ApiProxy(tmp_path / "kubeconfig-of-the-server") as proxy:
+        yield proxy
+
+
+@pytest.fixture
 def kubelet(server: ApiServer) -> Iterator[Kubelet]:
     kubelet = Kubelet(server)
     yield kubelet
@@ -125,10 +134,10 @@ def inbox() -> Inbox:
 
 @pytest.fixture
 def make_runtime(
-    server: ApiServer, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proxy: ApiProxy, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., KubernetesRuntime]]:
     """Make runtimes by settings; each is stopped, and none may leave a thread behind."""
-    server.write_kubeconfig(tmp_path / "kubeconfig")
+    proxy.write_kubeconfig(tmp_path / "kubeconfig", TOKEN)
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
     made: list[KubernetesRuntime] = []
@@ -145,12 +154,12 @@ def make_runtime(
 
 
 @pytest.fixture
-def runtime(make_runtime: Callable[..., KubernetesRuntime], server: ApiServer) -> KubernetesRuntime:
+def runtime(make_runtime: Callable[..., KubernetesRuntime], proxy: ApiProxy) -> KubernetesRuntime:
     """A started runtime whose watch is open."""
     runtime = make_runtime()
     runtime.start()
     assert runtime.wait_synced(WAIT)
-    wait_for("one watch is open", lambda: server.faults.open_watches() == 1, show=server.faults.open_watches)
+    wait_for("one watch is open", lambda: proxy.open_watches == 1, show=lambda: proxy.open_watches)
     return runtime
 
 

@@ -22,6 +22,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated
 from airflow.providers.cncf.kubernetes_resilience.pods.thread import forks
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
+from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.ports import LOOPBACK
 from testbed.waiting import wait_for
@@ -108,13 +109,12 @@ def test_the_thread_goes_on_after_each_fork(busy: Busy) -> None:
 
 
 def test_a_connection_that_is_closed_is_closed_while_a_forked_process_lives(
-    runtime: KubernetesRuntime, server: ApiServer
+    runtime: KubernetesRuntime, proxy: ApiProxy
 ) -> None:
-    open_watches = server.faults.open_watches
     with forked(waits) as pipe:
         assert pipe.recv() == "here"
         runtime.stop(1)
-        wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)
+        wait_for("no watch is open", lambda: proxy.open_watches == 0, show=lambda: proxy.open_watches)
 
 
 def test_a_connection_that_is_not_registered_yet_is_not_in_a_forked_process(
@@ -155,7 +155,7 @@ def test_the_runtime_is_down_in_a_forked_process(runtime: KubernetesRuntime) -> 
 
 
 def test_nothing_that_a_forked_process_does_reaches_our_connections(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Any
+    runtime: KubernetesRuntime, proxy: ApiProxy, server: ApiServer, inbox: Any, pod: Any
 ) -> None:
     def close_everything(pipe: Connection) -> None:
         session = runtime._session
@@ -176,9 +176,9 @@ def test_nothing_that_a_forked_process_does_reaches_our_connections(
         pass
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     ref = inbox.of(PodCreated).ref
-    server.faults.compact()
+    server.compact()
     assert ref.name == "a"
-    assert server.faults.open_watches() == 1
+    assert proxy.open_watches == 1
     assert inbox.observation("a").facts.ref == ref
     assert runtime.is_alive
 

@@ -15,6 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerSta
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.informer import Informer
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
+from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
 from testbed.waiting import wait_for
 
@@ -101,6 +102,7 @@ def test_what_has_left_the_store_before_its_end_is_asked_for_at_once(
 @pytest.mark.parametrize("compacted", [False, True])
 def test_cut_watch_emits_only_the_difference(
     runtime: KubernetesRuntime,
+    proxy: ApiProxy,
     server: ApiServer,
     kubelet: Any,
     inbox: Any,
@@ -112,15 +114,15 @@ def test_cut_watch_emits_only_the_difference(
         kubelet.create(pod(name))
         inbox.observation(name)
     # Kept from reconnecting until everything has happened behind its back.
-    server.faults.fail(503, times=1000, when=is_list)
-    server.faults.cut_watches()
+    proxy.faults.fail(503, times=1000, when=is_list)
+    proxy.cut_watches()
     kubelet.status("changes", phase="Failed", reason="Evicted")
     kubelet.delete("vanishes")
     kubelet.create(pod("new"))
     if compacted:
-        server.faults.compact()
+        server.compact()
     with caplog.at_level(logging.INFO):
-        server.faults.clear()
+        proxy.faults.clear()
         seen = {
             (item.facts.ref.name, item.facts.phase, item.gone)
             for item in (inbox.of(PodObservation) for _ in range(3))
@@ -137,23 +139,23 @@ def test_cut_watch_emits_only_the_difference(
 
 
 def test_compaction_under_a_live_watch(
-    runtime: KubernetesRuntime, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
+    runtime: KubernetesRuntime, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
     kubelet.create(pod("a"))
     inbox.of(PodObservation)
-    server.faults.fail(410, when=is_watch)
-    server.faults.cut_watches()
+    proxy.faults.fail(410, when=is_watch)
+    proxy.cut_watches()
     kubelet.status("a", phase="Running")
     assert inbox.of(PodObservation).facts.phase == "Running"
 
 
 def test_silent_watch_is_noticed(
-    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
+    make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
     runtime = make_runtime(inactivity_timeout=0.6)  # three bookmarks of this server
     runtime.start()
-    wait_for("one watch is open", lambda: server.faults.open_watches() == 1, show=server.faults.open_watches)
-    server.faults.freeze_watches()
+    wait_for("one watch is open", lambda: proxy.open_watches == 1, show=lambda: proxy.open_watches)
+    proxy.freeze_watches()
     kubelet.create(pod("a"))
     assert inbox.of(PodObservation).facts.ref.name == "a"
 
@@ -168,10 +170,10 @@ def test_a_quiet_watch_is_sent_bookmarks(make_runtime: Make, monkeypatch: pytest
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_refused_lists_and_watches_are_tried_again(
-    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, status: int
+    make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod, status: int
 ) -> None:
-    server.faults.fail(status, when=is_list, retry_after=1)
-    server.faults.fail(status, when=is_watch)
+    proxy.faults.fail(status, when=is_list, retry_after=1)
+    proxy.faults.fail(status, when=is_watch)
     kubelet.create(pod("a"))
     runtime = make_runtime()
     runtime.start()
@@ -182,13 +184,13 @@ def test_refused_lists_and_watches_are_tried_again(
 
 
 def test_long_lists_come_in_pages(
-    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod, monkeypatch: pytest.MonkeyPatch
+    make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow.providers.cncf.kubernetes_resilience.pods.api.client.PAGE_SIZE", 3)
     for number in range(8):
         kubelet.create(pod(f"pod-{number}"))
     # The second page's snapshot has been compacted away.
-    server.faults.fail(410, when=lambda info: "continue" in info.query, reason="Expired")
+    proxy.faults.fail(410, when=lambda info: "continue" in info.query, reason="Expired")
     make_runtime().start()
     names = [inbox.of(PodObservation).facts.ref.name for _ in range(8)]
     assert sorted(names) == [f"pod-{number}" for number in range(8)]
@@ -207,10 +209,10 @@ def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: 
 
 
 def test_server_away_at_start(
-    make_runtime: Make, server: ApiServer, kubelet: Any, inbox: Any, pod: Pod
+    make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
     ref = kubelet.create(pod("a"))
-    server.faults.lose_reply(times=3, when=is_list)
+    proxy.faults.lose_reply(times=3, when=is_list)
     make_runtime().start()
     assert inbox.of(PodObservation).facts.ref == ref
 
@@ -218,6 +220,7 @@ def test_server_away_at_start(
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_the_picture_ends_up_right(
     runtime: KubernetesRuntime,
+    proxy: ApiProxy,
     server: ApiServer,
     kubelet: Any,
     inbox: Any,
@@ -240,7 +243,7 @@ def test_whatever_happens_the_picture_ends_up_right(
             phases[name] = chance.choice(["Running", "Failed", "Succeeded"])
             kubelet.status(name, phase=phases[name])
         if chance.random() < 0.1:
-            chance.choice([server.faults.cut_watches, server.faults.compact])()
+            chance.choice([proxy.cut_watches, server.compact])()
 
     expected = {(uids[name], phase) for name, phase in phases.items()}
     picture: dict[str, str] = {}

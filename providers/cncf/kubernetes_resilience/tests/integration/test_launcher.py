@@ -27,7 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
-from cluster_lab.apiserver import ApiServer
+from cluster_lab.api_proxy import ApiProxy
 from testbed.waiting import wait_for
 
 from ..support.waiting import WAIT
@@ -59,17 +59,17 @@ def test_create_is_answered_and_observed(runtime: KubernetesRuntime, inbox: Any,
 
 
 def test_create_applied_but_connection_dropped(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
-    server.faults.lose_reply(when=verb("create"))
+    proxy.faults.lose_reply(when=verb("create"))
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     assert inbox.of(PodCreated).ref.uid == kubelet.read("a")["metadata"]["uid"]
 
 
 def test_create_applied_but_answered_too_late(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
-    server.faults.delay(600, when=verb("create"), reply=True)
+    proxy.faults.delay(600, when=verb("create"), reply=True)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     # A client that gives up first prevents the creation.
     wait_for("there is a pod", lambda: kubelet.read("a"))
@@ -84,11 +84,11 @@ def test_create_applied_but_answered_too_late(
 
 
 def test_create_that_never_arrived(
-    make_runtime: Make, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+    make_runtime: Make, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
     runtime = make_runtime(request_timeout=(5.0, 0.5))
     runtime.start()
-    server.faults.delay(30, when=verb("create"))
+    proxy.faults.delay(30, when=verb("create"))
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     result = inbox.of(PodNotCreated)
     assert isinstance(result.error, ConnectionFailedError)
@@ -121,9 +121,9 @@ def test_create_refused_for_good(runtime: KubernetesRuntime, inbox: Any, pod: Po
 
 
 def test_rate_limit_is_reported_and_waited_out(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod
+    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod
 ) -> None:
-    server.faults.fail(429, when=verb("create"), retry_after=1)
+    proxy.faults.fail(429, when=verb("create"), retry_after=1)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     error = inbox.of(PodNotCreated).error
     assert (error.status, error.retry_after) == (429, 1.0)
@@ -133,11 +133,11 @@ def test_rate_limit_is_reported_and_waited_out(
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_delete_goes_on_until_it_is_done(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any, status: int
+    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any, status: int
 ) -> None:
     ref = kubelet.create(pod("a"))
-    server.faults.fail(status, when=verb("delete"), retry_after=1)
-    server.faults.fail(status, when=verb("delete"))
+    proxy.faults.fail(status, when=verb("delete"), retry_after=1)
+    proxy.faults.fail(status, when=verb("delete"))
     runtime.submit(runtime.launcher.delete, ref, grace_seconds=0)
     assert inbox.of(PodDeleted) == PodDeleted(ref)
     assert kubelet.read("a") is None
@@ -253,21 +253,20 @@ def test_adoption_finds_and_takes_over(
 
 
 def test_confirm_waits_out_an_outage(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod, kubelet: Any
+    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
     ref = kubelet.create(pod("a"))
-    server.faults.lose_reply(times=3, when=verb("get"))
+    proxy.faults.lose_reply(times=3, when=verb("get"))
     runtime.submit(runtime.launcher.confirm, ref)
     confirmed = inbox.of(PodConfirmed)
     assert confirmed.facts.ref == ref
 
 
 def test_stop_leaves_nothing_behind(
-    runtime: KubernetesRuntime, server: ApiServer, inbox: Any, pod: Pod
+    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod
 ) -> None:
-    server.faults.delay(0.3, when=verb("create"), reply=True)
+    proxy.faults.delay(0.3, when=verb("create"), reply=True)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     runtime.stop(WAIT)
     assert inbox.of(PodCreated).launch_id == "launch-1"
-    open_watches = server.faults.open_watches
-    wait_for("no watch is open", lambda: open_watches() == 0, show=open_watches)
+    wait_for("no watch is open", lambda: proxy.open_watches == 0, show=lambda: proxy.open_watches)

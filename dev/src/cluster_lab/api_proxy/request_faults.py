@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults that single requests meet: refused, delayed, and replies that are lost.
 
-The embedded server and the proxy before a real one have them. The methods may be called from any thread.
+The methods may be called from any thread.
 """
 
 from __future__ import annotations
