@@ -24,10 +24,9 @@ from pictures.places import FAILURES, launches
 from testbed.airflow_deployment import AIRFLOW as AIRFLOW_COMMAND
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
-from testbed.metrics_received import COLLECTD, Counts, Metric, OpenTelemetryReceiver, Receiver, statsd
-from testbed.otlp_collector import Collector, ReceivedSpan, open_collector
 from testbed.packages import needs
 from testbed.records import Run
+from testbed.telemetry import Collector, Counts, Metric, ReceivedSpan, Receiver, StatsdServer, serving
 from testbed.testbed import Testbed
 from testbed.told import Channel, Witness
 from testbed.waiting import wait_for
@@ -220,10 +219,7 @@ OTHERS = [story for story in STORIES.values() if not story.told_by[Channel.SPAN]
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param("statsd", marks=needs("collectd-core", COLLECTD)),
-        pytest.param("opentelemetry", marks=pytest.mark.long if COLLECTD else ()),
-    ],
+    params=["statsd", pytest.param("opentelemetry", marks=pytest.mark.long)],
 )
 def kind(request: pytest.FixtureRequest) -> str:
     """By what metrics are received: each has a deployment of its own."""
@@ -231,19 +227,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def collector(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """What receives the spans of all processes."""
-    with open_collector(tmp_path_factory.mktemp(f"collector-{kind}")) as collector:
+def collector(kind: str) -> Iterator[Collector]:
+    """What receives the spans of all processes, a new one for each deployment."""
+    with serving(Collector()) as collector:
         yield collector
 
 
 @pytest.fixture(scope="module")
-def receiver(kind: str, collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+def receiver(kind: str, collector: Collector) -> Iterator[Receiver]:
     """What receives the metrics of all processes."""
     if kind == "opentelemetry":
-        yield OpenTelemetryReceiver(collector)
+        yield collector
         return
-    with statsd(tmp_path_factory.mktemp(kind)) as server:
+    with serving(StatsdServer()) as server:
         yield server
 
 
@@ -252,7 +248,7 @@ def options(collector: Collector, receiver: Receiver) -> Mapping[str, str]:
     """Somebody's plugin is there, metrics and traces are sent, and logs are JSON."""
     before_3_2 = {
         "AIRFLOW__TRACES__OTEL_HOST": "127.0.0.1",
-        "AIRFLOW__TRACES__OTEL_PORT": str(collector.port),
+        "AIRFLOW__TRACES__OTEL_PORT": str(collector.server_port),
     }
     return {
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parent / "plugins"),
@@ -375,7 +371,7 @@ def test_each_failure_is_counted_once_with_its_tags(runs: dict[str, Run], receiv
     names = {counter.name for counter in metrics.COUNTERS}
 
     def received() -> Counts:
-        return Counts({metric: n for metric, n in receiver.received().items() if metric.name in names})
+        return Counts({metric: n for metric, n in receiver.counts().items() if metric.name in names})
 
     wait_for("all has arrived", lambda: expected <= received(), show=received)
     assert received() == expected

@@ -15,8 +15,8 @@ from airflow_resilience.context import ExecutionContext
 from testbed.code_journal import folder_of_worker
 
 if TYPE_CHECKING:
-    from testbed.otlp_collector import Collector
     from testbed.records import Run
+    from testbed.telemetry import Collector
     from testbed.testbed import Testbed
 
 API = "kubernetes-resilience/api/v1"
