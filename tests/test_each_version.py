@@ -120,7 +120,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     testbed.decide(replacement)
     run.wait_for_code(*tasks - {"lost_twice"})
     testbed.decide(cut_off)
-    wait_for("the worker that was cut off has been refused", lambda: has_failed(run, "partition", cut_off))
+    wait_for("the worker that was cut off has been refused", lambda: run.has_failed("partition", cut_off))
     cleaned_up = run.pods("failed_then_cleanup")[0]
     testbed.cluster.go_on(cleaned_up)
     wait_for("the failed pod is gone", lambda: cleaned_up not in testbed.cluster.names())
@@ -277,11 +277,6 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
 
 
 # ---------------------------------------------------------------------- what several of them have in common
-
-
-def has_failed(run: Run, task: str, pod: str) -> bool:
-    """Tell whether the worker of a pod has ended, and not well."""
-    return any(entry.pod == pod and entry.exit_code for entry in run.events(task, JournalEvent.EXITED))
 
 
 def is_replaced(run: Run, task: str) -> bool:

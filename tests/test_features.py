@@ -108,7 +108,7 @@ def test_a_task_cleared_during_its_relaunch_runs_once(testbed: Testbed) -> None:
     testbed.decide(run.wait_for_pods("held", 3)[2])
     run.wait_for_code("held")
     testbed.decide(superseded)
-    wait_for("the cleared try's worker has given up", lambda: ended(run, superseded))
+    wait_for("the cleared try's worker has given up", lambda: run.has_failed("held", superseded))
     run.release()
     assert run.wait_for_end("held") == Outcome(
         state="success", try_number=2, max_tries=1, pods=3, launch_failures=1
@@ -173,11 +173,6 @@ def phases(testbed: Testbed, run: Run) -> dict[str, str]:
 def started(run: Run, count: int) -> None:
     """Wait until so many workers of the task have been started."""
     wait_for("a worker waits", lambda: len(run.events("held", JournalEvent.STARTED)) >= count)
-
-
-def ended(run: Run, pod: str) -> bool:
-    """Whether the worker of a pod has ended by itself, and not well."""
-    return any(entry.pod == pod and entry.exit_code for entry in run.events("held", JournalEvent.EXITED))
 
 
 def airflow(testbed: Testbed, *arguments: str) -> str:

@@ -215,6 +215,12 @@ class Run:
         """Return the names of a task's pods that have reached a node, in that order."""
         return [entry.pod for entry in self.events(task_id, JournalEvent.BOUND, map_index)]
 
+    def has_failed(self, task_id: str, pod: str) -> bool:
+        """Tell whether the worker of a task's pod has ended by itself, and not well."""
+        return any(
+            entry.pod == pod and entry.exit_code for entry in self.events(task_id, JournalEvent.EXITED)
+        )
+
     def all_pods(self) -> list[JournalEntry]:
         """Return the arrival of each of the run's pods on a node."""
         return [entry for entry in self.journal() if entry.event is JournalEvent.BOUND]
