@@ -106,27 +106,6 @@ def test_a_task_whose_node_has_a_taint_runs_again(testbed: Testbed) -> None:
 
 
 @pytest.mark.long
-def test_a_retry_is_given_back_that_a_worker_without_the_guard_has_taken(testbed: Testbed) -> None:
-    run = start(testbed, "bash_unguarded")
-    lose_each(testbed, run)
-    # Long before the delay is over that the task's own retries have.
-    run.wait_for_times(2, "evicted")
-    run.release()
-    assert run.wait_for_end("evicted") == Outcome(
-        state="success",
-        try_number=2,
-        max_tries=2,
-        pods=2,
-        begun=2,
-        launch_failures=0,
-        execution_failures=1,
-    )
-    (row,) = run.ledger("evicted", event=EXECUTION_FAILURE_EVENT)
-    assert (row["action"], row["in_next_try"]) == ("relaunch", True)
-    testbed.cluster.wait_until_done(run.run_id)
-
-
-@pytest.mark.long
 def test_the_timeout_of_a_rescheduled_sensor_goes_on(testbed: Testbed) -> None:
     run = start(testbed, "resumed")
     run.wait_for_times(2, "rescheduled")

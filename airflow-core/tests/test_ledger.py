@@ -150,7 +150,6 @@ def test_the_row_explains_itself(queued_ti, session):
         "ti_id": str(ti.id),
         "phase": "launch",
         "next_ti_id": None,
-        "in_next_try": False,
         "counted_as": None,
         "dependency": None,
         "away_since": None,
@@ -339,25 +338,6 @@ def test_a_cleared_task_instance_and_the_next_try_begin_a_new_count(queued_ti, s
     # Airflow gives a task instance another UUID in either case.
     key = ti.key if afterwards == "cleared" else ti.key._replace(try_number=2)
     assert read_infrastructure_histories({key: new_id()}, session=session)[key].entries == []
-
-
-def test_a_try_that_was_given_back_counts_in_the_next_one(queued_ti, session):
-    ti = queued_ti()
-    second, third = new_id(), new_id()
-    in_same_try = replace(entry(ti, "a"), phase=Phase.EXECUTION, next_ti_id=second)
-    given_back = replace(
-        entry(ti, "b"), ti_id=second, phase=Phase.EXECUTION, next_ti_id=third, in_next_try=True
-    )
-    for item in (in_same_try, given_back):
-        record(ti.key, item, session=session)
-    session.flush()
-    key = ti.key._replace(try_number=2)
-    assert read_infrastructure_histories({key: third}, session=session)[key].entries == [
-        in_same_try,
-        given_back,
-    ]
-    histories = ledger.read_all_histories({key: third}, session=session)[key]
-    assert (histories.launches.entries, histories.losses.entries) == ([], [in_same_try, given_back])
 
 
 def test_rows_that_lead_in_a_circle_end(queued_ti, session):

@@ -66,8 +66,6 @@ class LedgerEntry:
     """How far the task had come. It says which event the row has."""
     next_ti_id: str | None = None
     """The task instance's UUID from now on, if it was running and runs again; else None."""
-    in_next_try: bool = False
-    """Whether it runs again in its next try: the worker has ended this one itself, as it was terminated."""
     counted_as: Phase | None = None
     """Of which phase the limits are that it counts against; None for those of its own phase."""
     dependency: Dependency | None = None
@@ -95,7 +93,6 @@ class LedgerEntry:
                 "ti_id": self.ti_id,
                 "phase": self.phase.value,
                 "next_ti_id": self.next_ti_id,
-                "in_next_try": self.in_next_try,
                 "counted_as": self.counted_as and self.counted_as.value,
                 "dependency": self.dependency and str(self.dependency),
                 "away_since": self.away_since and self.away_since.isoformat(),
@@ -120,7 +117,6 @@ class LedgerEntry:
                 # Rows of version 0.1.0 have none of these.
                 phase=Phase(fields.get("phase", Phase.LAUNCH)),
                 next_ti_id=_read_id(fields.get("next_ti_id")),
-                in_next_try=bool(fields.get("in_next_try")),
                 counted_as=_read_phase(fields.get("counted_as")),
                 dependency=_read_dependency(fields.get("dependency")),
                 away_since=_read_time(fields.get("away_since")),
@@ -248,7 +244,7 @@ def read_histories(
     :param session: session to read with
     """
     rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session)
-    return {key: _launches(key, ti_id, rows[key]) for key, ti_id in ti_ids.items()}
+    return {key: _launches(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
 def read_infrastructure_histories(
@@ -258,9 +254,9 @@ def read_infrastructure_histories(
     Read what the ledger says about losses of each task instance's worker while it ran, with one query.
 
     The whole try counts, however often its task process has started: each loss has replaced the task
-    instance's UUID, and the rows lead from each of these UUIDs to the next one, also from the try before if
-    that has ended for a loss. A task instance that was cleared, or has failed by itself, has a UUID to which
-    none of them leads, so its count begins anew. Failures of launches that count as losses are among them.
+    instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
+    cleared has a UUID to which none of them leads, so its count begins anew. Failures of launches that count
+    as losses are among them.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
@@ -280,18 +276,14 @@ def read_all_histories(
     """
     rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
     return {
-        key: Histories(
-            _launches(key, ti_id, rows[key]), _losses(ti_id, rows[key]), _mutations(ti_id, rows[key])
-        )
+        key: Histories(_launches(ti_id, rows[key]), _losses(ti_id, rows[key]), _mutations(ti_id, rows[key]))
         for key, ti_id in ti_ids.items()
     }
 
 
-def _launches(key: TaskInstanceKey, ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
+def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     history = LaunchHistory()
     for row in rows:
-        if row.try_number != key.try_number:
-            continue
         if row.event == TaskInstanceState.RUNNING:
             history.past_workers.update(entry.worker_uid for entry in history.entries)
             history.entries.clear()
@@ -390,7 +382,7 @@ def _read_id(value: object) -> str | None:
 def _read(
     keys: Iterable[TaskInstanceKey], events: Collection[str], session: Session
 ) -> dict[TaskInstanceKey, list[_Row]]:
-    """Return the rows about each of these tries and about those before it, oldest first."""
+    """Return the rows about each of these tries, oldest first."""
     tries: dict[tuple[Any, ...], list[TaskInstanceKey]] = {}
     for key in keys:
         tries.setdefault(_place(key), []).append(key)
@@ -398,7 +390,7 @@ def _read(
     for place, row in _rows(tries, events, session):
         # A database that ignores case finds rows of other tasks too.
         for key in tries.get(place, ()):
-            if row.try_number <= key.try_number:
+            if row.try_number == key.try_number:
                 found[key].append(row)
     return found
 

@@ -9,7 +9,7 @@ import signal
 from airflow.sdk import DAG, Context
 
 from testbed.operators import BashWork
-from testbed.work import Work, note_failure, pod_with
+from testbed.work import Work, note_failure
 
 DEFAULTS = {"on_failure_callback": note_failure}
 
@@ -33,8 +33,3 @@ for suffix, losses in (("", LOSSES), ("_otherwise", OTHER_LOSSES)):
     with DAG(f"stubborn{suffix}", schedule=None, catchup=False, default_args=DEFAULTS):
         for loss in losses:
             StubbornWork(task_id=loss)
-
-# In an image without airflow-resilience the worker reports a failure, and that its task is to be tried again.
-UNGUARDED = pod_with(command=("python", "-m", "testbed.unguarded_worker"), grace_period=600)
-with DAG("bash_unguarded", schedule=None, catchup=False, default_args=DEFAULTS):
-    BashWork(task_id="evicted", retries=1, executor_config=UNGUARDED)

@@ -199,7 +199,7 @@ class ExecutionChaos(Chaos):
         pod = pick(data, [*world.told_to_go(), *(self.pod_of(ti) for ti in self.healthy())])
         if not pod.is_deleting:
             world.ask_to_end(pod)
-        world.report_termination(pod)
+        world.report_failure(pod)
         if before == "crash":
             world.crash(self.scheduler(data))
         elif before == "next try":

@@ -94,7 +94,7 @@ class ExecutionWorld(Tries):
                 self.mark(ti, state)
             elif pod.was_taken_in_good_order:
                 # Nobody can tell such a failure from the task's own.
-                self.report_termination(pod)
+                self.report_failure(pod)
             else:
                 self.fail(ti)
         pod.goes_on = False

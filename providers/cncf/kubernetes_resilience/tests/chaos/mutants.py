@@ -7,11 +7,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-import pytest
 from airflow.executors.base_executor import BaseExecutor
-from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import update
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
@@ -44,9 +41,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.running_workers impo
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import (
     queued_timeout,
     schedulers,
-    task_instances,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
 from airflow.providers.cncf.kubernetes_resilience.pods import facts
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
@@ -415,72 +410,6 @@ def reset_lost_orphans(patch):
 def forget_what_was_committed(patch):
     """Take a task instance that was given another UUID for one that was cleared."""
     patch.setattr(executions.Executions, "read_decided", lambda *args: [])
-
-
-def give_nothing_back(patch):
-    """Let a worker that was told to go spend a retry of its task."""
-    patch.setattr(executions.Executions, "compensate", lambda *args: ([], set()))
-
-
-def give_own_failures_back(patch):
-    """Do not ask whether a worker had failed before it was told to go."""
-    patch.setattr(executions, "_has_reported_its_termination", lambda *args: True)
-
-
-def give_back_what_is_scheduled(patch):
-    """Neither lock the row of a try that is given back, nor ask under which state it is changed."""
-
-    def read_unlocked(self, gone, session):
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(task_instances, "lock_rows", task_instances.read_rows)
-            return compensate(self, gone, session)
-
-    compensate = executions.Executions.compensate
-    patch.setattr(executions.Executions, "compensate", read_unlocked)
-    patch.setattr(task_instances, "try_again", _try_again_in_any_state)
-
-
-def give_back_twice(patch):
-    """Forget what was committed about a try, and that its next one may begin."""
-
-    def lock(ti_ids, *, session):
-        rows = lock_rows(ti_ids, session=session)
-        return {ti_id: row._replace(state=row.state or "up_for_retry") for ti_id, row in rows.items()}
-
-    lock_rows = task_instances.lock_rows
-    forget_what_was_committed(patch)
-    patch.setattr(task_instances, "lock_rows", lock)
-    patch.setattr(task_instances, "try_again", _try_again_in_any_state)
-
-
-def _try_again_in_any_state(ti_ids, *, session):
-    ti = TaskInstance
-    values = {"state": None, "max_tries": ti.max_tries + 1}
-    session.execute(update(ti).where(ti.id.in_(typed_ids(ti_ids))).values(**values))
-
-
-def give_back_without_counting(patch):
-    """Let tries that were given back use nothing of the budget."""
-
-    def read(ti_ids, *, session):
-        histories = read_all(ti_ids, session=session)
-        for history in histories.values():
-            for entry in [entry for entry in history.entries if entry.in_next_try]:
-                history.forget(entry)
-        return histories
-
-    read_all = ledger.read_infrastructure_histories
-    patch.setattr(ledger, "read_infrastructure_histories", read)
-
-
-def begin_a_new_budget_with_each_try(patch):
-    """Do not follow the UUIDs of a task from a try that was given back."""
-    leading_to = ledger._leading_to
-
-    def of_one_try(ti_id, entries):
-        return leading_to(ti_id, [entry for entry in entries if not entry.in_next_try])
-
-    patch.setattr(ledger, "_leading_to", of_one_try)
 
 
 def relaunch_own_exits(patch):

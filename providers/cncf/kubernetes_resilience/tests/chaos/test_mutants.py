@@ -18,7 +18,6 @@ from . import test_late_creation_histories as late_creation_histories
 from . import test_outage_histories as outage_histories
 from . import test_standstill_histories as standstill_histories
 from . import test_start_histories as start_histories
-from . import test_termination_histories as termination_histories
 from .mutants import MUTANTS
 from .poison import Poison
 
@@ -216,32 +215,6 @@ DIRECTED_EXECUTIONS = {
     mutants.wait_for_nothing: (
         execution_histories.test_the_replacement_waits_for_a_worker_on_a_node_that_is_cut_off,
         "I2",
-    ),
-    mutants.give_nothing_back: (
-        partial(termination_histories.test_a_worker_reports_its_own_termination, ends="well"),
-        "I3",
-    ),
-    mutants.give_own_failures_back: (
-        termination_histories.test_a_worker_is_told_to_go_when_its_task_has_failed_by_itself,
-        "I3",
-    ),
-    mutants.give_back_what_is_scheduled: (
-        termination_histories.test_airflow_schedules_the_next_try_while_it_is_given_back,
-        "I3",
-    ),
-    mutants.give_back_twice: (
-        partial(
-            termination_histories.test_what_follows_a_try_that_was_given_back_fails, error=Poison("release")
-        ),
-        "I3",
-    ),
-    mutants.give_back_without_counting: (
-        partial(termination_histories.test_tries_are_given_back_once_more_than_the_budget_has, crashes=False),
-        "I4",
-    ),
-    mutants.begin_a_new_budget_with_each_try: (
-        termination_histories.test_losses_and_tries_that_are_given_back_have_one_budget,
-        "I4",
     ),
 }
 

@@ -3,16 +3,14 @@
 """
 Short histories of workers that are told to go, with an infrastructure budget of two.
 
-Nothing in these workers keeps them from reporting a failure then, unless it is said.
+Nothing in these workers keeps them from reporting a failure then, unless it is said. It is the task's own.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from .poison import Poison
-from .scheduler import Killed
-from .test_execution_histories import BUDGET, lose, runs_of_the_first
+from .test_execution_histories import BUDGET, runs_of_the_first
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def tell_to_go(chaos):
 
 
 def report_its_termination(chaos, pod):
-    chaos.world.report_termination(pod)
+    chaos.world.report_failure(pod)
     chaos.world.end_in_good_order(pod)
     chaos.flush()
 
@@ -52,7 +50,7 @@ def outcome(world):
 @pytest.mark.parametrize("ends", ["well", "killed", "unseen"])
 def test_a_worker_reports_its_own_termination(chaos, world, ends):
     pod = drain(chaos)
-    world.report_termination(pod)
+    world.report_failure(pod)
     if ends == "well":
         world.end_in_good_order(pod)
     else:
@@ -61,9 +59,9 @@ def test_a_worker_reports_its_own_termination(chaos, world, ends):
         world.schedulers[0].relist()
     chaos.flush()
     chaos.flush()
-    assert world.tis[0].state is None
+    assert world.tis[0].state == "up_for_retry"
     chaos.come_to_rest()
-    assert outcome(world) == ("success", 2, 3)
+    assert outcome(world) == ("success", 2, 2)
 
 
 def test_a_guarded_worker_reports_nothing(chaos, world):
@@ -79,15 +77,6 @@ def test_a_worker_that_was_told_to_go_finishes(chaos, world):
     chaos.come_to_rest()
     assert outcome(world) == ("success", 1, 2)
     assert runs_of_the_first(world) == 1
-
-
-def test_a_worker_that_was_told_to_go_reports_a_failure(chaos, world):
-    """It may be the task's own. Nobody can tell."""
-    pod = drain(chaos)
-    world.report(pod, "failed")
-    world.remove(pod)
-    chaos.come_to_rest()
-    assert outcome(world) == ("success", 2, 3)
 
 
 def test_a_worker_without_retries_reports_its_own_termination(chaos, world):
@@ -112,9 +101,8 @@ def test_a_worker_is_told_to_go_when_its_task_has_failed_by_itself(chaos, world)
     assert outcome(world) == ("success", 2, 2)
 
 
-@pytest.mark.parametrize(("how", "tries"), [("drain", 3), ("evicted", 3), ("unknown", 2), ("removed", 2)])
-def test_a_failure_is_reported_as_the_pod_is_taken(chaos, world, how, tries):
-    """Whoever was told to go may have failed for that; whoever was not has failed by itself."""
+@pytest.mark.parametrize("how", ["drain", "evicted", "unknown", "removed"])
+def test_a_failure_is_reported_as_the_pod_is_taken(chaos, world, how):
     world.give_retries(world.tis[0], 1)
     pod = chaos.pod_of(world.tis[0])
     world.take(pod, how, goes_on=True)
@@ -123,12 +111,12 @@ def test_a_failure_is_reported_as_the_pod_is_taken(chaos, world, how, tries):
     world.report_in_time(pod, "failed")
     chaos.flush()
     chaos.come_to_rest()
-    assert outcome(world) == ("success", 2, tries)
+    assert outcome(world) == ("success", 2, 2)
 
 
 def test_the_next_try_is_queued_when_the_pod_ends(chaos, world):
     pod = drain(chaos)
-    world.report_termination(pod)
+    world.report_failure(pod)
     world.schedule_next_tries(early=True)
     chaos.launch_all()
     world.end_in_good_order(pod)
@@ -137,70 +125,20 @@ def test_the_next_try_is_queued_when_the_pod_ends(chaos, world):
     assert outcome(world) == ("success", 2, 2)
 
 
-def test_airflow_schedules_the_next_try_while_it_is_given_back(chaos, world):
-    pod = drain(chaos)
-    world.schedule_in_the_middle(world.schedulers[0])
-    report_its_termination(chaos, pod)
-    chaos.come_to_rest()
-    assert outcome(world) == ("success", 2, 3)
-
-
-@pytest.mark.parametrize("crashes", [True, False])
-def test_tries_are_given_back_once_more_than_the_budget_has(chaos, world, crashes):
-    world.give_retries(world.tis[0], 1)
-    for _ in range(BUDGET + 1):
-        assert world.tis[0].state == "running"
-        report_its_termination(chaos, tell_to_go(chaos))
-        if crashes:
-            world.crash(world.schedulers[0])
-        chaos.wait_for_replacements()
-    chaos.come_to_rest()
-    assert outcome(world) == ("success", BUDGET + 2, BUDGET + 2)
-
-
-def test_losses_and_tries_that_are_given_back_have_one_budget(chaos, world):
-    world.give_retries(world.tis[0], 1)
-    lose(chaos)
-    chaos.wait_for_replacements()
-    for _ in range(BUDGET):
-        report_its_termination(chaos, tell_to_go(chaos))
-        chaos.wait_for_replacements()
-    chaos.come_to_rest()
-    assert outcome(world) == ("success", 3, 3)
-
-
-@pytest.mark.parametrize("error", [Killed(), Poison("release")], ids=["killed", "exception"])
-def test_what_follows_a_try_that_was_given_back_fails(chaos, world, error):
-    pod = drain(chaos)
-    world.schedulers[0].fail_to_release(error)
-    report_its_termination(chaos, pod)
-    for _ in range(3):
-        world.pass_time(5)
-        chaos.flush()
-    chaos.come_to_rest()
-    assert outcome(world) == ("success", 2, 3)
-
-
 @pytest.mark.parametrize("state", ["success", "failed"])
-@pytest.mark.parametrize("is_given_back", [True, False])
-def test_a_try_is_marked_that_its_worker_has_ended(chaos, world, state, is_given_back):
+def test_a_try_is_marked_that_its_worker_has_ended(chaos, world, state):
     pod = drain(chaos)
-    world.report_termination(pod)
-    if is_given_back:
-        world.end_in_good_order(pod)
-        chaos.flush()
+    world.report_failure(pod)
     world.mark(world.tis[0], state)
-    if not is_given_back:
-        world.end_in_good_order(pod)
+    world.end_in_good_order(pod)
     chaos.flush()
     chaos.come_to_rest()
-    assert outcome(world) == (state, 1, 3 if is_given_back else 2)
+    assert outcome(world) == (state, 1, 2)
 
 
 def test_a_scheduler_dies_between_the_report_of_a_termination_and_the_end_of_its_pod(chaos, world):
-    """Airflow offers nobody a task that waits for its next try, so that costs a retry."""
     pod = drain(chaos)
-    world.report_termination(pod)
+    world.report_failure(pod)
     world.crash(world.schedulers[0])
     world.end_in_good_order(pod)
     chaos.flush()

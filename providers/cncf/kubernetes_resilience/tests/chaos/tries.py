@@ -4,32 +4,27 @@
 What the retries of tasks are spent on, in a world with an infrastructure budget.
 
 A worker that is told to go, and whose operator does not bear that, reports a failure of its own on Airflow
-3.3. The retry which that costs is given back, with two exceptions that are documented: a task without retries
-has failed for good, and a next try that Airflow has queued by then goes on.
+3.3, if nothing in its image keeps the worker from that. Such a failure costs a retry.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.models.log import Log
-from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
 
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LedgerEntry
 
 from .cluster import DRAINED, WorldPod
-from .scheduler import Scheduler
 from .world import World
 
 RETRY_DELAY = timedelta(seconds=60)
 """That the author of each task has asked for."""
 
 Attempt = tuple[int, int]
-"""What has one budget: the map index of a task instance, and the number of its first try in question."""
+"""What has one budget: the map index of a task instance, and the number of its try."""
 
 
 class Tries(World):
@@ -38,17 +33,11 @@ class Tries(World):
     budget: int
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._limits: Counter[int] = Counter()
-        """``max_tries`` of each task instance, by map index, as far as the world has seen it."""
-        self._terminated: dict[int, WorldPod] = {}
-        """The worker that has ended its try as it was told to go, by map index, until the next try."""
         self._retry_at: dict[int, datetime] = {}
-        self._first_tries: dict[Attempt, Attempt] = {}
-        """The tries that go on with the budget of an earlier one, with the first one that had it."""
         super().__init__(*args, **options)
 
     def give_retries(self, ti: Any, retries: int) -> None:
-        ti.max_tries = self._limits[ti.map_index] = retries
+        ti.max_tries = retries
         self.session.commit()
 
     # ------------------------------------------------------------------ what happens
@@ -63,16 +52,8 @@ class Tries(World):
         """Return the pods whose worker was told to go, and runs its task."""
         return [pod for pod in self.pods if pod.is_deleting and pod.is_alive and self._is_running_in(pod)]
 
-    def report_termination(self, pod: WorldPod) -> None:
-        """Let a worker that was told to go report that its task has failed. Its container goes on."""
-        ti = self.known_to(pod)
-        assert ti is not None
-        self.fail(ti)
-        if ti.state == "up_for_retry":
-            self._terminated[ti.map_index] = pod
-
     def report_failure(self, pod: WorldPod) -> None:
-        """Let a worker report a failure of its task's own. Its container goes on, with a callback maybe."""
+        """Let a worker report a failure of its task. Its container goes on, with a callback maybe."""
         self.fail(self.known_to(pod))
 
     def end_in_good_order(self, pod: WorldPod) -> None:
@@ -82,7 +63,6 @@ class Tries(World):
 
     def fail(self, ti: Any) -> None:
         """Do what Airflow does about a failure, whoever has reported it."""
-        self._terminated.pop(ti.map_index, None)
         if ti.try_number > ti.max_tries:
             self.mark(ti, "failed")
             return
@@ -100,28 +80,8 @@ class Tries(World):
         for ti in self.tis:
             waits = ti.state == "up_for_retry"
             if ti.state is None or (waits and (early or self.now >= self._retry_at[ti.map_index])):
-                self._terminated.pop(ti.map_index, None)
                 ti.try_number, ti.queued_by_job_id, ti.hostname = ti.try_number + 1, None, ""
                 self.mark(ti, "scheduled")
-
-    def schedule_in_the_middle(self, scheduler: Scheduler) -> None:
-        """Have Airflow schedule what is due while an executor gives a try back, unless the row is locked."""
-        executions = scheduler.executor._parts.executions
-        make = executions._make_compensations
-
-        def meanwhile(waiting: Any, session: Any) -> Any:
-            executions._make_compensations = make
-            ids = [ti.id for ti in self.tis if str(ti.id) in {row.ti_id for row in waiting.values()}]
-            rows = select(TaskInstance.id).where(TaskInstance.id.in_(ids))
-            try:
-                self.session.execute(rows.with_for_update(nowait=True))
-            except OperationalError:
-                self.session.rollback()
-            else:
-                self.schedule_next_tries(early=True)
-            return make(waiting, session)
-
-        executions._make_compensations = meanwhile
 
     def _is_running_in(self, pod: WorldPod) -> bool:
         ti = self.known_to(pod)
@@ -129,41 +89,8 @@ class Tries(World):
 
     # ------------------------------------------------------------------ promises
 
-    def read_again(self) -> None:
-        super().read_again()
-        for ti in self.tis:
-            given = ti.max_tries - self._limits[ti.map_index]
-            if given:
-                self._see_try_given_back(ti, given)
-
-    def _see_try_given_back(self, ti: Any, given: int) -> None:
-        """Look at a task instance that the executor has given more tries."""
-        self._limits[ti.map_index] = ti.max_tries
-        pod = self._terminated.pop(ti.map_index, None)
-        if self.may_fail(str(ti.id)):
-            return
-        assert pod is not None, "I3: a retry was given back that was the task's own, or was used by then"
-        assert (given, ti.state) == (1, None), f"I3: {given} tries were given to one that is {ti.state}"
-        self._first_tries[ti.map_index, ti.try_number + 1] = self.attempt(pod)
-
-    def turn(self, scheduler: Scheduler) -> None:
-        super().turn(scheduler)
-        for ti in self.tis:
-            pod = self._terminated.get(ti.map_index)
-            if pod and ti.state == "up_for_retry" and self._has_to_give_back(scheduler, ti, pod):
-                raise AssertionError(f"I3: {pod.name} was told to go, and that has cost a retry")
-
-    def _has_to_give_back(self, scheduler: Scheduler, ti: Any, pod: WorldPod) -> bool:
-        """Whether a scheduler knows all that it has to know to give a try back."""
-        if self.may_fail(str(ti.id)) or ti.queued_by_job_id != scheduler.job_id or scheduler.is_adopting:
-            return False
-        is_told = scheduler.phases.get(pod.uid) in ("Succeeded", "Failed")
-        is_clear = not scheduler.runtime.creations_of(pod.ti_id)
-        return is_told and is_clear and self.most_used(self.attempt(pod)) < self.budget
-
     def attempt(self, pod: WorldPod) -> Attempt:
-        own = int(pod.annotations["map_index"]), int(pod.annotations["try_number"])
-        return self._first_tries.get(own, own)
+        return int(pod.annotations["map_index"]), int(pod.annotations["try_number"])
 
     def runs_of(self, attempt: Attempt) -> set[str]:
         """Return the UUIDs under which something was launched with one budget."""

@@ -76,7 +76,6 @@ def test_everything_that_the_ledger_says(run, fail, queued_ti):
         "uid": "uid-1",
         "task_instance_id": str(ti.id),
         "next_task_instance_id": None,
-        "in_next_try": False,
         "reason": "Evicted",
         "context": entry.context.to_dict(),
         "decision": entry.decision.to_dict(),

@@ -85,10 +85,6 @@ def test_a_failure_at_the_cost_of_the_task(action):
     assert outcomes(failure(1, lost(action=action), "success")) == [Outcome.CHARGED]
 
 
-def test_a_try_that_was_given_back():
-    assert outcomes(failure(1, lost(in_next_try=True), "failed")) == [Outcome.NEXT_TRY]
-
-
 def test_totals():
     told = summary(
         failure(4, lost(2, Action.COUNT, Phase.EXECUTION, ran_out=True), "failed"),

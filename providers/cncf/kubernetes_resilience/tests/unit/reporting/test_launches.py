@@ -173,36 +173,6 @@ def test_what_was_said_last_about_a_worker_counts():
     assert told.launches[0].entry == started
 
 
-def test_a_try_that_the_infrastructure_has_ended_costs_no_retry():
-    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS, in_next_try=True)
-    past = row("failed", 1, "pod-1", minute(1), minute(2), max_tries=1)
-    second, first = tell(
-        says(1, "running"),
-        says(2, "up_for_retry"),
-        fails(3, loss),
-        says(5, "running", 2),
-        past=[past],
-        present=row("running", 2, "pod-2", minute(5), max_tries=2),
-    )
-    assert [launch.end for launch in first.launches][-1] is LaunchEnd.FAILED
-    assert ends(second) == [(1, "running", "running")]
-    assert second.retries == (0, 1)
-
-
-def test_its_worker_is_told_about_once():
-    loss = lost(1, phase=Phase.EXECUTION, budget=LOSS, in_next_try=True)
-    past = row("failed", 1, "pod-1", minute(1), minute(2))
-    (told,) = tell(
-        says(1, "running"),
-        says(2, "up_for_retry"),
-        fails(3, loss),
-        past=[past],
-        present=row(None, 1, "pod-1", minute(1), minute(2), max_tries=2),
-    )
-    assert ends(told) == [(1, "failed", None)]
-    assert (told.launches[0].started_at, told.launches[0].ended_at) == (minute(1), minute(3))
-
-
 def ends_by(at, context, number=1):
     return WorkerEvent(minute(at), number, EVENT, None, context)
 

@@ -514,8 +514,6 @@ def test_a_user_who_marks_it_before_it_runs_again(harness, running):
 
 
 TERMINATED = m.disrupted("EvictionByEvictionAPI", exit_code=1)
-TOLD_AT = datetime(2026, 3, 1, 8, 0, 30, tzinfo=UTC)
-"""The grace period of 30 seconds ends at 08:01."""
 
 
 def with_a_retry(harness, ti, pod):
@@ -523,68 +521,26 @@ def with_a_retry(harness, ti, pod):
     return ti, pod
 
 
-def retries(harness, ti, at=TOLD_AT):
+def retries(harness, ti):
     """Have the worker of a task report its failure, as the execution API writes it down."""
     row = harness.row(ti)
-    row.end_date = at
+    row.end_date = datetime.now(UTC)
     row.prepare_db_for_next_try(harness.session)
     harness.set_state(row, "up_for_retry")
-
-
-@pytest.mark.parametrize("like", [TERMINATED, m.node_shutdown(), "gone"], ids=["evicted", "shutdown", "gone"])
-def test_a_worker_that_reports_its_own_termination_costs_no_retry(harness, running, like):
-    ti, pod = with_a_retry(harness, *running(harness))
-    key, before = ti.key, str(ti.id)
-    retries(harness, ti)
-    if like == "gone":
-        harness.observe(pod, m.pod("Running", [m.base(m.running())], deleted=True))
-        harness.vanish(pod)
-    else:
-        harness.observe(pod, like)
-    row = present(harness, key)
-    assert (row.state, row.try_number, row.max_tries) == (None, 1, 2)
-    (loss,) = losses(harness)
-    assert (loss["action"], loss["ti_id"], loss["next_ti_id"]) == ("relaunch", before, str(row.id))
-    assert loss["in_next_try"] is True
-    assert (harness.events(), key in harness.executor.running) == ({}, False)
-    harness.wait(60)
-    assert harness.runtime.take("create") == [], "it is for Airflow to queue the next try"
-
-
-def test_the_next_try_waits_for_the_delay_and_runs_elsewhere(harness, running):
-    ti, pod = with_a_retry(harness, *running(harness))
-    key = ti.key
-    pod.manifest["spec"]["nodeName"] = "node-1"
-    retries(harness, ti)
-    harness.observe(pod, TERMINATED)
-    row = present(harness, key)
-    harness.set_state(row, "queued", try_number=2)
-    harness.queue(row)
-    harness.executor.heartbeat()
-    harness.wait(DELAY - 1)
-    assert harness.runtime.take("create") == []
-    harness.wait(2)
-    (_, body) = harness.create_call()
-    assert body["metadata"]["annotations"]["try_number"] == "2"
-    assert "node-1" in json.dumps(body["spec"]["affinity"])
 
 
 @pytest.mark.parametrize(
     ("like", "state"),
     [
+        (TERMINATED, "up_for_retry"),
+        (m.node_shutdown(), "up_for_retry"),
         (m.worker_error(1), "up_for_retry"),
-        (
-            m.pod(
-                "Failed", [m.base(m.terminated(1, "Error", finishedAt="2026-03-01T08:00:29Z"))], deleted=True
-            ),
-            "up_for_retry",
-        ),
         (TERMINATED, "failed"),
         (TERMINATED, "queued"),
     ],
-    ids=["failed by itself", "deleted afterwards", "no retry left", "tried again"],
+    ids=["evicted", "shutdown", "failed by itself", "no retry left", "tried again"],
 )
-def test_what_a_worker_reports_stands_otherwise(harness, running, like, state):
+def test_what_a_worker_has_reported_stands(harness, running, like, state):
     ti, pod = with_a_retry(harness, *running(harness))
     key = ti.key
     if state == "failed":
@@ -597,97 +553,6 @@ def test_what_a_worker_reports_stands_otherwise(harness, running, like, state):
     row = present(harness, key)
     assert (row.state, row.max_tries, losses(harness)) == (state, 1, [])
     assert key not in harness.executor.running
-
-
-def test_a_failure_that_was_reported_before_the_worker_was_told_to_go_is_the_tasks_own(harness, running):
-    """Its callback for retries takes minutes, for example, and meanwhile its node is drained."""
-    ti, pod = with_a_retry(harness, *running(harness))
-    key = ti.key
-    retries(harness, ti, at=TOLD_AT - timedelta(seconds=5))
-    harness.observe(pod, TERMINATED)
-    assert (present(harness, key).state, losses(harness)) == ("up_for_retry", [])
-
-
-def test_a_launch_failure_that_another_scheduler_has_reported_is_not_given_back(harness, queued_ti):
-    """This one had the task before, and comes back: it sees its pod go, which has never started."""
-    ti = queued_ti()
-    key = ti.key
-    pod = harness.launch(ti)
-    harness.set_state(ti, "queued", max_tries=1)
-    harness.observe(pod, m.starting())
-    retries(harness, ti)
-    harness.observe(pod, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
-    harness.vanish(pod)
-    assert (present(harness, key).state, losses(harness)) == ("up_for_retry", [])
-
-
-def test_no_budget_no_compensation(start, running):
-    harness = start()
-    ti, pod = with_a_retry(harness, *running(harness))
-    key = ti.key
-    retries(harness, ti)
-    harness.observe(pod, TERMINATED)
-    assert (present(harness, key).state, losses(harness)) == ("up_for_retry", [])
-
-
-def test_tries_that_were_given_back_are_counted_together(harness, running):
-    ti, pod = with_a_retry(harness, *running(harness))
-    key = ti.key
-    for number in (1, 2, 3):
-        retries(harness, present(harness, key))
-        harness.observe(pod, TERMINATED)
-        if number == 3:
-            break
-        row = present(harness, key)
-        harness.set_state(row, "queued", try_number=number + 1)
-        harness.queue(row)
-        harness.executor.heartbeat()
-        harness.wait(DELAY)
-        pod = harness.created()
-        harness.observe(pod, m.alive())
-        harness.begin(row, pod)
-    row = present(harness, key)
-    assert (row.state, row.try_number, row.max_tries) == ("up_for_retry", 3, 3)
-    assert len(losses(harness)) == 2
-
-
-def test_a_try_whose_row_somebody_has_locked_is_given_back_later(harness, running):
-    ti, pod = with_a_retry(harness, *running(harness))
-    key = ti.key
-    retries(harness, ti)
-    with lock(harness.row(ti)):
-        harness.observe(pod, TERMINATED)
-        assert losses(harness) == []
-    harness.wait(1)
-    assert (present(harness, key).state, len(losses(harness))) == (None, 1)
-
-
-def test_a_compensation_whose_commit_had_no_answer_is_not_repeated(harness, running, monkeypatch):
-    ti, pod = with_a_retry(harness, *running(harness))
-    key = ti.key
-    retries(harness, ti)
-    with monkeypatch.context() as patch:
-        giving_up = harness.executor._parts.giving_up
-        patch.setattr(giving_up, "release", fail_once := Failing(giving_up.release))
-        harness.observe(pod, TERMINATED)
-    assert fail_once.has_failed
-    harness.wait(60)
-    assert (present(harness, key).max_tries, len(losses(harness))) == (2, 1)
-    assert (harness.events(), key in harness.executor.running) == ({}, False)
-
-
-class Failing:
-    """A function that raises an exception the first time."""
-
-    def __init__(self, function):
-        self._function = function
-        self.has_failed = False
-
-    def __call__(self, *args):
-        if not self.has_failed:
-            self.has_failed = True
-            raise RuntimeError("odd")
-        return self._function(*args)
 
 
 # ------------------------------------------------------------------ a worker that is not heard of

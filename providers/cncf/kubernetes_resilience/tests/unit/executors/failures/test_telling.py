@@ -9,7 +9,7 @@ import pytest
 from airflow_resilience.metrics import stats
 
 from ....support import manifests as m
-from .test_executions import TERMINATED, lose, retries, run_again, running, with_a_retry
+from .test_executions import lose, run_again, running
 
 __all__ = ["running"]
 
@@ -66,15 +66,6 @@ def test_a_relaunch_that_the_budget_pays_for_is_one(start, queued_ti, counted):
     ti = queued_ti()
     harness.observe(harness.launch(ti), m.api_unreachable())
     assert counted(RETRY) == [{"reason": "DB_CONNECTION_ERROR", "dag_id": ti.dag_id, "attempt": "1"}]
-
-
-def test_a_retry_that_is_given_back_is_one(start, running, counted):
-    harness = start(**BUDGET)
-    ti, pod = with_a_retry(harness, *running(harness))
-    dag_id = ti.dag_id
-    retries(harness, ti)
-    harness.observe(pod, TERMINATED)
-    assert counted(RETRY) == [{"reason": "WORKER_TERMINATION", "dag_id": dag_id, "attempt": "1"}]
 
 
 def test_what_could_not_be_acted_on_is_counted_once(start, running, counted, monkeypatch):

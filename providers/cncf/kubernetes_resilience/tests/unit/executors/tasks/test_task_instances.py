@@ -18,7 +18,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances
     refresh_queued,
     reschedule,
     run_again,
-    try_again,
 )
 
 from ....support.harness import statements
@@ -90,7 +89,6 @@ CHANGES = {
     "refresh_queued": ("queued", lambda ids, session: refresh_queued(ids, at=NOW, session=session)),
     "reschedule": ("queued", lambda ids, session: reschedule(ids, None, at=NOW, session=session)),
     "forbid_retries": ("queued", lambda ids, session: forbid_retries(ids, session=session)),
-    "try_again": ("up_for_retry", lambda ids, session: try_again(ids, session=session)),
     "run_again": (
         "running",
         lambda ids, session: run_again({each: str(uuid7()) for each in ids}, at=NOW, session=session),

@@ -12,7 +12,6 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
-    find_interruption,
     find_obstacle,
     find_overdue_deletion,
     find_silent_exit,
@@ -484,25 +483,3 @@ def test_long_messages_are_cut(manifest: m.Json) -> None:
     line = str(failure_of(manifest))
     assert "x" * MESSAGE_LIMIT + "…" in line
     assert line.count("x") < MESSAGE_LIMIT + 100
-
-
-@pytest.mark.parametrize(
-    ("manifest", "reason"),
-    [
-        (m.disrupted("EvictionByEvictionAPI", exit_code=1), "EvictionByEvictionAPI"),
-        (m.evicted_by_kubelet(), "Evicted"),
-        (m.node_shutdown(), "NodeShutdown"),
-        # The worker has ended its task in good order, after it was told to go.
-        (m.pod("Succeeded", [m.base(m.terminated(0, "Completed"))], deleted=True), "Deleted"),
-        (m.pod("Failed", [m.base(ended_at("2026-03-01T08:00:30Z"))], deleted=True), "Deleted"),
-        (m.pod("Running", [m.base(m.running())], deleted=True), "Deleted"),
-        # It had ended by itself. What happened to its pod afterwards is another matter.
-        (m.pod("Failed", [m.base(ended_at("2026-03-01T08:00:29Z"))], deleted=True), None),
-        (m.worker_error(1), None),
-        (m.succeeded(), None),
-    ],
-)
-def test_a_worker_that_was_told_to_go_before_it_ended(manifest: m.Json, reason: str | None) -> None:
-    found = find_interruption(read_pod(manifest))
-    assert (found and found.reason) == reason
-    assert found is None or found.alive is False

@@ -100,7 +100,6 @@ _OUTCOMES: Final = (
     (Outcome.UNDER_WAY, "and goes on"),
     (Outcome.FAILED_AGAIN, "and lost its pod again"),
     (Outcome.FAILED_BY_ITSELF, "and failed by itself, or was marked"),
-    (Outcome.NEXT_TRY, "in the next try"),
     (Outcome.NOT_KNOWN, "and was cleared or deleted"),
 )
 

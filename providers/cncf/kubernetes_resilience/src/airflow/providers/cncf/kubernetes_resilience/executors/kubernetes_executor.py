@@ -41,7 +41,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import tell
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
-    Compensated,
     Decided,
     Settled,
 )
@@ -386,11 +385,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                     self._parts.running_workers.follow([launch.key])
             case Report(state):
                 self._report(launch, state, settled)
-            case Compensated(entry, failure):
-                self._log_relaunch(launch, entry, failure)
-                self._parts.giving_up.release(launch)
-                telling.count(launch.key, entry)
-                telling.tell_of_relaunch(launch.key, entry)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._log_relaunch(launch, entry, failure)
                 upstream.follow_new_id(self, launch.key, entry.ti_id, entry.next_ti_id)

@@ -60,8 +60,6 @@ class Outcome(StrEnum):
     """It was launched again, and that worker has failed too: see the next failure of the try."""
     FAILED_BY_ITSELF = "failed-by-itself"
     """It was launched again, and its own code has failed then, or it was marked."""
-    NEXT_TRY = "next-try"
-    """Its worker had ended the try as it was terminated. It went on in the next one, at no cost."""
     CHARGED = "charged"
     """It was not launched again: the failure took one of the task's own retries, or failed it."""
     NOT_KNOWN = "not-known"
@@ -266,8 +264,6 @@ def _outcome(failure: RecordedFailure, *, is_last: bool) -> Outcome:
         return Outcome.CHARGED
     if not is_last:
         return Outcome.FAILED_AGAIN
-    if entry.in_next_try:
-        return Outcome.NEXT_TRY
     if failure.try_state in State.success_states:
         return Outcome.HEALED
     if failure.try_state in _GOES_ON:

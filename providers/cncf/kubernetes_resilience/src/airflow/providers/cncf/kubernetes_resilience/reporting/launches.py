@@ -125,8 +125,6 @@ class _Teller:
     def _fail(self, entry: LedgerEntry, at: datetime | None) -> None:
         # A launch that was given up may be heard of again: what was said last about a worker counts.
         earlier = next((item for item in self.launches if _is_about(item, entry)), None)
-        if entry.in_next_try and self.launches and self.launches[-1].end is LaunchEnd.REPORTED:
-            earlier = self.launches[-1]  # what it has reported was its own termination
         if earlier:
             self.launches.remove(earlier)
         started_at = earlier.started_at if earlier else None
@@ -184,23 +182,23 @@ def tell_tries(found: TaskInstanceEvents) -> list[ToldTry]:
     for event in found.events:
         tellers.setdefault(event.try_number, _Teller()).take(event)
     tries = []
-    given_back = 0
+    cleared = 0
     for number in sorted(tellers):
         teller, row = tellers[number], rows.get(number)
         if row:
             teller.conclude(row)
         if not teller.launches and not teller.ended_by:
             continue  # a try that has not begun
-        tries.append(_tell(number, row, teller, given_back))
-        given_back += sum(entry.in_next_try for entry in _entries(teller.launches)) + _was_cleared(teller)
+        tries.append(_tell(number, row, teller, cleared))
+        cleared += _was_cleared(teller)
     return tries[::-1]
 
 
-def _tell(number: int, row: TryRow | None, teller: _Teller, given_back: int) -> ToldTry:
+def _tell(number: int, row: TryRow | None, teller: _Teller, cleared: int) -> ToldTry:
     entries = list(_entries(teller.launches))
     retries = None
     if row and row.max_tries is not None:
-        retries = BudgetUse(max(0, number - 1 - given_back), max(0, row.max_tries - given_back))
+        retries = BudgetUse(max(0, number - 1 - cleared), max(0, row.max_tries - cleared))
     return ToldTry(
         number=number,
         state=row.state if row else None,
@@ -239,6 +237,6 @@ def _is_about(launch: ToldLaunch, entry: LedgerEntry) -> bool:
 def _goes_on_after(launch: ToldLaunch, row: TryRow) -> bool:
     """Whether there is another launch after the last one that is known to have ended."""
     if launch.entry:
-        return launch.entry.decision.action is Action.RELAUNCH and not launch.entry.in_next_try
+        return launch.entry.decision.action is Action.RELAUNCH
     # It has deferred, waits for input or was rescheduled, and another worker goes on.
     return row.state in _HELD

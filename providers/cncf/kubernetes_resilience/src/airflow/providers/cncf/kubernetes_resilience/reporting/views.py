@@ -94,7 +94,6 @@ class FailureView(BaseModel):
     message: str | None = Field(description="the last lines of the container, or what the platform says")
     decision: DecisionView
     due: datetime | None = Field(description="when the next launch could be made")
-    in_next_try: bool = Field(description="whether the task went on in its next try, at no cost")
     task_instance_id: str
     next_task_instance_id: str | None
 
@@ -122,7 +121,6 @@ class FailureView(BaseModel):
             message=message_of(context),
             decision=DecisionView.of(entry.decision),
             due=entry.due,
-            in_next_try=entry.in_next_try,
             task_instance_id=entry.ti_id,
             next_task_instance_id=entry.next_ti_id,
         )

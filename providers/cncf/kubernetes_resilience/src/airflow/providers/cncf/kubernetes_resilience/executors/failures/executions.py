@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
@@ -24,7 +24,6 @@ from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
-    Compensated,
     Decided,
     Settled,
     make_entry,
@@ -40,13 +39,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskInstanceRow,
     standing,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import End
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
-    find_interruption,
     find_unreported_end,
-    when_told_to_go,
 )
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
@@ -54,9 +50,6 @@ from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.selection import TaskProfile
-
-CLOCK_MARGIN = timedelta(seconds=2)
-"""By how much the clock of a node may be behind the API server's."""
 
 REPORT_GRACE = 2.0
 """Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
@@ -147,47 +140,6 @@ class Executions:
             if entry and entry.ti_id == launch.ti_id and entry.next_ti_id
         ]
 
-    def compensate(self, gone: Sequence[Launch], session: Session) -> tuple[list[Settled], set[Launch]]:
-        """
-        Give the retry back to tasks whose worker has reported its own termination as their failure.
-
-        An operator whose ``on_kill`` breaks ``execute`` does so, on Airflow 3.3, where nothing in the worker
-        keeps it from that. Its task waits for its next try then, and has another UUID.
-
-        :param gone: launches whose task instance has another UUID, and of which nothing was decided
-        :return: what was settled, and the launches whose row somebody else has locked
-        """
-        told = {launch.key: launch for launch in gone if _interruption(launch)}
-        ends = task_instances.read_ends(told, session=session)
-        told = {key: told[key] for key, end in ends.items() if _has_reported_its_termination(told[key], end)}
-        ti_ids = task_instances.read_ids(told, session=session)
-        rows = task_instances.lock_rows(set(ti_ids.values()), session=session)
-        waiting = {
-            launch: row
-            for key, launch in told.items()
-            if (row := rows.get(ti_ids.get(key, ""))) and row.state == TaskInstanceState.UP_FOR_RETRY
-        }
-        entries = self._make_compensations(waiting, session)
-        _record(entries, session)
-        task_instances.try_again({str(entry.next_ti_id) for entry in entries.values()}, session=session)
-        locked = {told[key] for key, ti_id in ti_ids.items() if ti_id not in rows}
-        return [_settled(launch, entry) for launch, entry in entries.items()], locked
-
-    def _make_compensations(
-        self, waiting: Mapping[Launch, TaskInstanceRow], session: Session
-    ) -> dict[Launch, LedgerEntry]:
-        ti_ids = {launch.key: launch.ti_id for launch in waiting}
-        histories = ledger.read_infrastructure_histories(ti_ids, session=session)
-        profiles = read_profiles({row.ti_id for row in waiting.values()}, session=session)
-        entries = {
-            launch: self._make_entry(launch, histories[launch.key], profiles[row.ti_id], in_next_try=row)
-            for launch, row in waiting.items()
-            if row.ti_id in profiles and self._policies.infrastructure_budget(profiles[row.ti_id])
-        }
-        return {
-            launch: entry for launch, entry in entries.items() if entry.decision.action is Action.RELAUNCH
-        }
-
     def _decide(
         self, due: Sequence[Launch], profiles: Mapping[str, TaskProfile], session: Session
     ) -> list[Settled]:
@@ -223,7 +175,6 @@ class Executions:
         history: LaunchHistory,
         profile: TaskProfile,
         *,
-        in_next_try: TaskInstanceRow | None = None,
         before: LedgerEntry | None = None,
     ) -> LedgerEntry:
         """
@@ -231,9 +182,8 @@ class Executions:
 
         :param before: the entry by which the launch had counted as failed. It does not count any more:
             Airflow has learned of the start of its worker after all
-        :param in_next_try: the row that waits for its next try, if the worker has ended this one itself
         """
-        failure = _failure(launch, in_next_try=in_next_try is not None)
+        failure = _failure(launch)
         never_began = before is not None and _had_ended_before_its_start(launch, before, failure)
         phase = Phase.LAUNCH if never_began else Phase.EXECUTION
         if before:
@@ -247,15 +197,11 @@ class Executions:
             if self._policies.infrastructure_budget(profile)
             else _NO_BUDGET
         )
-        next_ti_id = None
-        if decision.action is Action.RELAUNCH:
-            next_ti_id = in_next_try.ti_id if in_next_try else str(uuid7())
         return replace(
             make_entry(launch, failure, classified, decision),
             worker_uid=before.worker_uid if before else launch.worker_uid,
             phase=Phase.EXECUTION,
-            next_ti_id=next_ti_id,
-            in_next_try=in_next_try is not None,
+            next_ti_id=str(uuid7()) if decision.action is Action.RELAUNCH else None,
         )
 
     def _write(self, entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
@@ -281,10 +227,10 @@ def _record(entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
 
 
 def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
-    failure = _failure(launch, in_next_try=entry.in_next_try)
+    failure = _failure(launch)
     if entry.decision == _NO_BUDGET:
         return Settled(launch, Report(TaskInstanceState.FAILED), failure, entry)
-    return Settled(launch, (Compensated if entry.in_next_try else Decided)(entry, failure))
+    return Settled(launch, Decided(entry, failure))
 
 
 def _entry_of(launch: Launch, history: LaunchHistory) -> LedgerEntry | None:
@@ -308,20 +254,5 @@ def _had_ended_before_its_start(launch: Launch, entry: LedgerEntry, failure: Pod
     return has_ended and not launch.has_outlived(entry, failure.facts)
 
 
-def _failure(launch: Launch, *, in_next_try: bool = False) -> PodFailure:
-    found = _interruption(launch) if in_next_try else launch.failure
-    return found or find_unreported_end(launch.last_seen)
-
-
-def _has_reported_its_termination(launch: Launch, end: End) -> bool:
-    """Whether a worker that was told to go has reported an end of its task since, and not before."""
-    told_at = when_told_to_go(launch.last_seen)
-    if not end.hostname or not launch.runs(end.hostname):
-        return False  # a failed launch, which another scheduler has reported; or the worker of another pod
-    if end.ti_id != launch.ti_id or told_at is None or end.at is None:
-        return False
-    return end.at >= told_at - CLOCK_MARGIN
-
-
-def _interruption(launch: Launch) -> PodFailure | None:
-    return find_interruption(launch.facts) if launch.facts else None
+def _failure(launch: Launch) -> PodFailure:
+    return launch.failure or find_unreported_end(launch.last_seen)

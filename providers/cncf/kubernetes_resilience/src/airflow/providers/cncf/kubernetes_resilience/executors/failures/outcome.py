@@ -28,20 +28,11 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Compensated:
-    """A worker has ended its try as it was terminated. The next one costs no retry of the task."""
-
-    entry: LedgerEntry
-    failure: PodFailure
-    """How its pod was terminated."""
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """What to do about a launch that has ended, as it was committed."""
 
     launch: Launch
-    outcome: Decided | Compensated | Report | Release | Keep
+    outcome: Decided | Report | Release | Keep
     found: PodFailure | None = None
     """How the worker has failed, if its pod does not say so."""
     recorded: LedgerEntry | None = None
@@ -50,7 +41,7 @@ class Settled:
     @property
     def entry(self) -> LedgerEntry | None:
         """What the ledger says about it; None if it is not in there."""
-        return self.outcome.entry if isinstance(self.outcome, Decided | Compensated) else self.recorded
+        return self.outcome.entry if isinstance(self.outcome, Decided) else self.recorded
 
     @property
     def failure(self) -> PodFailure | None:

@@ -159,10 +159,6 @@ class Settlement:
             cleared = [launch for launch in ended if launch.key in gone - restarting.keys()]
             settled = self._executions.read_decided(cleared, session)
             known = {item.launch for item in settled}
-            undecided = [launch for launch in cleared if launch not in known]
-            compensated, locked = self._executions.compensate(undecided, session)
-            settled += compensated
-            known |= {item.launch for item in compensated} | locked
             failed, lost = [], []
             for launch in ended:
                 if launch in known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -43,17 +43,6 @@ ROW_COLUMNS = (
 
 class TaskInstanceChangedError(Exception):
     """A task instance's row is not what it was when it was read. Only without row locks can it be."""
-
-
-class End(NamedTuple):
-    """The reported end of a try."""
-
-    ti_id: str
-    """The UUID that the task instance had."""
-    at: datetime | None
-    """When, by the clock of the worker."""
-    hostname: str | None
-    """Where its worker ran; empty or None if it had not begun."""
 
 
 def make_row(values: Sequence[Any]) -> TaskInstanceRow:
@@ -122,14 +111,8 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
 
     Airflow writes them down with the first end of a try, and gives the task instance another one.
     """
-    return {key: end.ti_id for key, end in read_ends(keys, session=session).items()}
-
-
-def read_ends(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, End]:
-    """Return how tries have ended that were reported to have, as Airflow has written it down first."""
-    past = PastTry
-    found = _by_key(past, (PAST_TRY_ID, past.end_date, past.hostname), keys, session, *IS_PAST)
-    return {key: End(str(ti_id), at, hostname) for key, (ti_id, at, hostname) in found.items()}
+    found = _by_key(PastTry, (PAST_TRY_ID,), keys, session, *IS_PAST)
+    return {key: str(ti_id) for key, (ti_id,) in found.items()}
 
 
 def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
@@ -239,20 +222,6 @@ def forbid_retries(
     :param state: in which they still have to be
     """
     _update(ti_ids, state, {"max_tries": TaskInstance.try_number - 1}, session)
-
-
-def try_again(ti_ids: Collection[str], *, session: Session) -> None:
-    """
-    Have task instances that wait for their next try begin it at once, and give them one more.
-
-    The try that has ended then costs them none, as if they were cleared.
-
-    :param ti_ids: of rows that are locked
-    :raises TaskInstanceChangedError: if one does not wait for its next try any more
-    """
-    values = {"state": None, "max_tries": TaskInstance.max_tries + 1}
-    if _update(ti_ids, TaskInstanceState.UP_FOR_RETRY, values, session) != len(ti_ids):
-        raise TaskInstanceChangedError(f"one of {sorted(ti_ids)} does not wait for its next try any more")
 
 
 def _by_key(

@@ -16,7 +16,6 @@ const OUTCOMES = {
   "under-way": ["running", "relaunched, goes on"],
   "failed-again": ["up_for_retry", "relaunched, lost again"],
   "failed-by-itself": ["failed", "relaunched, failed by itself"],
-  "next-try": ["scheduled", "goes on in the next try"],
   "charged": ["failed", "at the task's cost"],
   "not-known": ["none", "relaunched, then cleared"],
 };

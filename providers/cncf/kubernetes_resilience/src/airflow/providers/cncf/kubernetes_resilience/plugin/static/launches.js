@@ -140,8 +140,7 @@ const ACTIONS = {
 
 function decided(lost) {
   const { action, explanation } = lost.decision;
-  const title = lost.in_next_try ? "Goes on in the next try at no cost" : (ACTIONS[action] ?? action);
-  return make("p", { class: `decision ${action}` }, make("b", {}, `${title}: `), explanation);
+  return make("p", { class: `decision ${action}` }, make("b", {}, `${ACTIONS[action] ?? action}: `), explanation);
 }
 
 function said(told, launch, lost) {

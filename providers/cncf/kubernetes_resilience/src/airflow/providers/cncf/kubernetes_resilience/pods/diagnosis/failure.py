@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from signal import SIGKILL
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, summarise
@@ -251,46 +251,6 @@ def find_unreported_end(facts: PodFacts) -> PodFailure:
     The process that runs the task was killed alone, for example, and its supervisor has ended in good order.
     """
     return replace(find_silent_exit(facts), reason=UNREPORTED_END)
-
-
-def find_interruption(facts: PodFacts) -> PodFailure | None:
-    """
-    Describe a pod that was told to go before its worker had ended; None if that ended by itself.
-
-    However the worker then ended, and whatever it reported: it was not left to do its work.
-    """
-    told_at, ended_at = when_told_to_go(facts), _ended_at(facts)
-    # Both are in whole seconds.
-    if told_at is None or (ended_at is not None and ended_at < told_at):
-        return None
-    disruption = find_disruption(facts)
-    return PodFailure(
-        reason=_first(facts.reason, _reason(disruption), DELETED),
-        facts=facts,
-        container=facts.worker,
-        disruption=disruption,
-        deleted=facts.deletion_timestamp is not None,
-    )
-
-
-def when_told_to_go(facts: PodFacts) -> datetime | None:
-    """
-    Say when the worker was told to end, or the earliest moment at which it can have been.
-
-    :return: None if nobody has told it, or if that moment is not known
-    """
-    grace = timedelta(seconds=facts.deletion_grace_seconds)
-    if facts.deletion_timestamp is not None:
-        return facts.deletion_timestamp - grace
-    # A kubelet that ends a pod gives the reason, and with new versions the condition, when it has.
-    if find_disruption(facts) is None and facts.reason is None:
-        return None
-    ended_at = _ended_at(facts)
-    return ended_at - grace if ended_at else None
-
-
-def _ended_at(facts: PodFacts) -> datetime | None:
-    return facts.worker.finished_at if facts.worker else None
 
 
 def find_heartbeat_timeout(facts: PodFacts) -> PodFailure:
