@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from airflow.executors.base_executor import BaseExecutor
 from airflow.utils.session import create_session
@@ -106,13 +106,14 @@ def write_no_ledger(patch):
 
 def count_in_memory_only(patch):
     """Forget, when a scheduler dies, what it has counted."""
-    own = defaultdict(set)
+    counted = WeakKeyDictionary()
     decide_one = settlement.Settlement._decide_one
 
     def forgetful(self, item):
+        own = counted.setdefault(self, set())
         launches = item.histories.launches
-        launches.entries = [entry for entry in launches.entries if entry.worker_uid in own[id(self)]]
-        own[id(self)].add(item.launch.ref.uid)
+        launches.entries = [entry for entry in launches.entries if entry.worker_uid in own]
+        own.add(item.launch.ref.uid)
         return decide_one(self, item)
 
     patch.setattr(settlement.Settlement, "_decide_one", forgetful)
@@ -355,14 +356,15 @@ def wait_for_no_report(patch):
 
 def count_losses_in_memory_only(patch):
     """Forget, when a scheduler dies, what it has counted."""
-    own = defaultdict(set)
+    counted = WeakKeyDictionary()
     make = executions.Executions._make_entry
 
     def forgetful(self, launch, history, *args, **options):
-        for entry in [entry for entry in history.entries if entry.next_ti_id not in own[id(self)]]:
+        own = counted.setdefault(self, set())
+        for entry in [entry for entry in history.entries if entry.next_ti_id not in own]:
             history.forget(entry)
         entry = make(self, launch, history, *args, **options)
-        own[id(self)].add(entry.next_ti_id)
+        own.add(entry.next_ti_id)
         return entry
 
     patch.setattr(executions.Executions, "_make_entry", forgetful)
