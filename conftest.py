@@ -3,18 +3,18 @@
 """
 How property tests are run: the same examples each time, but for ``HYPOTHESIS_PROFILE=release``.
 
-Tests marked ``control_plane`` are skipped where there is none.
+Tests marked ``control_plane`` are skipped where there is none. The first failure ends all processes of a run.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import suppress
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
-
-pytest_plugins = ["breeze.fail_fast"]
 
 # Hypothesis' own profile for CI has no limits of time either: a property that fails on a busy machine would
 # only say that the machine was busy.
@@ -32,3 +32,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("control_plane"):
                 item.add_marker(pytest.mark.skip(reason="CONTROL_PLANE_BINARIES is not set"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have a process of pytest-xdist run no more tests after its present one, if it is told to."""
+    if hasattr(session.config, "workerinput"):
+        signal.signal(signal.SIGUSR1, lambda *_: setattr(session, "shouldfail", "stopped after a failure"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell all processes so after a failure with ``--exitfirst``: each may have the tests of a whole module.
+
+    pytest-xdist itself only hands out no more.
+    """
+    node = getattr(report, "node", None)  # Only the process that has started the others knows of them.
+    if report.failed and node and node.config.getoption("maxfail") == 1:
+        for gateway in node.nodemanager.group:
+            with suppress(ProcessLookupError):
+                os.kill(gateway._rinfo().pid, signal.SIGUSR1)

@@ -12,8 +12,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from breeze.in_place import OFFICIAL as OFFICIAL_PROVIDER
-from breeze.in_place import fetch_official_wheel
+from breeze.distributions import OFFICIAL as OFFICIAL_PROVIDER
+from breeze.distributions import fetch_official_wheel
 from testbed.records import Outcome, Run
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed

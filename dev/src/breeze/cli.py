@@ -1,57 +1,103 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of breeze. Each imports what it needs when it runs, so that ``--help`` is instant."""
+"""The commands of breeze, each of which returns an exit code. What is slow to import, a command imports."""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
-from breeze.k8s_commands import k8s_app
-from breeze.release_commands import release_app
-from breeze.testing_commands import testing_app
+from breeze import k8s
+from breeze.compat import check_versions
+from breeze.control_plane import (
+    control_plane_binaries,
+    control_plane_environment,
+    control_plane_possible,
+    run_conformance,
+)
+from breeze.distributions import prepare_distributions, prepare_in_place_provider
+from breeze.docs import build_site
+from breeze.environments import write_lock
+from breeze.mysql import check_mysql
+from breeze.paths import BUILD, ROOT
+from breeze.provider_info import write_provider_info
+from breeze.static_checks import run_static_checks
+from breeze.steps import Step, console, run_steps, run_tool
+from breeze.suites import (
+    SHORT,
+    SUITES,
+    SYSTEM,
+    UNIT_TESTS,
+    WITHOUT_DEPLOYMENT,
+    run_chaos,
+    run_suite,
+    run_tests,
+)
+
+#: What breeze does not know itself goes to pytest: ``-k name``, ``-x``, ``--pdb``, a path.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+#: What Airflow's own breeze calls the tests of providers: all there are, and one provider's. Ours takes the
+#: place of cncf.kubernetes, and there is no other.
+_TEST_TYPES = ("All", "Providers", "Providers[cncf.kubernetes]", "Providers[cncf.kubernetes_resilience]")
+
+_REPORT = BUILD / "release.md"
+
+_KeepGoing = Annotated[
+    bool, Option("--keep-going", help="Run all there is, whatever fails; otherwise stop at the first.")
+]
+
+
+def _exit(exit_code: int | None) -> None:
+    raise typer.Exit(exit_code or 0)
+
 
 app = typer.Typer(
-    name="breeze",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Develop, test and show Airflow Resilience.",
+    result_callback=_exit,
 )
-app.add_typer(testing_app, name="testing")
-app.add_typer(k8s_app, name="k8s")
-app.add_typer(release_app, name="release-management")
+testing = typer.Typer(no_args_is_help=True, help="Run tests.")
+cluster = typer.Typer(
+    no_args_is_help=True, help="A real Kubernetes control plane on this machine, with simulated nodes."
+)
+release_management = typer.Typer(no_args_is_help=True, help="Generate files and build distributions.")
+for name, commands in {"testing": testing, "k8s": cluster, "release-management": release_management}.items():
+    app.add_typer(commands, name=name)
 
 
 @app.command()
 def demo(
     upstream: Annotated[
         bool,
-        typer.Option(
-            "--upstream",
-            help="Use the official KubernetesExecutor instead; exits with 0 however it copes.",
-        ),
+        Option("--upstream", help="Use the official executor; exits with 0 however it copes."),
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end.")] = False,
+    keep: Annotated[bool, Option("--keep", help="Leave everything running at the end.")] = False,
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(
-            help="Use this cluster, which has no nodes of its own, and not the embedded one.",
-            exists=True,
-            dir_okay=False,
+        Option(
+            help="Use this cluster, which has no nodes, not the embedded one.", exists=True, dir_okay=False
         ),
     ] = None,
     picture: Annotated[
-        Path | None,
-        typer.Option(help="Write what the terminal shows in the end into this file, as SVG.", dir_okay=False),
+        Path | None, Option(help="Write what the terminal shows in the end into this SVG.", dir_okay=False)
     ] = None,
-) -> None:
+) -> int:
     """Show a real Airflow losing worker pods, and finishing every task."""
     from demo.cli import run
 
-    raise typer.Exit(run(upstream=upstream, keep=keep, kubeconfig=kubeconfig, picture=picture))
+    return run(upstream=upstream, keep=keep, kubeconfig=kubeconfig, picture=picture)
 
 
 @app.command()
@@ -60,50 +106,26 @@ def benchmark(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Which: by default all, see the contributor's guide."),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="How often each executor is measured.")] = 5,
+    runs: Annotated[int, Option(min=1, help="How often each executor is measured.")] = 5,
     size: Annotated[
-        int | None, typer.Option(min=1, help="How many pods, instead of the benchmark's own number.")
+        int | None, Option(min=1, help="How many pods, instead of the benchmark's own number.")
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every sample to this file.", dir_okay=False)
+        Path | None, Option("--json", help="Write every sample to this file.", dir_okay=False)
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A quick look: few pods, on the embedded API server.")
+        bool, Option("--quick", help="A quick look: few pods, on the embedded API server.")
     ] = False,
     scale: Annotated[
-        bool, typer.Option("--scale", help="With 100, 1,000 and 10,000 pods, and how each cost grows.")
+        bool, Option("--scale", help="With 100, 1,000 and 10,000 pods, and how each cost grows.")
     ] = False,
-) -> None:
+) -> int:
     """Measure our executor beside the official one, on the same control plane; nothing is a timed test."""
     from benchmarks.cli import Options, run
-    from breeze.control_plane import control_plane_binaries, control_plane_possible
 
     options = Options(names=tuple(names or ()), runs=runs, size=size, quick=quick, scale=scale)
     binaries = control_plane_binaries() if not quick and control_plane_possible() else None
-    raise typer.Exit(run(options, binaries, json_file))
-
-
-@app.command("static-checks")
-def static_checks(
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended mechanically.")] = False,
-) -> None:
-    """Check style, types, layers, generated files and the rules of the repository."""
-    from breeze.static_checks import run_static_checks
-
-    raise typer.Exit(run_static_checks(fix=fix))
-
-
-@app.command("build-docs")
-def build_docs(
-    external_links: Annotated[
-        bool,
-        typer.Option("--external-links", help="Check links to other sites too, which takes a network."),
-    ] = False,
-) -> None:
-    """Build the documentation site into site/; a warning, or a link that leads nowhere, is an error."""
-    from breeze.docs import build_site
-
-    raise typer.Exit(build_site(external_links=external_links))
+    return run(options, binaries, json_file)
 
 
 @app.command()
@@ -119,18 +141,123 @@ def pictures(
     take_all(folder) if folder else take_for_site()
 
 
-@app.command()
-def lock(
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Take the newest versions; otherwise only what has to change.")
-    ] = False,
-) -> None:
-    """Write requirements.lock anew from the dependencies of the three projects."""
-    from breeze.locking import write_lock
+app.command("static-checks")(run_static_checks)
+app.command("build-docs")(build_site)
+app.command("lock")(write_lock)
+for command in (k8s.build, k8s.start, k8s.stop, k8s.status, k8s.shell):
+    cluster.command()(command)
+release_management.command("generate-provider-info")(write_provider_info)
+release_management.command("prepare-provider-distributions")(prepare_distributions)
+release_management.command("prepare-in-place-provider")(prepare_in_place_provider)
 
-    raise typer.Exit(write_lock(upgrade=upgrade))
+
+@testing.command(context_settings=_PASS_ON)
+def core_tests(context: typer.Context) -> int:
+    """Test airflow-core: policy and ledger. Other arguments go to pytest."""
+    return run_suite("core-tests", context.args)
+
+
+@testing.command(context_settings=_PASS_ON)
+def providers_tests(
+    context: typer.Context,
+    test_type: Annotated[
+        str, Option(help=f"In the words of Airflow's own breeze; each names our provider: {_TEST_TYPES}.")
+    ] = _TEST_TYPES[0],
+) -> int:
+    """Test the provider: unit, integration and contract tests. Other arguments go to pytest."""
+    if test_type not in _TEST_TYPES:
+        raise typer.BadParameter(f"there are no tests {test_type!r}; there are {', '.join(_TEST_TYPES)}")
+    return run_suite("providers-tests", context.args)
+
+
+@testing.command(context_settings=_PASS_ON)
+def dev_tests(context: typer.Context) -> int:
+    """Test the contributor tools: the cluster lab and breeze. Other arguments go to pytest."""
+    return run_suite("dev-tests", context.args)
+
+
+@testing.command(context_settings=_PASS_ON)
+def system_tests(context: typer.Context) -> int:
+    """Test a real Airflow with our executor on a cluster. Other arguments go to pytest."""
+    return run_suite("system-tests", context.args)
+
+
+testing.command("conformance", context_settings=_PASS_ON)(run_conformance)
+testing.command("chaos")(run_chaos)
+testing.command("compat")(check_versions)
+testing.command("mysql", context_settings=_PASS_ON)(check_mysql)
+
+
+@testing.command()
+def quick() -> int:
+    """Run the static checks and the unit tests: four minutes."""
+    unit_tests = Step("unit tests", partial(run_tests, *UNIT_TESTS, part=SHORT))
+    return run_steps("breeze testing quick", [_breeze("static-checks"), unit_tests])
+
+
+@testing.command("all")
+def everything(keep_going: _KeepGoing = False) -> int:
+    """Run what has to pass before a change is submitted: a quarter of an hour."""
+    steps = [
+        _breeze("static-checks"),
+        Step("tests", partial(run_tests, *WITHOUT_DEPLOYMENT, part=SHORT, keep_going=keep_going)),
+        Step("system tests", partial(run_tests, SYSTEM, part=SHORT, keep_going=keep_going)),
+        _breeze("build-docs"),
+        _breeze("demo"),
+    ]
+    return run_steps("breeze testing all", steps, keep_going=keep_going)
+
+
+@testing.command()
+def release(
+    resume: Annotated[bool, Option("--resume", help="Leave out what has passed on this commit.")] = False,
+    keep_going: _KeepGoing = False,
+) -> int:
+    """Run what is too long for every change, before a release: hours, with a report in .build/release.md."""
+    run = partial(run_tests, keep_going=keep_going)
+    at_random = {"HYPOTHESIS_PROFILE": "release"}
+    steps = [
+        _breeze("k8s build"),
+        *(
+            Step(f"testing {name}, long", partial(run, SUITES[name], part="long"))
+            for name in ("core-tests", "providers-tests", "dev-tests")
+        ),
+        Step("unit tests, coverage", partial(run, *UNIT_TESTS, part=SHORT, options=["--cov"])),
+        Step("unit tests, random examples", partial(run, *UNIT_TESTS, part=SHORT, env=at_random)),
+        _breeze("testing conformance"),
+        Step(
+            "testing system-tests, control plane",
+            # `compat` runs the others, on the same versions.
+            lambda: run(SYSTEM, part="not newest_version", env=control_plane_environment()),
+        ),
+        _breeze("testing compat --full"),
+        # Its server comes from a release of Debian that changes every day.
+        _breeze("testing mysql"),
+    ]
+    words = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    title = f"# Release tests of {subprocess.check_output(words, cwd=ROOT, text=True)}"
+    before = _REPORT.read_text() if resume and _REPORT.exists() else ""
+    # A change that is not committed has no report to go by.
+    if not before.startswith(title) or "-dirty" in title:
+        machine = f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}"
+        before = f"{title}\nMachine: {machine}\n\n| step | result | seconds |\n|---|---|---:|\n"
+        _REPORT.write_text(before)
+    passed = re.findall(r"^\| (.+) \| passed \|", before, re.MULTILINE)
+    console.print(f"The report is {_REPORT}. Passed before: {', '.join(passed) or 'none'}.")
+    left = [step for step in steps if step.name not in passed]
+    return run_steps("breeze testing release", left, keep_going=keep_going, report=_REPORT)
+
+
+def _breeze(command: str) -> Step:
+    """Return a command as a step, in a process of its own: signal handlers and environment are its own."""
+    return Step(command, partial(run_tool, "breeze", *command.split()))
 
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="./breeze")
+    # Nothing of this may read or write the contributor's own ~/airflow.
+    os.environ["AIRFLOW_HOME"] = str(BUILD / "airflow-home" / "default")
+    try:
+        app(prog_name="./breeze")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)

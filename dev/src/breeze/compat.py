@@ -11,24 +11,21 @@ the way here and back, and of Airflow's commands.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import product, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Annotated, NamedTuple
 
 from packaging.version import Version
+from typer import Option
 
-from breeze.control_plane import control_plane_environment
-from breeze.distributions import build_distributions
-from breeze.environments import find_pythons, make_environment
-from breeze.in_place import OFFICIAL, make_in_place_wheel
-from breeze.locking import foreign_requirements, lowest_versions
-from breeze.paths import BUILD, DEV, PROVIDER, relative
+from breeze.control_plane import control_plane_environment, control_plane_possible
+from breeze.distributions import OFFICIAL, build_distributions, make_in_place_wheel
+from breeze.environments import find_pythons, lowest_requirements, make_environment
+from breeze.paths import BUILD, DEV, ROOT
 from breeze.steps import Step, run_program, run_steps
-from breeze.suites import EACH_VERSION, SYSTEM, Part
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from breeze.suites import SUITES, SYSTEM
 
 
 class Versions(NamedTuple):
@@ -46,14 +43,9 @@ class Versions(NamedTuple):
         python = f"-python-{self.python}" if self.python else ""
         return f"airflow-{self.core}-provider-{self.provider}{in_place}{python}"
 
-    @property
-    def on_this_machine(self) -> Versions:
-        """The same with a Python that is installed."""
-        return self if self.python in find_pythons() else self._replace(python="")
 
-
-_CORES = ("3.1.8", "3.2.2", "3.3.2")
-_PROVIDERS = ("10.21.0", "10.21.1", "10.22.0", "10.23.0", "10.24.0", "10.25.0")
+CORES = ("3.1.8", "3.2.2", "3.3.2")
+PROVIDERS = ("10.21.0", "10.21.1", "10.22.0", "10.23.0", "10.24.0", "10.25.0")
 
 #: Each version once at least, and the far corners. The newest of both are what the other suites run on.
 _COVERING = (
@@ -66,30 +58,30 @@ _COVERING = (
 )
 
 #: The locked ones.
-_NEWEST = Versions("3.3.2", "10.25.0")
+NEWEST = Versions("3.3.2", "10.25.0")
 
 #: The oldest and the newest.
-_IN_PLACE = (Versions("3.1.8", "10.21.0", in_place=True), _NEWEST._replace(in_place=True))
+_IN_PLACE = (Versions("3.1.8", "10.21.0", in_place=True), NEWEST._replace(in_place=True))
 
 #: The newest pre-release. Our distributions do not say that they work with it.
-_COMING = Versions("3.4.0b2", "10.25.0")
+COMING = Versions("3.4.0b2", "10.25.0")
 
 #: On which all system tests for each version run. Of the locked ones, other suites show what these show.
-_DEPLOYED = (Versions("3.1.8", "10.21.0", python="3.12"), Versions("3.2.2", "10.25.0", python="3.13"))
+DEPLOYED = (Versions("3.1.8", "10.21.0", python="3.12"), Versions("3.2.2", "10.25.0", python="3.13"))
 
 #: On which tasks are lost in every way, and no more: what is told of them is not about these.
-_DEPLOYED_BRIEFLY = (
+DEPLOYED_BRIEFLY = (
     Versions("3.1.8", "10.25.0"),
     Versions("3.2.2", "10.21.0"),
     Versions("3.3.2", "10.21.0"),
     _IN_PLACE[-1],
-    _COMING,
+    COMING,
 )
+
+_CONTRACT = SUITES["providers-tests"] / "contract"
 
 _ABOUT_THE_PAIR = ("-m", "not airflow_alone and not starts_airflow")
 """What the pairs that meet each version have shown, no other pair shows again."""
-
-_CONTRACT = PROVIDER / "tests" / "contract"
 
 _OLDEST_AIRFLOW = ("pyjwt<2.11", "structlog<25.5")
 """What the oldest Airflow needs and does not say: with newer ones it does not start."""
@@ -98,21 +90,23 @@ _AT_ONCE = 2
 """Pairs. Each is one process, which spends half of its time starting, or a deployment, which mostly waits."""
 
 
-def check_versions(*, full: bool = False) -> int:
-    """Run the contract tests with every pair of versions.
-
-    :param full: every supported pair, and deployments; otherwise as many pairs as it takes to meet each
-        version. In either case, the wheels that have our executor in them are among them.
-    :returns: 0 if all passed, otherwise 1.
-    """
+def check_versions(
+    full: Annotated[
+        bool,
+        Option(
+            "--full",
+            help="Every supported pair, not a covering few, and deployments: of each Airflow, with other"
+            " executors, on the way here and back.",
+        ),
+    ] = False,
+) -> int:
+    """Check what we rely on in Airflow and the official provider against the supported versions."""
     wheels = build_distributions(BUILD / "wheels")
-    if not wheels:
-        return 1
-    pairs = [Versions(*pair) for pair in product(_CORES, _PROVIDERS)] if full else _COVERING
-    contracts = [
-        Step("lowest", partial(_run_lowest, wheels)),
-        *(Step(str(pair), partial(_run_contract, pair, wheels)) for pair in (*pairs, *_IN_PLACE, _COMING)),
-    ]
+    lowest = [*wheels, *lowest_requirements(), *_OLDEST_AIRFLOW]
+    contracts = [Step("lowest", partial(_run_pytest, "lowest", lowest, _CONTRACT))]
+    further = set(starmap(Versions, product(CORES, PROVIDERS))) - {*_COVERING} if full else ()
+    for pairs, words in (((*_COVERING, *_IN_PLACE, COMING), ()), (sorted(further), _ABOUT_THE_PAIR)):
+        contracts += [Step(str(pair), partial(_run, pair, wheels, _CONTRACT, *words)) for pair in pairs]
     failed = run_steps("breeze testing compat", contracts, at_once=_AT_ONCE)
     if full:
         # Not beside the others: environments are shared, and each is brought up to date first.
@@ -122,42 +116,28 @@ def check_versions(*, full: bool = False) -> int:
 
 def _deployments(wheels: list[Path]) -> list[Step]:
     """Return the runs of system tests, the longest first: nothing runs beside the end of the last one."""
-    control_plane = control_plane_environment()
+    control_plane = control_plane_environment() if control_plane_possible() else {}
+    pythons = find_pythons()
     return [
         Step(str(versions), partial(_run, versions, wheels, tests, "-m", marked, env=control_plane))
         for deployed, tests, marked in (
-            ((_NEWEST,), SYSTEM, Part.COMPAT.value),
-            (_DEPLOYED, SYSTEM, EACH_VERSION),
-            (_DEPLOYED_BRIEFLY, SYSTEM / "test_each_version.py", EACH_VERSION),
+            ((NEWEST,), SYSTEM, "long and newest_version"),
+            (DEPLOYED, SYSTEM, "each_version"),
+            (DEPLOYED_BRIEFLY, SYSTEM / "test_each_version.py", "each_version"),
         )
-        for versions in (wanted.on_this_machine for wanted in deployed)
+        for wanted in deployed
+        for versions in (wanted if wanted.python in pythons else wanted._replace(python=""),)
     ]
-
-
-def _run_contract(versions: Versions, wheels: list[Path]) -> int:
-    is_one_more = versions not in (*_COVERING, *_IN_PLACE, _COMING)
-    return _run(versions, wheels, _CONTRACT, *(_ABOUT_THE_PAIR if is_one_more else ()))
-
-
-def _run_lowest(wheels: list[Path]) -> int:
-    """Run the contract tests with the oldest versions that our distributions say they work with."""
-    lowest = lowest_versions()
-    return _run_pytest("lowest", wheels, [*lowest, *_OLDEST_AIRFLOW], _CONTRACT) if lowest else 1
 
 
 def _run(
     versions: Versions, wheels: list[Path], tests: Path, *options: str, env: Mapping[str, str] | None = None
 ) -> int:
-    if versions.in_place:
-        wheel = make_in_place_wheel(versions.provider)
-        if wheel is None:
-            return 1
-        wheels = [*wheels, wheel]
+    in_place = [make_in_place_wheel(versions.provider)] if versions.in_place else []
     airflow = [f"apache-airflow=={versions.core}", f"apache-airflow-core=={versions.core}"]
     return _run_pytest(
         str(versions),
-        wheels,
-        [*airflow, f"{OFFICIAL}=={versions.provider}"],
+        [*wheels, *in_place, *airflow, f"{OFFICIAL}=={versions.provider}"],
         tests,
         *options,
         env=env,
@@ -169,23 +149,16 @@ def _run(
 
 def _run_pytest(
     name: str,
-    wheels: list[Path],
-    requirements: Sequence[str],
+    requirements: Sequence[object],
     tests: Path,
     *options: str,
     env: Mapping[str, str] | None = None,
     python: Path = Path(sys.executable),
     overrides: Sequence[str] = (),
 ) -> int:
-    requirements = [*requirements, *map(str, foreign_requirements(DEV))]
-    made = make_environment(
-        name, wheels, requirements, sources=[DEV / "src"], python=python, overrides=overrides
-    )
-    if made is None:
-        return 1
-    home = BUILD / "airflow-home" / name
+    made = make_environment(name, [*requirements, f"-e {DEV}"], python=python, overrides=overrides)
     return run_program(
-        [made, "-m", "pytest", "-p", "no:cacheprovider", "-q", relative(tests), *options],
-        env={"AIRFLOW_HOME": str(home), **(env or {})},
+        [made, "-m", "pytest", "-p", "no:cacheprovider", "-q", tests.relative_to(ROOT), *options],
+        env={**(env or {}), "AIRFLOW_HOME": str(BUILD / "airflow-home" / name)},
         in_one_piece=True,
     )

@@ -1,33 +1,73 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a real control plane, built once for each machine."""
+"""A real control plane, built once for each machine, and the tests of what an API server does, on it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Annotated
 
-from breeze.paths import ROOT
+import typer
+
+from breeze.paths import DEV, ROOT
+from breeze.steps import console, run_tool
 
 _COMMAND = [sys.executable, str(ROOT / "scripts" / "build_control_plane.py")]
+_TESTS = DEV / "tests" / "conformance"
+#: What needs a cluster to itself: the kubelet's nodes must be the only ones.
+_OWN_CLUSTER_TESTS = (_TESTS, DEV / "tests" / "control_plane", DEV / "tests" / "kubelet")
+#: A TLS connection says goodbye in the background, for which the event loop of a test does not wait.
+_PYTEST_OPTIONS = ("-W", "ignore:unclosed:ResourceWarning")
+_KUBECONFIG = "CONFORMANCE_KUBECONFIG"
 
 
-def control_plane_binaries() -> Path | None:
+def control_plane_binaries() -> Path:
     """Find the folder of the programs, or build them, which takes minutes.
 
-    :returns: None if they cannot be built on this machine; the reason has been printed.
+    :raises CalledProcessError: if they cannot be built on this machine; the reason has been printed.
     """
-    done = subprocess.run(_COMMAND, stdout=subprocess.PIPE, text=True, check=False)
-    return Path(done.stdout.strip()) if done.returncode == 0 else None
-
-
-def control_plane_environment() -> dict[str, str]:
-    """Return the environment variables of system tests, for which a control plane is built if it can be."""
-    binaries = control_plane_binaries() if control_plane_possible() else None
-    return {"CONTROL_PLANE_BINARIES": str(binaries)} if binaries else {}
+    return Path(subprocess.check_output(_COMMAND, text=True).strip())
 
 
 def control_plane_possible() -> bool:
     """Tell whether this machine has, or can build, a control plane; why not has been printed."""
     return subprocess.run([*_COMMAND, "--check"], check=False).returncode == 0
+
+
+def control_plane_environment() -> dict[str, str]:
+    """Return the environment variables of system tests that are to be on a control plane."""
+    return {"CONTROL_PLANE_BINARIES": str(control_plane_binaries())}
+
+
+def run_conformance(
+    context: typer.Context,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(help="Test this cluster, not a control plane of our own.", exists=True, dir_okay=False),
+    ] = None,
+) -> int:
+    """Test on a real API server what dev-tests tests on the embedded one. Other arguments go to pytest."""
+    from cluster_lab.control_plane import ControlPlane
+
+    options = [*_PYTEST_OPTIONS, *context.args]
+    if kubeconfig:
+        return run_tool("pytest", _TESTS, *options, env={_KUBECONFIG: str(kubeconfig.absolute())})
+    binaries = control_plane_binaries()
+    with (
+        tempfile.TemporaryDirectory(prefix="control-plane-") as folder,
+        ControlPlane(binaries, Path(folder)) as control_plane,
+    ):
+        # Its cache now begins late in the cluster's history, as with one that has run for a while; from a
+        # new one every version can be watched.
+        control_plane.kill_apiserver()
+        control_plane.start_apiserver()
+        console.print(f"The control plane runs: {control_plane.url}")
+        env = {
+            _KUBECONFIG: str(control_plane.kubeconfig),
+            "CONFORMANCE_ETCD": control_plane.etcd_url,
+            "CONTROL_PLANE_BINARIES": str(binaries),
+        }
+        return run_tool("pytest", *_OWN_CLUSTER_TESTS, *options, env=env)

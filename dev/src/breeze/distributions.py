@@ -1,28 +1,25 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Building the published distributions, and trying them as a user would install them."""
+"""Wheels: ours, as a user would install them, and the official provider's with our executor in it."""
 
 from __future__ import annotations
 
 import shutil
-import sys
+import tempfile
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
 
 from breeze.environments import find_pythons, make_environment
-from breeze.paths import BUILD, DISTRIBUTIONS, PROVIDER, PROVIDER_PACKAGE, ROOT, relative
+from breeze.paths import BUILD, DISTRIBUTIONS, PROVIDER, PROVIDER_PACKAGE, ROOT, UV
 from breeze.steps import console, run_program, run_tool
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+OFFICIAL = "apache-airflow-providers-cncf-kubernetes"
 
 _DIST = ROOT / "dist"
-
-#: All that we may have below ``airflow/``. An ``__init__.py`` above it would take the place of the installed
-#: Airflow's, or hide the official provider.
-_OURS = PROVIDER_PACKAGE.relative_to(PROVIDER / "src").as_posix()
-
 #: A pod that is relaunched: the quick command ends with 0.
 _POD = ROOT / "docs" / "policy-examples" / "drain.yaml"
 
@@ -48,62 +45,75 @@ def build_distributions(target: Path, kinds: Sequence[str] = ("wheel",)) -> list
 
     :param target: the folder to put them in; what it held before is deleted.
     :param kinds: "wheel", "sdist" or both.
-    :returns: the wheels; empty if something failed, after the reason has been printed.
+    :returns: the wheels.
     """
     shutil.rmtree(target, ignore_errors=True)
     options = [word for kind in kinds for word in ("--target", kind)]
     for project in DISTRIBUTIONS:
-        if run_program([sys.executable, "-m", "hatchling", "build", "-d", target, *options], cwd=project):
-            return []
+        run_tool("hatchling", "build", "-d", target, *options, cwd=project, check=True)
     wheels = sorted(target.glob("*.whl"))
-    return [] if any(_check_wheel(wheel) for wheel in wheels) else wheels
+    for wheel in wheels:
+        _check_wheel(wheel)
+    return wheels
+
+
+def _check_wheel(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    # An __init__.py above ours would take the place of Airflow's, or hide the official provider.
+    ours = PROVIDER_PACKAGE.relative_to(PROVIDER / "src").as_posix()
+    foreign = [name for name in names if name.startswith("airflow/") and not name.startswith(f"{ours}/")]
+    needed = ("py.typed", "licenses/LICENSE", "licenses/NOTICE")
+    missing = [end for end in needed if not any(name.endswith(f"/{end}") for name in names)]
+    if foreign or missing:
+        raise ValueError(f"{wheel.name} lacks {missing}, and contains what belongs to Airflow: {foreign}")
 
 
 def prepare_distributions() -> int:
-    """Build wheels and source distributions into dist/, then install the wheels and try them.
-
-    :returns: 0 if they work.
-    """
+    """Build the distributions that are published into dist/, and try them in an environment of their own."""
     wheels = build_distributions(_DIST, ("sdist", "wheel"))
-    if not wheels:
-        return 1
     # The long description has to render, and the metadata to be what an index takes.
-    if exit_code := run_tool("twine", "check", "--strict", *sorted(_DIST.iterdir())):
-        return exit_code
-    if exit_code := max(_try(wheels, version, python) for version, python in find_pythons().items()):
-        return exit_code
-    for path in sorted(_DIST.iterdir()):
-        console.print(relative(path))
+    run_tool("twine", "check", "--strict", *sorted(_DIST.iterdir()), check=True)
+    for version, python in find_pythons().items():
+        name = f"release-{version}"
+        shutil.rmtree(BUILD / "environments" / name, ignore_errors=True)
+        installed = make_environment(name, wheels, python=python)
+        # -I: neither this checkout nor the caller's environment may help.
+        env = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / name)}
+        run_program([installed, "-I", "-c", _TRIAL], env=env, check=True)
+        run_program([installed.with_name("airflow-resilience"), "explain", "-f", _POD], check=True)
+    console.print(*sorted(_DIST.iterdir()), sep="\n", soft_wrap=True)
     return 0
 
 
-def _try(wheels: Sequence[Path], version: str, python: Path) -> int:
-    """Install the wheels as a user does, into an environment that has nothing else, and try them."""
-    name = f"release-{version}"
-    shutil.rmtree(BUILD / "environments" / name, ignore_errors=True)
-    installed = make_environment(name, wheels, python=python)
-    if installed is None:
-        return 1
-    # -I: neither this checkout nor the caller's environment may help.
-    env = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / name)}
-    quick = installed.with_name("airflow-resilience")
-    trial = run_program([installed, "-I", "-c", _TRIAL], env=env)
-    return trial or run_program([quick, "explain", "-f", _POD])
+def prepare_in_place_provider(
+    official: Annotated[
+        Path, Option("--from", metavar="WHEEL", help="The official provider's wheel, as published.")
+    ],
+    output: Annotated[Path, Option(metavar="DIR", help="Where to put the new one.")] = _DIST,
+) -> int:
+    """Make a wheel of the official provider in which KubernetesExecutor is ours."""
+    # Programs are started at the root of the checkout.
+    words = ["--from", official.absolute(), "--output", output.absolute()]
+    return run_tool("airflow", "kubernetes-resilience", "build-provider-wheel", *words, check=True)
 
 
-def _check_wheel(wheel: Path) -> int:
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    problems = [
-        f"{wheel.name} contains {name}, which belongs to Airflow"
-        for name in names
-        if name.startswith("airflow/") and not name.startswith(f"{_OURS}/")
-    ]
-    problems += [
-        f"{wheel.name} lacks {required}"
-        for required in ("py.typed", "licenses/LICENSE", "licenses/NOTICE")
-        if not any(name.endswith(f"/{required}") for name in names)
-    ]
-    for problem in problems:
-        console.print(problem, markup=False)
-    return len(problems)
+def make_in_place_wheel(version: str) -> Path:
+    """Make such a wheel of an official version, anew."""
+    folder = BUILD / "in-place" / version
+    shutil.rmtree(folder, ignore_errors=True)
+    prepare_in_place_provider(fetch_official_wheel(version), folder)
+    return next(folder.iterdir())
+
+
+def fetch_official_wheel(version: str) -> Path:
+    """Find an official wheel, or have pip fetch it: uv only installs."""
+    wheels = BUILD / "official-wheels"
+    wheel = wheels / f"{OFFICIAL.replace('-', '_')}-{version}-py3-none-any.whl"
+    if not wheel.exists():
+        wheels.mkdir(parents=True, exist_ok=True)
+        # Other tests may want it at the same time: it appears in one piece.
+        with tempfile.TemporaryDirectory(dir=wheels) as folder:
+            words = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder]
+            run_program([UV.with_name("pip"), *words, f"{OFFICIAL}=={version}"], check=True)
+            Path(folder, wheel.name).rename(wheel)
+    return wheel

@@ -1,107 +1,187 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``breeze build-docs``: one site from the pages in docs/, the provider's own, and what is generated."""
+"""``breeze build-docs``: one site from the pages in docs/, the provider's own, and what is made from code."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from breeze.newsfragments import changelog_with_news
+from typer import Option
+
 from breeze.paths import BUILD, CORE, PROVIDER, ROOT
-from breeze.provider_info import load_provider_yaml
+from breeze.provider_info import provider_info
 from breeze.steps import console, run_program, run_tool
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+DOCS = ROOT / "docs"
 _SITE = ROOT / "site"
-_SOURCE = BUILD / "docs-source"
 #: A program that is installed beside Python: https://lychee.cli.rs
 _LYCHEE = Path(sys.executable).parent / "lychee"
+#: The width of whatever terminal this runs in is no matter of a page.
+_HELP_WIDTH = 90
+#: towncrier writes a release below this line; it is its default for reStructuredText.
+_RELEASES = ".. towncrier release notes start\n"
 
 
-def build_site(*, external_links: bool = False) -> int:
-    """Build the site, and check its links and those of the pages that are read in the repository.
-
-    The sources are brought together in one folder first, because Sphinx reads only one.
-
-    :param external_links: whether other sites are asked too, which takes a network, and minutes.
-    :returns: the exit code of what writes pages from code, else that of Sphinx, which is not 0 if there was
-        any warning, else that of the check.
-    """
-    shutil.rmtree(_SOURCE, ignore_errors=True)
+def build_site(
+    external_links: Annotated[
+        bool, Option("--external-links", help="Check links to other sites too, which takes a network.")
+    ] = False,
+) -> int:
+    """Build the documentation site into site/; a warning, or a link that leads nowhere, is an error."""
+    source = BUILD / "docs-source"  # Sphinx reads one folder only.
+    shutil.rmtree(source, ignore_errors=True)
     shutil.rmtree(_SITE, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", _SOURCE)
+    shutil.copytree(DOCS, source)
+    shutil.copytree(PROVIDER / "docs", source / "provider")
     for name in ("README.md", "CONTRIBUTING.md"):
         # In there, the pages of the site are beside it.
         text = (ROOT / name).read_text().replace("](docs/", "](").replace("```sh ci", "```sh")
-        (_SOURCE / name.lower()).write_text(text)
-    provider_pages = _SOURCE / "provider"
-    shutil.copytree(PROVIDER / "docs", provider_pages)
-    (provider_pages / "configurations-ref.md").write_text(render_configuration(load_provider_yaml()))
-    (provider_pages / "changelog.rst").write_text(changelog_with_news(PROVIDER))
-    (provider_pages / "changelog-core.rst").write_text(changelog_with_news(CORE))
-    exit_code = run_tool("breeze.policy_pages", _SOURCE) or _run_sphinx(_SOURCE, _SITE)
-    if exit_code == 0:
-        console.print("The site is in site/index.html")
-        exit_code = check_links(*ROOT.glob("*.md"), _SITE, external=external_links)
-    return exit_code
+        (source / name.lower()).write_text(text)
+    for name, text in made_pages().items():
+        (source / name).write_text(text)
+    options = ["--fail-on-warning", "--keep-going", "-q", "-d", BUILD / "doctrees"]
+    if exit_code := run_tool("sphinx", *options, source, _SITE):
+        return exit_code
+    console.print("The site is in site/index.html")
+    where = [] if external_links else ["--offline"]
+    return run_program([_LYCHEE, "--include-fragments", "--no-progress", *where, *ROOT.glob("*.md"), _SITE])
 
 
-def check_links(*pages: Path, external: bool = False) -> int:
-    """Check that what links lead to is there, with the headings that they name.
-
-    :param pages: files in Markdown or HTML, or folders of them.
-    :param external: whether other sites are asked too.
-    :returns: not 0 if anything is missing.
-    """
-    options = ["--include-fragments", "--no-progress", *([] if external else ["--offline"])]
-    return run_program([_LYCHEE, *options, *pages])
-
-
-def _run_sphinx(source: Path, target: Path) -> int:
-    doctrees = BUILD / "doctrees"
-    return run_program(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "--fail-on-warning",
-            "--keep-going",
-            "-q",
-            "-d",
-            doctrees,
-            source,
-            target,
-        ]
-    )
-
-
-def render_configuration(provider: dict[str, Any]) -> str:
-    """Render the reference of the options in provider.yaml.
-
-    :param provider: the contents of provider.yaml.
-    :returns: a page in Markdown.
-    """
-    parts = ["# Configuration reference\n"]
-    for section, content in provider["config"].items():
-        parts += [f"## [{section}]\n", _as_markdown(content["description"])]
-        parts += [_render_option(section, name, option) for name, option in content["options"].items()]
-    return "\n".join(parts)
-
-
-def _render_option(section: str, name: str, option: dict[str, Any]) -> str:
-    facts = {
-        "Type": option["type"],
-        "Default": option["default"],
-        "Example": option["example"],
-        "Since": option["version_added"],
-        "Environment variable": f"AIRFLOW__{section.upper()}__{name.upper()}",
+def made_pages() -> dict[str, str]:
+    """Make the pages that say what is in the code, by their names; docs/ has the beginnings of three."""
+    return {
+        "causes.md": (DOCS / "causes.md").read_text() + "".join(_causes()),
+        "command-line.md": (DOCS / "command-line.md").read_text() + "".join(_commands()),
+        "policy-reference.md": _policy_reference(),
+        "provider/configurations-ref.md": "\n".join(_configuration()),
+        "provider/changelog.rst": _changelog(PROVIDER, "docs/changelog.rst"),
+        "provider/changelog-core.rst": _changelog(CORE, "CHANGELOG.rst"),
     }
-    rows = "".join(f"| {fact} | `{value}` |\n" for fact, value in facts.items() if value is not None)
-    return f"### {name}\n\n{_as_markdown(option['description'])}\n| | |\n|---|---|\n{rows}"
 
 
-def _as_markdown(description: str) -> str:
-    """Airflow wants descriptions in reStructuredText; code is all the markup that ours use."""
-    return description.replace("``", "`")
+def _causes() -> Iterator[str]:
+    """Yield a row for each cause of a failed pod, in order of precedence."""
+    from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
+
+    for cause in TABLE:
+        when = "Of launches only. " * cause.launch_only + "Node-bound. " * cause.node_bound
+        why = " ".join(cause.why.split()).replace("|", "\\|").replace("``", "`")
+        row = f"`{cause.name}` | `{cause.category}` | `{cause.reason}` | {when}{why} [more]({cause.url})"
+        yield f"| {row} |\n"
+
+
+def _commands() -> Iterator[str]:
+    """Yield what each command prints when it is asked for help."""
+    from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
+    from airflow.providers.cncf.kubernetes_resilience.cli.quick import COMMANDS, PLUGIN
+
+    named = dict(_in_full("airflow", get_cli_commands()))
+    named |= {f"airflow-resilience {name}": item.command for name, item in COMMANDS.items()}
+    named["kubectl airflow-explain"] = PLUGIN.command
+    for name, command in named.items():
+        parser = argparse.ArgumentParser(
+            prog=name,
+            description=command.description,
+            epilog=command.epilog,
+            formatter_class=lambda prog: argparse.RawTextHelpFormatter(prog, width=_HELP_WIDTH),
+        )
+        for argument in command.args:
+            argument.add_to_parser(parser)
+        yield f"\n## {name}\n\n{command.help}\n\n```text\n{parser.format_help()}```\n"
+
+
+def _in_full(prefix: str, commands: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    for command in commands:
+        name = f"{prefix} {command.name}"
+        if hasattr(command, "subcommands"):
+            yield from _in_full(name, command.subcommands)
+        else:
+            yield name, command
+
+
+def _policy_reference() -> str:
+    """Put the table of its fields in the place of the name of each mapping of the policy file."""
+    from airflow_resilience.retry_policy import schema
+
+    page = (DOCS / "policy-reference.md").read_text()
+    # Of two titles of a mapping the page has the nested one.
+    titles = {
+        name: title for title, name in re.findall(r"^## `(\w+)`\n\n<!-- (\w+) -->$", page, re.MULTILINE)
+    }
+    return re.sub("<!-- (.*) -->", lambda match: _fields(getattr(schema, match[1]), titles), page)
+
+
+def _fields(model: type[BaseModel], titles: dict[str, str]) -> str:
+    from airflow_resilience.retry_policy.fields import fields_of
+
+    rows = [_row(name, field, titles) for name, field in fields_of(model).items()]
+    head = "| field | allowed | default | meaning |\n|---|---|---|---|\n"
+    return f"{cleandoc(model.__doc__ or '')}\n\n{head}" + "\n".join(rows)
+
+
+def _row(name: str, field: FieldInfo, titles: dict[str, str]) -> str:
+    from airflow_resilience.retry_policy.fields import allowed, model_in, type_of
+
+    nested = model_in(type_of(field))
+    title = titles[nested.__name__] if nested else ""
+    values = f"see [`{title}`](#{title.lower()})" if nested else allowed(type_of(field))
+    cells = (f"`{name}`", values, _default(field), " ".join((field.description or "").split()))
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default(field: FieldInfo) -> str:
+    """Return the default as a file would state it; nothing if the field's text explains the default."""
+    from airflow_resilience.retry_policy.durations import format_duration
+    from airflow_resilience.retry_policy.fields import Duration, type_of
+
+    if field.is_required():
+        return "**required**"
+    match field.default:
+        case None:
+            return ""
+        case Enum() as default:
+            return f"`{default.value}`"
+        case default if type_of(field) == Duration:
+            return f"`{format_duration(default)}`"
+        case default:
+            return f"`{json.dumps(default)}`"
+
+
+def _configuration() -> Iterator[str]:
+    """Yield the options in provider.yaml. Code is all the markup that their descriptions use."""
+    yield "# Configuration reference\n"
+    for section, content in provider_info()["config"].items():
+        yield f"## [{section}]\n"
+        yield content["description"].replace("``", "`")
+        for name, option in content["options"].items():
+            facts = {
+                "Type": option["type"],
+                "Default": option["default"],
+                "Example": option["example"],
+                "Since": option["version_added"],
+                "Environment variable": f"AIRFLOW__{section.upper()}__{name.upper()}",
+            }
+            rows = "".join(f"| {fact} | `{value}` |\n" for fact, value in facts.items() if value is not None)
+            yield f"### {name}\n\n{option['description'].replace('``', '`')}\n| | |\n|---|---|\n{rows}"
+
+
+def _changelog(project: Path, name: str) -> str:
+    """Return a changelog with the news of the next release on top."""
+    # A draft changes nothing: neither the changelog nor the fragments.
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version=Unreleased", "--date="]
+    draft = subprocess.check_output(command, cwd=project, text=True)
+    return (project / name).read_text().replace(_RELEASES, f"{_RELEASES}\n{draft}\n")

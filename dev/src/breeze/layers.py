@@ -8,8 +8,7 @@ import-linter's own "forbidden" contract takes an external package as a whole. O
 
 from __future__ import annotations
 
-from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from importlinter import Contract, ContractCheck, fields, output
 
@@ -24,25 +23,33 @@ class ForbiddenExternalContract(Contract):
     ``allowed_modules``: exceptions from the latter.
     """
 
-    source_modules = fields.ListField(subfield=fields.StringField())
-    forbidden_modules = fields.ListField(subfield=fields.StringField())
-    allowed_modules = fields.ListField(subfield=fields.StringField(), required=False)
+    source_modules: Any = fields.ListField(subfield=fields.StringField())
+    forbidden_modules: Any = fields.ListField(subfield=fields.StringField())
+    allowed_modules: Any = fields.ListField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002 - the interface
         """Look for chains.
 
-        :param graph: all modules of ours, and those of others that they import.
-        :param verbose: not used; there is nothing to tell while it runs.
+        :param graph: all modules of ours, and those of others that they import; a copy for this contract.
         :raises ValueError: if a source module does not exist, since a contract about nothing is always kept.
         """
-        sources = cast("list[str]", self.source_modules)
-        if missing := [source for source in sources if source not in graph.modules]:
+        if missing := set(self.source_modules) - graph.modules:
             raise ValueError(f"These modules do not exist: {', '.join(missing)}")
-        self._drop_allowed(graph)
-        importers = [module for source in sources for module in (source, *graph.find_descendants(source))]
+        below = tuple(f"{name}." for name in self.forbidden_modules)
+        forbidden = sorted(module for module in graph.modules if f"{module}.".startswith(below))
+        # In the graph, a module of others ends below what its name shares with ours. Which one it is, the
+        # line of the import says.
+        allowed = tuple(f"from {name} import " for name in self.allowed_modules or ())
+        for imported in forbidden:
+            for importer in graph.find_modules_that_directly_import(imported):
+                lines = graph.get_import_details(importer=importer, imported=imported)
+                if lines and all(line["line_contents"].startswith(allowed) for line in lines):
+                    graph.remove_import(importer=importer, imported=imported)
         chains = [
             chain
-            for importer, imported in product(sorted(importers), self._forbidden_in(graph))
+            for source in self.source_modules
+            for importer in (source, *sorted(graph.find_descendants(source)))
+            for imported in forbidden
             if (chain := graph.find_shortest_chain(importer=importer, imported=imported))
         ]
         return ContractCheck(kept=not chains, metadata={"chains": chains})
@@ -51,25 +58,3 @@ class ForbiddenExternalContract(Contract):
         """Print the chains that were found."""
         for chain in check.metadata["chains"]:
             output.print_error(" -> ".join(chain), bold=False)
-
-    def _forbidden_in(self, graph: ImportGraph) -> list[str]:
-        """Give the forbidden modules, and those below them, that are imported anywhere."""
-        forbidden = cast("list[str]", self.forbidden_modules)
-        return sorted(
-            module
-            for module in graph.modules
-            if any(f"{module}.".startswith(f"{name}.") for name in forbidden)
-        )
-
-    def _drop_allowed(self, graph: ImportGraph) -> None:
-        """Take the imports of allowed modules out of the graph, which import-linter has copied for this.
-
-        In it, a module of others ends below what its name shares with ours. Which one it is says the line.
-        """
-        allowed = cast("list[str] | None", self.allowed_modules) or []
-        beginnings = tuple(f"from {name} import " for name in allowed)
-        for imported in self._forbidden_in(graph):
-            for importer in graph.find_modules_that_directly_import(imported):
-                details = graph.get_import_details(importer=importer, imported=imported)
-                if details and all(detail["line_contents"].startswith(beginnings) for detail in details):
-                    graph.remove_import(importer=importer, imported=imported)

@@ -6,24 +6,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-#: breeze is an editable install, so its own place tells where the checkout is.
 ROOT = Path(__file__).resolve().parents[3]
 #: Everything that is made here and may be thrown away at any time; ignored by git.
 BUILD = ROOT / ".build"
-LOCK = ROOT / "requirements.lock"
 #: uv as the ``./breeze`` wrapper fetched it.
 UV = BUILD / "uv" / "bin" / "uv"
 
 CORE = ROOT / "airflow-core"
 PROVIDER = ROOT / "providers" / "cncf" / "kubernetes_resilience"
+PROVIDER_PACKAGE = PROVIDER / "src" / "airflow" / "providers" / "cncf" / "kubernetes_resilience"
 DEV = ROOT / "dev"
 #: The projects that are published, in the order in which they depend on each other.
 DISTRIBUTIONS = (CORE, PROVIDER)
-PROJECTS = (*DISTRIBUTIONS, DEV)
-
-PROVIDER_PACKAGE = PROVIDER / "src" / "airflow" / "providers" / "cncf" / "kubernetes_resilience"
-
-
-def relative(path: Path) -> str:
-    """Name a file the way a reader of the repository would."""
-    return path.relative_to(ROOT).as_posix()

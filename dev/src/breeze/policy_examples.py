@@ -24,11 +24,8 @@ PODS = ROOT / "docs" / "policy-examples"
 #: Columns of the terminal that the output is for: as many as a page of the site shows.
 _WIDTH = 90
 #: What follows the name of an example is the phase of its pod's task.
-_POLICY = re.compile(
-    r"^```yaml policy (?P<name>[\w-]+)(?: (?P<phase>execution))?\n(?P<text>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
-_OUTPUT = re.compile(r"^```text explain (?P<name>[\w-]+)\n.*?^```$", re.MULTILINE | re.DOTALL)
+_POLICY = re.compile(r"^```yaml policy ([\w-]+)(?: (execution))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_OUTPUT = re.compile(r"(^```text explain ([\w-]+)\n).*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def explain_examples(page: str) -> dict[str, Explanation]:
@@ -37,10 +34,7 @@ def explain_examples(page: str) -> dict[str, Explanation]:
     :param page: the page, in Markdown.
     :returns: the explanations by the names of their examples.
     """
-    return {
-        match["name"]: _explain(match["name"], match["text"], match["phase"])
-        for match in _POLICY.finditer(page)
-    }
+    return {name: _explain(name, policy, phase) for name, phase, policy in _POLICY.findall(page)}
 
 
 def with_current_output(page: str) -> str:
@@ -50,12 +44,10 @@ def with_current_output(page: str) -> str:
     :raises KeyError: if there is output of an example that has no policy.
     """
     explanations = explain_examples(page)
-    return _OUTPUT.sub(
-        lambda match: f"```text explain {match['name']}\n{_printed(explanations[match['name']])}\n```", page
-    )
+    return _OUTPUT.sub(lambda match: f"{match[1]}{_printed(explanations[match[2]])}\n```", page)
 
 
-def _explain(name: str, policy: str, phase: str | None) -> Explanation:
+def _explain(name: str, policy: str, phase: str) -> Explanation:
     from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
     from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import from_pod

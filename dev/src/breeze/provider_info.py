@@ -16,10 +16,9 @@ from typing import Any
 import jsonschema
 import yaml
 
-from breeze.paths import PROVIDER, PROVIDER_PACKAGE, ROOT, relative
+from breeze.paths import PROVIDER, PROVIDER_PACKAGE
 
-PROVIDER_YAML = PROVIDER / "provider.yaml"
-GENERATED = PROVIDER_PACKAGE / "get_provider_info.py"
+_GENERATED = PROVIDER_PACKAGE / "get_provider_info.py"
 
 #: What Airflow reads at run time. ``executors`` and ``cli`` go together: a provider that declares executors
 #: but no ``cli`` makes each call of the airflow command warn.
@@ -44,44 +43,28 @@ def get_provider_info() -> dict[str, Any]:
 '''
 
 
-def load_provider_yaml() -> dict[str, Any]:
-    """Read provider.yaml."""
-    content: dict[str, Any] = yaml.safe_load(PROVIDER_YAML.read_text())
-    return content
+def provider_info() -> dict[str, Any]:
+    """Read from provider.yaml what Airflow uses."""
+    content = yaml.safe_load((PROVIDER / "provider.yaml").read_text())
+    return {key: content[key] for key in _KEYS}
 
 
 def write_provider_info() -> None:
-    """Write the generated module."""
-    GENERATED.write_text(_rendered())
+    """Write get_provider_info.py from provider.yaml."""
+    _GENERATED.write_text(_rendered())
 
 
 def check_provider_info() -> list[str]:
     """Find what is wrong with provider.yaml or with the module generated from it."""
     schema = json.loads(files("airflow").joinpath("provider_info.schema.json").read_text())
-    problems = [
-        f"{relative(PROVIDER_YAML)}: {error.json_path}: {error.message}"
-        for error in jsonschema.Draft7Validator(schema).iter_errors(_provider_info())
-    ]
-    if GENERATED.read_text() != _rendered():
-        problems.append(
-            f"{relative(GENERATED)} does not follow from {relative(PROVIDER_YAML)}:"
-            " run ./breeze release-management generate-provider-info"
-        )
+    errors = jsonschema.Draft7Validator(schema).iter_errors(provider_info())
+    problems = [f"provider.yaml: {error.json_path}: {error.message}" for error in errors]
+    if _GENERATED.read_text() != _rendered():
+        problems.append("provider.yaml has changed: run ./breeze release-management generate-provider-info")
     return problems
-
-
-def _provider_info() -> dict[str, Any]:
-    content = load_provider_yaml()
-    return {key: content[key] for key in _KEYS}
 
 
 def _rendered() -> str:
     """Render the module, formatted as ruff wants it, so that the format check and this one agree."""
-    return subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(GENERATED), "-"],
-        input=_TEMPLATE.format(info=_provider_info()),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(_GENERATED), "-"]
+    return subprocess.check_output(command, input=_TEMPLATE.format(info=provider_info()), text=True)

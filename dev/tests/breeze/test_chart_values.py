@@ -50,11 +50,14 @@ BLOCKS = [
 
 def keys_of(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values that are no mappings, with their places."""
-    if isinstance(values, dict):
-        for key, value in values.items():
-            yield from keys_of(value, f"{path}.{key}" if path else key)
-    else:
-        yield path, values
+    for key, value in values.items():
+        yield from keys_of(value, f"{path}{key}.") if isinstance(value, dict) else [(path + key, value)]
+
+
+def block_with(key: str) -> dict[str, Any]:
+    """Return the one block that has a key at its top."""
+    (values,) = (block.values[0] for block in BLOCKS if key in block.values[0])
+    return values
 
 
 @pytest.mark.parametrize("values", BLOCKS)
@@ -77,7 +80,7 @@ def test_every_key_that_is_known_is_used():
 
 
 def test_the_executor_is_ours_for_airflow_and_the_official_one_for_the_chart():
-    (values,) = (block.values[0] for block in BLOCKS if "executor" in block.values[0])
+    values = block_with("executor")
     (variable,) = values["env"]
     alias, _, path = variable["value"].partition(":")
     assert variable["name"] == "AIRFLOW__CORE__EXECUTOR"
@@ -86,7 +89,7 @@ def test_the_executor_is_ours_for_airflow_and_the_official_one_for_the_chart():
 
 
 def test_the_chart_uses_the_accounts_of_the_manifest():
-    (values,) = (block.values[0] for block in BLOCKS if "rbac" in block.values[0])
+    values = block_with("rbac")
     accounts = {values[part]["serviceAccount"]["name"] for part in ("scheduler", "apiServer")}
     assert accounts == set(Account)
     assert not values["rbac"]["create"]
@@ -94,6 +97,6 @@ def test_the_chart_uses_the_accounts_of_the_manifest():
 
 
 def test_mappings_are_those_of_the_file():
-    (values,) = (block.values[0] for block in BLOCKS if "statsd" in block.values[0])
+    values = block_with("statsd")
     file = yaml.safe_load((ROOT / "docs" / "monitoring" / "statsd-mappings.yaml").read_text())
     assert all(item in file["mappings"] for item in values["statsd"]["extraMappings"])

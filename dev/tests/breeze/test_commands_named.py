@@ -21,10 +21,6 @@ def named(program: str) -> list[str]:
     return sorted({found.strip() for found in re.findall(rf"{re.escape(program)} ([^`#|\n]+)", PAGES)})
 
 
-def words_of(line: str) -> list[str]:
-    return re.findall(r"[\w-]+", line)
-
-
 def breeze_options(words: list[str]) -> set[str] | None:
     """Return the options of the command that words begin with; None: whatever pytest takes."""
     command = get_command(app)
@@ -51,14 +47,14 @@ def options_in(words: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("line", named("./breeze"))
 def test_a_command_for_contributors_exists(line: str) -> None:
-    words = words_of(line)
+    words = re.findall(r"[\w-]+", line)
     known = breeze_options(words)
     assert known is None or options_in(words) <= known
 
 
 @pytest.mark.parametrize("line", named("airflow kubernetes-resilience"))
 def test_a_command_of_the_distribution_exists(line: str) -> None:
-    words = ["kubernetes-resilience", *words_of(line)]
+    words = ["kubernetes-resilience", *re.findall(r"[\w-]+", line)]
     assert options_in(words[1:]) <= airflow_options(words)
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from breeze.distributions import build_distributions
+from breeze.distributions import OFFICIAL, build_distributions, make_in_place_wheel
 from breeze.environments import make_environment
-from breeze.in_place import OFFICIAL, make_in_place_wheel
 from breeze.paths import UV
 
 NEWEST = "10.25.0"
@@ -82,18 +81,10 @@ class Deployment:
         )
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory):
-    wheels = [*build_distributions(tmp_path_factory.mktemp("wheels")), make_in_place_wheel(NEWEST)]
-    assert len(wheels) == 3
-    return wheels
-
-
 @pytest.fixture
-def deployment(wheels, tmp_path):
-    python = make_environment("in-place", wheels)
-    assert python is not None
-    return Deployment(python, tmp_path)
+def deployment(tmp_path):
+    wheels = [*build_distributions(tmp_path / "wheels"), make_in_place_wheel(NEWEST)]
+    return Deployment(make_environment("in-place", wheels), tmp_path)
 
 
 @pytest.mark.long

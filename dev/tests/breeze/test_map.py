@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The map in docs/architecture.md is complete, and what it names exists."""
+"""What the map in docs/architecture.md and the glossary name exists, and the map is complete."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from breeze.paths import CORE, PROVIDER_PACKAGE, ROOT
+from breeze.paths import CORE, PROVIDER, PROVIDER_PACKAGE, ROOT
 
 SECTION = re.split(r"^## ", (ROOT / "docs" / "architecture.md").read_text(), flags=re.MULTILINE)
 MAP, WAYS = next(text for text in SECTION if text.startswith("The map\n")).split("\n### ", maxsplit=1)
+PLACE = r"`([\w.-]+/[\w./-]*)`"
 
-SOURCES = (CORE / "src" / "airflow_resilience", PROVIDER_PACKAGE)
+#: Each with its unit tests.
+SOURCES = {CORE / "src" / "airflow_resilience": CORE / "tests", PROVIDER_PACKAGE: PROVIDER / "tests" / "unit"}
+MODULES = [path for source in SOURCES for path in source.rglob("*.py")]
 FOLDERS = (ROOT, CORE / "src", PROVIDER_PACKAGE, PROVIDER_PACKAGE / "executors")
 """Paths in the text are relative to one of these."""
 
@@ -36,27 +37,32 @@ def named_in(tree: str) -> Iterator[Path]:
 NAMED = list(named_in(MAP.split("```")[1]))
 
 
-@pytest.mark.parametrize("path", NAMED, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_the_map_names_exists(path):
-    assert path.exists()
-
-
-def test_the_map_names_no_path_twice():
+def test_what_the_map_names_exists_and_is_named_once():
+    assert [path for path in NAMED if not path.exists()] == []
     assert len(NAMED) == len(set(NAMED))
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_the_map_names_every_module(source):
-    modules = {path for path in source.rglob("*.py") if path.name != "__init__.py"}
-    assert modules - set(NAMED) == set()
+def test_the_map_names_every_module():
+    assert {path for path in MODULES if path.name != "__init__.py"} - set(NAMED) == set()
 
 
-@pytest.mark.parametrize("place", sorted(set(re.findall(r"`([\w-]+/[\w./-]*)`", WAYS))))
-def test_a_place_on_the_ways_exists(place):
-    assert any((folder / place).exists() for folder in FOLDERS)
+def test_places_that_texts_name_exist():
+    places = re.findall(PLACE, WAYS + (ROOT / "docs" / "glossary.md").read_text())
+    assert places
+    assert [place for place in places if not any((folder / place).exists() for folder in FOLDERS)] == []
 
 
-@pytest.mark.parametrize("function", sorted(set(re.findall(r"`(\w+)\(\)`", WAYS))))
-def test_a_function_on_the_ways_exists(function):
-    modules = (path.read_text() for source in SOURCES for path in source.rglob("*.py"))
-    assert any(re.search(rf"\bdef {function}\(", module) for module in modules)
+def test_functions_on_the_ways_exist():
+    defined = {name for path in MODULES for name in re.findall(r"\bdef (\w+)\(", path.read_text())}
+    named = set(re.findall(r"`(\w+)\(\)`", WAYS))
+    assert named
+    assert named - defined == set()
+
+
+def test_unit_tests_lie_where_the_modules_lie():
+    """A test with the name of a module is about that; others are about more than one, or about one side."""
+    for package, tests in SOURCES.items():
+        for test in tests.rglob("test_*.py"):
+            name, place = test.name.removeprefix("test_"), package / test.parent.relative_to(tests)
+            assert place.is_dir(), test
+            assert (place / name).exists() or not list(package.rglob(name)), test

@@ -1,68 +1,109 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of the site that are made from the code."""
+"""The pages that are made from the code say what it does, and others name what there is."""
 
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
+from pydantic import BaseModel
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from breeze.paths import ROOT
-from breeze.policy_pages import render_causes, render_command_line
-from breeze.steps import run_tool
+from airflow_resilience.retry_policy import schema
+from airflow_resilience.retry_policy.built_in import built_in
+from airflow_resilience.retry_policy.document import parse_policies
+from airflow_resilience.retry_policy.fields import fields_of
+from breeze.docs import DOCS, made_pages
+from breeze.provider_info import provider_info
 
-
-@dataclass
-class FakeArgument:
-    flags: tuple[str, ...]
-    options: dict[str, Any]
-
-    def add_to_parser(self, parser: ArgumentParser) -> None:
-        parser.add_argument(*self.flags, **self.options)
-
-
-@dataclass
-class FakeCommand:
-    name: str
-    args: tuple[FakeArgument, ...] = ()
-    help: str = "Do it"
-    description: str | None = None
-    epilog: str | None = None
-
-
-@dataclass
-class FakeGroup:
-    name: str
-    subcommands: list[Any] = field(default_factory=list)
-
-
-def test_causes_keep_their_order_and_stay_in_their_cells():
-    row = SimpleNamespace(
-        name="second",
-        category="A",
-        reason="B",
-        why="In|out,\n  by ``word``.",
-        url="https://example.com/x",
-        launch_only=False,
-        node_bound=False,
+MODELS = [model for model in schema.FileMapping.__subclasses__() if model.__module__ == schema.__name__]
+EXAMPLES = dict(
+    re.findall(
+        r"^<!-- (\w+) -->\n\n```yaml\n(.*?)^```$",
+        (DOCS / "policy-reference.md").read_text(),
+        re.MULTILINE | re.DOTALL,
     )
-    first = SimpleNamespace(**{**vars(row), "name": "first", "launch_only": True, "node_bound": True})
-    *_, one, two = render_causes([first, row]).splitlines()
-    assert one.startswith("| `first` | `A` | `B` | Of launches only. Node-bound. In")
-    assert two == "| `second` | `A` | `B` | In\\|out, by `word`. [more](https://example.com/x) |"
+)
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return made_pages()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_mapping_has_a_valid_example(model: type[BaseModel]) -> None:
+    assert isinstance(model.model_validate(yaml.safe_load(EXAMPLES[model.__name__])), model)
+
+
+def test_example_of_the_file_loads() -> None:
+    policies = parse_policies(EXAMPLES["PolicyFile"], "example", built_in(1, ("Error",)))
+    assert {*policies.policies} == {"built-in", "standard", "gpu"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_field_has_a_row_with_a_meaning(pages, model: type[BaseModel]) -> None:
+    for name in fields_of(model):
+        row = rf"^\| `{name}` \| (.+) \| (.*) \| (.+) \|$"
+        rows = re.findall(row, pages["policy-reference.md"], re.MULTILINE)
+        assert rows, name
+        assert all(meaning.endswith(".") for _, _, meaning in rows), name
+
+
+ROWS = """
+| `globalMaxRetries` | a whole number from 0 | `10` | Relaunches for one try of a task,
+| `policies` | see [`policies`](#policies) | **required** |
+| `maxDelay` | a duration such as 30s, 5m or 1m30s, at most 24h | `5m` |
+| `jitter` | a number from 0 (none) to 1 (all of it) | `0.2` |
+| `avoidNode` | none, prefer, require | `none` |
+| `avoidNode` | none, prefer, require |  |
+| `status` | "True", "False" or "Unknown", in quotes | `"True"` |
+| `includeInitContainers` | true, false | `true` |
+| `operator` | In, NotIn | **required** |
+"""
+
+
+@pytest.mark.parametrize("row", ROWS.strip().splitlines())
+def test_rows(pages, row: str) -> None:
+    assert f"\n{row}" in pages["policy-reference.md"]
+
+
+def test_causes_keep_their_order_and_stay_in_their_cells(pages):
+    rows = re.findall(r"^\| `(.+?)` \|.*\) \|$", pages["causes.md"], re.MULTILINE)
+    assert rows == [cause.name for cause in TABLE]
+    cells = [
+        re.split(r"(?<!\\)\|", line) for line in pages["causes.md"].splitlines() if line.startswith("| `")
+    ]
+    assert {len(row) for row in cells} == {6}
+
+
+@pytest.mark.parametrize(
+    "name", ["airflow kubernetes-resilience explain", "airflow-resilience show", "kubectl airflow-explain"]
+)
+def test_commands_are_named_in_full_and_fit_on_the_page(pages, name):
+    page = pages["command-line.md"]
+    assert f"\n## {name}\n" in page
+    assert f"usage: {name} [-h]" in page
+    assert max(map(len, page.splitlines())) <= 100
+
+
+def test_the_reference_of_options_says_everything_about_an_option(pages):
+    page = pages["provider/configurations-ref.md"]
+    ((section, content),) = provider_info()["config"].items()
+    assert f"\n## [{section}]\n" in page
+    for name, option in content["options"].items():
+        (facts,) = re.findall(rf"^### {name}\n(.*?)(?=^### |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert " ".join(option["description"].split()).replace("``", "`") in " ".join(facts.split())
+        assert f"| Default | `{option['default']}` |" in facts or option["default"] is None
+        assert f"| Type | `{option['type']}` |" in facts
+        assert f"| Environment variable | `AIRFLOW__{section.upper()}__{name.upper()}` |" in facts
 
 
 def test_the_page_about_policies_names_the_categories_that_pods_show():
-    (sentence,) = re.findall(
-        r"\*category\* \((.*?)\)", (ROOT / "docs" / "policies.md").read_text(), re.DOTALL
-    )
+    (sentence,) = re.findall(r"\*category\* \((.*?)\)", (DOCS / "policies.md").read_text(), re.DOTALL)
     assert set(re.findall(r"\w+", sentence.replace(" or ", " "))) == {cause.category for cause in TABLE}
 
 
@@ -91,38 +132,7 @@ ARMADA = {
     ],
 )
 def test_the_comparison_has_every_field(heading, fields):
-    page = (ROOT / "docs" / "policy-mapping.md").read_text()
+    page = (DOCS / "policy-mapping.md").read_text()
     (section,) = (part for part in page.split("\n## ") if part.startswith(f"{heading}\n"))
     named = " ".join(re.findall(r"^(?:### |\| )(.*?)(?: \||$)", section, re.MULTILINE))
     assert fields - set(re.findall(r"\w+", named)) == set()
-
-
-def test_commands_of_groups_are_named_in_full():
-    page = render_command_line([FakeGroup("ours", [FakeGroup("policy", [FakeCommand("lint")])])], {})
-    assert "\n## airflow ours policy lint\n\nDo it\n\n```text\nusage: airflow ours policy lint [-h]" in page
-
-
-@pytest.mark.parametrize("columns", ["40", "400"])
-def test_the_help_is_as_wide_as_the_page(monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    options = [FakeArgument((f"--option-{number}",), {"help": "x" * 60}) for number in range(9)]
-    command = FakeCommand(
-        "explain", tuple(options), description="What it does.", epilog="exit codes:\n  0  fine"
-    )
-    page = render_command_line([command], {})
-    assert 80 < max(map(len, page.splitlines())) <= 100
-    assert "What it does." in page
-    assert "exit codes:\n  0  fine\n```\n" in page
-
-
-def test_each_page_is_made_from_the_code_itself(tmp_path):
-    assert run_tool("breeze.policy_pages", tmp_path) == 0
-    pages = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert set(pages) == {"policy-reference.md", "causes.md", "command-line.md"}
-    assert all(page.startswith("# ") for page in pages.values())
-    assert "onExitCodes" in pages["policy-reference.md"]
-    assert "| `WORKER_TERMINATION` |" in pages["causes.md"]
-    assert "airflow kubernetes-resilience explain" in pages["command-line.md"]
-    for name in ("airflow-resilience explain", "airflow-resilience show", "kubectl airflow-explain"):
-        assert f"\n## {name}\n" in pages["command-line.md"]
-        assert f"usage: {name} [-h]" in pages["command-line.md"]

@@ -20,7 +20,7 @@ from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 
-from breeze.in_place import fetch_official_wheel
+from breeze.distributions import fetch_official_wheel
 
 OFFICIAL = "apache_airflow_providers_cncf_kubernetes"
 EXECUTORS = "airflow/providers/cncf/kubernetes/executors"
@@ -29,9 +29,7 @@ VERSIONS = ("10.21.0", "10.25.0")
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def official(request):
-    wheel = fetch_official_wheel(request.param)
-    assert wheel is not None
-    return wheel
+    return fetch_official_wheel(request.param)
 
 
 @pytest.fixture
