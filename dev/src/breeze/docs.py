@@ -118,7 +118,7 @@ def _policy_reference() -> str:
     from airflow_resilience.retry_policy import schema
 
     page = (DOCS / "policy-reference.md").read_text()
-    # Of two titles of a mapping the page has the nested one.
+    # A field whose value is such a mapping has a link to its section.
     titles = {
         name: title for title, name in re.findall(r"^## `(\w+)`\n\n<!-- (\w+) -->$", page, re.MULTILINE)
     }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -70,15 +70,9 @@ def run_program(
     return result.returncode
 
 
-def run_tool(
-    module: str,
-    *arguments: object,
-    env: Mapping[str, str] | None = None,
-    cwd: Path = ROOT,
-    check: bool = False,
-) -> int:
-    """Run a Python tool of our own environment, as ``python -m <module>``."""
-    return run_program([sys.executable, "-m", module, *arguments], env=env, cwd=cwd, check=check)
+def run_tool(module: str, *arguments: object, **options: Any) -> int:
+    """Run a Python tool of our own environment, as ``python -m <module>``: see :func:`run_program`."""
+    return run_program([sys.executable, "-m", module, *arguments], **options)
 
 
 def run_steps(

@@ -54,12 +54,6 @@ def keys_of(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from keys_of(value, f"{path}{key}.") if isinstance(value, dict) else [(path + key, value)]
 
 
-def block_with(key: str) -> dict[str, Any]:
-    """Return the one block that has a key at its top."""
-    (values,) = (block.values[0] for block in BLOCKS if key in block.values[0])
-    return values
-
-
 @pytest.mark.parametrize("values", BLOCKS)
 def test_the_chart_has_each_key_and_allows_its_value(values):
     assert {key: type(value) for key, value in keys_of(values)}.items() <= DOCUMENTED.items()
@@ -80,7 +74,7 @@ def test_every_key_that_is_known_is_used():
 
 
 def test_the_executor_is_ours_for_airflow_and_the_official_one_for_the_chart():
-    values = block_with("executor")
+    (values,) = (block.values[0] for block in BLOCKS if "executor" in block.values[0])
     (variable,) = values["env"]
     alias, _, path = variable["value"].partition(":")
     assert variable["name"] == "AIRFLOW__CORE__EXECUTOR"
@@ -89,7 +83,7 @@ def test_the_executor_is_ours_for_airflow_and_the_official_one_for_the_chart():
 
 
 def test_the_chart_uses_the_accounts_of_the_manifest():
-    values = block_with("rbac")
+    (values,) = (block.values[0] for block in BLOCKS if "rbac" in block.values[0])
     accounts = {values[part]["serviceAccount"]["name"] for part in ("scheduler", "apiServer")}
     assert accounts == set(Account)
     assert not values["rbac"]["create"]
@@ -97,6 +91,6 @@ def test_the_chart_uses_the_accounts_of_the_manifest():
 
 
 def test_mappings_are_those_of_the_file():
-    values = block_with("statsd")
+    (values,) = (block.values[0] for block in BLOCKS if "statsd" in block.values[0])
     file = yaml.safe_load((ROOT / "docs" / "monitoring" / "statsd-mappings.yaml").read_text())
     assert all(item in file["mappings"] for item in values["statsd"]["extraMappings"])
