@@ -11,7 +11,7 @@ the way here and back, and of Airflow's commands.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import product, starmap
 from pathlib import Path
@@ -23,7 +23,7 @@ from typer import Option
 from breeze.control_plane import control_plane_environment, control_plane_possible
 from breeze.distributions import OFFICIAL, build_distributions, make_in_place_wheel
 from breeze.environments import find_pythons, lowest_requirements, make_environment
-from breeze.paths import BUILD, DEV, ROOT
+from breeze.paths import BUILD, DEV
 from breeze.steps import Step, run_program, run_steps
 from breeze.suites import SUITES, SYSTEM
 
@@ -102,8 +102,7 @@ def check_versions(
 ) -> int:
     """Check what we rely on in Airflow and the official provider against the supported versions."""
     wheels = build_distributions(BUILD / "wheels")
-    lowest = [*wheels, *lowest_requirements(), *_OLDEST_AIRFLOW]
-    contracts = [Step("lowest", partial(_run_pytest, "lowest", lowest, _CONTRACT))]
+    contracts = [Step("lowest", partial(_run_lowest, wheels))]
     further = set(starmap(Versions, product(CORES, PROVIDERS))) - {*_COVERING} if full else ()
     for pairs, words in (((*_COVERING, *_IN_PLACE, COMING), ()), (sorted(further), _ABOUT_THE_PAIR)):
         contracts += [Step(str(pair), partial(_run, pair, wheels, _CONTRACT, *words)) for pair in pairs]
@@ -135,30 +134,24 @@ def _run(
 ) -> int:
     in_place = [make_in_place_wheel(versions.provider)] if versions.in_place else []
     airflow = [f"apache-airflow=={versions.core}", f"apache-airflow-core=={versions.core}"]
-    return _run_pytest(
+    python = make_environment(
         str(versions),
-        [*wheels, *in_place, *airflow, f"{OFFICIAL}=={versions.provider}"],
-        tests,
-        *options,
-        env=env,
+        [*wheels, *in_place, *airflow, f"{OFFICIAL}=={versions.provider}", f"-e {DEV}"],
         python=find_pythons().get(versions.python, Path(sys.executable)),
         # Also if our distributions leave it out. By its name, a version of a package may be a pre-release.
         overrides=airflow if Version(versions.core).is_prerelease else (),
     )
+    return _pytest(python, tests, *options, env=env)
 
 
-def _run_pytest(
-    name: str,
-    requirements: Sequence[object],
-    tests: Path,
-    *options: str,
-    env: Mapping[str, str] | None = None,
-    python: Path = Path(sys.executable),
-    overrides: Sequence[str] = (),
-) -> int:
-    made = make_environment(name, [*requirements, f"-e {DEV}"], python=python, overrides=overrides)
-    return run_program(
-        [made, "-m", "pytest", "-p", "no:cacheprovider", "-q", tests.relative_to(ROOT), *options],
-        env={**(env or {}), "AIRFLOW_HOME": str(BUILD / "airflow-home" / name)},
-        in_one_piece=True,
-    )
+def _run_lowest(wheels: list[Path]) -> int:
+    """Run the contract tests with the oldest versions that our distributions say they work with."""
+    requirements = [*wheels, *lowest_requirements(), *_OLDEST_AIRFLOW, f"-e {DEV}"]
+    return _pytest(make_environment("lowest", requirements), _CONTRACT)
+
+
+def _pytest(python: Path, *words: object, env: Mapping[str, str] | None = None) -> int:
+    """Run pytest in an environment, with an ``AIRFLOW_HOME`` that no other one has."""
+    home = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / python.parents[1].name)}
+    command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
+    return run_program(command, env={**home, **(env or {})}, in_one_piece=True)

@@ -19,13 +19,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from breeze.paths import BUILD, ROOT
+from breeze.paths import ROOT
 
 #: A log file has no width of its own; the default of 80 columns would fold most lines.
 console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-
-#: Nothing that we start may read or write the contributor's own ~/airflow.
-_ENVIRONMENT = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / "default")}
 
 
 class Step(NamedTuple):
@@ -57,7 +54,7 @@ def run_program(
     result = subprocess.run(
         words,
         cwd=cwd,
-        env={**os.environ, **_ENVIRONMENT, **(env or {})},
+        env={**os.environ, **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if in_one_piece else None,
         stderr=subprocess.STDOUT if in_one_piece else None,
