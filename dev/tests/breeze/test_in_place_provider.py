@@ -61,24 +61,15 @@ class Deployment:
 
     def run(self, *words: str) -> str:
         """Run its Python, and return what it prints."""
-        done = subprocess.run(
-            [self.python, "-I", *words], env=self.env, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return subprocess.check_output([self.python, "-I", *words], env=self.env, text=True)
 
     def finds(self, first: str = "sys") -> dict:
         """Return what Airflow finds in there, if this module is the first that is imported."""
         return json.loads(self.run("-c", f"import {first}\n{WHAT_AIRFLOW_FINDS}").splitlines()[-1])
 
-    def pip(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def pip(self, *words: str) -> None:
         """Run pip for it."""
-        return subprocess.run(
-            [UV.with_name("pip"), "--python", self.python, *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        subprocess.run([UV.with_name("pip"), "--python", self.python, *words], check=True)
 
 
 @pytest.fixture
@@ -103,14 +94,13 @@ def test_upgrade_and_the_way_back(deployment):
     assert deployment.finds(OURS) == deployment.finds(PATH.rpartition(".")[0]) == found
     assert "cleanup-pods" in deployment.run("-m", "airflow", "kubernetes", "--help")
     assert "build-provider-wheel" in deployment.run("-m", "airflow", "kubernetes-resilience", "--help")
-    assert deployment.pip("check").returncode == 0
+    deployment.pip("check")
 
     # The version that is asked for is there, as pip has it: a later installation does not undo the upgrade.
-    assert deployment.pip("install", f"{OFFICIAL}=={NEWEST}").returncode == 0
+    deployment.pip("install", f"{OFFICIAL}=={NEWEST}")
     assert deployment.finds() == found
 
-    back = deployment.pip("install", "--force-reinstall", "--no-deps", f"{OFFICIAL}=={NEWEST}")
-    assert back.returncode == 0, back.stderr
+    deployment.pip("install", "--force-reinstall", "--no-deps", f"{OFFICIAL}=={NEWEST}")
     official = deployment.finds()
     assert (official["class"], official["provider"]) == (PATH, NEWEST)
     # The new module has each name of the official one.
@@ -118,4 +108,4 @@ def test_upgrade_and_the_way_back(deployment):
     # Nothing but the executor works otherwise, modules that need other packages among them.
     assert official["broken"] == found["broken"]
     assert not [name for name in official["broken"] if ".operators." in name or ".cli." in name]
-    assert deployment.pip("check").returncode == 0
+    deployment.pip("check")
