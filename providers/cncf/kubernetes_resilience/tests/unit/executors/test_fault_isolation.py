@@ -273,6 +273,20 @@ def test_a_workload_that_cannot_be_accepted(play, poison, counted):
     assert counted == ["intake"]
 
 
+def test_an_answer_to_a_create_call_that_cannot_be_handled(play, poison, counted):
+    play.queue()
+    calls = play.harness.runtime.take("create")
+    poison(CreateRetries, "_wait", play.tis[BAD])
+    for launch_id, _ in calls:
+        play.harness.executor._inbox.put(PodNotCreated(launch_id, AWAY))
+    play.turn(60)
+    play.turn(CREATION_TIMEOUT)  # until it is known that no call has brought about a pod
+    play.until_the_end()
+    assert play.reported == {"success": {*OTHERS, BAD}}  # its launch has failed, and is made again
+    assert play.left_over() == {}
+    assert counted == ["receive"]
+
+
 @pytest.mark.parametrize(
     ("owner", "name"), [(CreateRetries, "_go_on"), (task_instances, "read_rows")], ids=["go on", "rows"]
 )

@@ -181,6 +181,9 @@ class CreateRetries:
         """
         creation, answer = _creation(launch), answer_of(error)
         creation.was_unclear |= error.leaves_open
+        creation.may_exist = creation.was_unclear
+        # First, so that a launch is given up and not forgotten if what is below raises an exception.
+        creation.next_attempt = NextAttempt(self._clock(), final=error)
         if error.is_without_webhook and self._is_held(launch, error):
             return
         if answer is Answer.NAME_TAKEN and not creation.is_renamed:
@@ -196,9 +199,6 @@ class CreateRetries:
         elif answer not in self._configured and creation.refusals < (limit := COURSES[answer].repeats):
             creation.refusals += 1
             self._repeat(launch, error, creation.refusals, limit)
-        else:
-            creation.next_attempt = NextAttempt(self._clock(), final=error)
-        creation.may_exist = creation.was_unclear
 
     def _is_held(self, launch: Launch, error: KubernetesApiError) -> bool:
         """Note that a namespace has no admission; whether the launch is held for that, without a call."""
