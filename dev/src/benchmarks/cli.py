@@ -1,108 +1,147 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks, from the command line."""
+"""The benchmarks, from the command line: the candidates by turns, and a table for each benchmark."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
+import os
+import platform
+from collections import defaultdict
+from importlib.metadata import version
 from pathlib import Path
+from statistics import median
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
-from benchmarks.candidates import Candidate
-from benchmarks.catalogue import CATALOGUE, SCALED, Benchmark
-from benchmarks.lab import Lab, open_lab
-from benchmarks.machine import describe_machine
-from benchmarks.report import growth_table, result_table, write_json
-from benchmarks.results import results
-from benchmarks.runner import Sample, Say, measure_all
+from benchmarks import drain, events, launch, loop, lost, memory, storm
+from benchmarks.harness import OURS, Lab, open_lab
 from testbed.terminal import make_console, run_in_terminal
 
-CONSOLE_WIDTH = 140
-"""Columns of an output that is no terminal."""
+BENCHMARKS = {
+    "launch": launch,
+    "drain": drain,
+    "events": events,
+    "lost": lost,
+    "loop": loop,
+    "memory": memory,
+    "storm": storm,
+}
+QUICK = 10
+"""By so much a quick look has fewer pods."""
+DISTRIBUTIONS = ("apache-airflow", "apache-airflow-providers-cncf-kubernetes", "aiohttp", "msgspec")
 
-RUNS = 5
-SCALES = (100, 1_000, 10_000)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is to be measured."""
-
-    names: tuple[str, ...] = ()
-    """Empty: every benchmark."""
-    runs: int = RUNS
-    """Of each candidate."""
-    size: int | None = None
-    """How many pods; None: what the benchmark says."""
-    quick: bool = False
-    """A quick look with few pods, which says nothing about a real API server."""
-    scale: bool = False
-    """How the costs grow with the number of pods."""
-
-    def chosen(self) -> list[Benchmark]:
-        """
-        Return the benchmarks.
-
-        :raises ValueError: if there is no such benchmark, or its growth is not looked at
-        """
-        known = SCALED if self.scale else tuple(CATALOGUE)
-        if unknown := sorted(set(self.names) - set(known)):
-            raise ValueError(f"no benchmark {', '.join(unknown)}; there are {', '.join(known)}")
-        return [CATALOGUE[name] for name in known if not self.names or name in self.names]
+Sample = dict[str, Any]
+"""One measurement: candidate, size, run, and its values by name or the error."""
 
 
-def run(options: Options, binaries: Path | None, json_file: Path | None) -> int:
+def run(
+    names: list[str],
+    *,
+    runs: int,
+    size: int | None,
+    quick: bool,
+    binaries: Path | None,
+    json_file: Path | None,
+) -> int:
     """
     Measure, and print what has come of it.
 
+    :param names: of the benchmarks; empty: all of them
+    :param runs: how often each candidate is measured
+    :param size: how many pods; None: what the benchmark says
+    :param quick: a look with few pods
     :param binaries: the programs of a real control plane; None: the embedded API server takes its place
     :param json_file: where every sample is written to
-    :return: 0 if every measurement came to its end, whether or not the goals are met
+    :return: 0 if every measurement came to its end
     """
-    return run_in_terminal(lambda: _run(options, binaries, json_file))
-
-
-def _run(options: Options, binaries: Path | None, json_file: Path | None) -> int:
-    console = make_console(CONSOLE_WIDTH)
-    try:
-        benchmarks = options.chosen()
-    except ValueError as error:
-        console.print(str(error))
+    console = make_console()
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        console.print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
         return 2
-    machine = describe_machine(binaries)
+    machine = {
+        "processors": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "control plane": binaries.name if binaries else "the embedded API server",
+        **{name: version(name) for name in DISTRIBUTIONS},
+    }
     console.print("; ".join(f"{name}: {value}" for name, value in machine.items()))
-    samples: list[Sample] = []
-    try:
+    samples: dict[str, list[Sample]] = {}
+
+    def measure() -> int:
         with open_lab(binaries) as lab:
-            for benchmark in benchmarks:
-                samples += _measure(console, lab, benchmark, options)
+            for name in names or BENCHMARKS:
+                sizes = {
+                    candidate: size or (own // QUICK if quick else own)
+                    for candidate, own in BENCHMARKS[name].SIZES.items()
+                }
+                samples[name] = by_turns(lab, name, sizes, runs, console)
+                console.print(result_table(name, sizes, samples[name]))
+        return int(any("error" in sample for found in samples.values() for sample in found))
+
+    try:
+        return run_in_terminal(measure)
     finally:
         if json_file:
-            write_json(json_file, machine, asdict(options), samples)
-    return int(any(sample.error for sample in samples))
+            json_file.write_text(json.dumps({"machine": machine, "samples": samples}, indent=2) + "\n")
 
 
-def _measure(console: Console, lab: Lab, benchmark: Benchmark, options: Options) -> list[Sample]:
+def by_turns(lab: Lab, name: str, sizes: dict[str, int], runs: int, console: Console) -> list[Sample]:
+    """
+    Measure each candidate so many times; another one begins each time.
+
+    What changes on the machine meets all of them. A measurement that fails is noted, and the others go on: an
+    executor that does not cope is a result.
+    """
     samples: list[Sample] = []
-    for size in SCALES if options.scale else (options.size,):
-        sizes = _sizes(benchmark, size, options)
-        found = list(measure_all(lab, benchmark, sizes, options.runs, _quietly(console)))
-        console.print(result_table(benchmark, found, results(benchmark, found)))
-        samples += found
-    if options.scale:
-        console.print(growth_table(benchmark, samples))
+    candidates = list(sizes)
+    for number in range(runs):
+        first = number % len(candidates)
+        for candidate in candidates[first:] + candidates[:first]:
+            sample: Sample = {"candidate": candidate, "size": sizes[candidate], "run": number + 1}
+            try:
+                sample["values"] = BENCHMARKS[name].measure(lab, candidate, sizes[candidate])
+            except (RuntimeError, AssertionError, ValueError, OSError) as error:
+                sample["error"] = f"{type(error).__name__}: {error}"
+            samples.append(sample)
+            console.print(f"{name}: {sample}", style="dim", soft_wrap=True, markup=False)
     return samples
 
 
-def _sizes(benchmark: Benchmark, size: int | None, options: Options) -> dict[Candidate, int]:
-    sizes = {it: benchmark.size_for(it, size, quick=options.quick) for it in benchmark.candidates}
-    # To see growth, a candidate has to be measured at that very size.
-    return {it: number for it, number in sizes.items() if not options.scale or number == size}
+def result_table(name: str, sizes: dict[str, int], samples: list[Sample]) -> Table:
+    """
+    Return the numbers of one benchmark: the median of each candidate, from the lowest to the highest.
+
+    The ratio is that of ours to the best official configuration.
+    """
+    table = Table(name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for candidate, size in sizes.items():
+        table.add_column(f"{candidate}\n{size} pods", justify="right")
+    table.add_column("ratio", justify="right")
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for sample in samples:
+        for key, value in sample.get("values", {}).items():
+            found[key][sample["candidate"]].append(value)
+    *_, baseline = ("", *(candidate for candidate in sizes if not candidate.startswith(OURS)))
+    for key, values in found.items():
+        ours, theirs = values[OURS], values[baseline]
+        ratio = f"{median(ours) / median(theirs):.3g}" if ours and any(theirs) else ""
+        table.add_row(key, *(_spread(values[candidate]) for candidate in sizes), ratio)
+    if failures := sum("error" in sample for sample in samples):
+        table.caption = f"{failures} of {len(samples)} measurements failed"
+    return table
 
 
-def _quietly(console: Console) -> Say:
-    def say(line: str) -> None:
-        console.print(line, style="dim", soft_wrap=True, markup=False)
+def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    middle, lowest, highest = map(_number, (median(values), min(values), max(values)))
+    return middle if len(values) == 1 else f"{middle} ({lowest} to {highest})"
 
-    return say
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

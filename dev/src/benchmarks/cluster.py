@@ -1,128 +1,212 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster under load: thousands of pods made, reported on and removed, from a thread of its own."""
+"""The cluster under load: pods are made, reported on, observed and removed, from a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+import time
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from benchmarks.api import Api, gather
-from benchmarks.metrics import parse_requests
-from benchmarks.observer import Observer
-from benchmarks.pods import Json
-from benchmarks.raw import RawRate, read_and_decode
-from cluster_lab.client import KubeClient
-from cluster_lab.loop_thread import entered_on_loop
+from cluster_lab.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.loop_thread import entered_on_loop, run_on
+from cluster_lab.ports import LOOPBACK
+from testbed.cluster import PODS
 
-T = TypeVar("T")
+CONCURRENCY = 32
+"""Requests at the same time."""
 TIMEOUT = 1800.0
 """Seconds for any one thing; 10,000 requests take a minute on two cores."""
+PAGE_SIZE = 500
+"""Pods to a page, as many as our executor asks for."""
+_CHUNK = 256 * 1024
+_REQUESTS = re.compile(r'^apiserver_request_total\{(?:.*,)?resource="pods".*\} (\S+)$', re.MULTILINE)
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-    uid: str
-    labels: dict[str, str] = {}
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Page(msgspec.Struct):
-    items: list[_Pod]
-
-
-@dataclass(frozen=True)
-class PodName:
-    """A pod that exists."""
+@dataclass(slots=True)
+class Sighting:
+    """A pod, and when something was seen of it; seconds since the epoch."""
 
     name: str
-    uid: str
-    owner: str
-    """The scheduler job whose label it has."""
+    map_index: int
+    created: float
+    failed: float | None = None
+    gone: float | None = None
+
+
+@dataclass
+class Observer:
+    """The eyes of the benchmark, a watch of its own. Filled on the event loop, read from any thread."""
+
+    pods: dict[str, Sighting] = field(default_factory=dict)
+    """By UID, in the order in which they came into being."""
+
+    def take(self, kind: str, pod: JsonObject) -> None:
+        """Note an event of the watch."""
+        now, metadata = time.time(), pod["metadata"]
+        seen = self.pods.get(metadata["uid"])
+        if seen is None:
+            index = int(metadata["annotations"]["map_index"])
+            seen = self.pods[metadata["uid"]] = Sighting(metadata["name"], index, now)
+        if kind == "DELETED":
+            seen.gone = now
+        elif pod["status"]["phase"] == "Failed" and seen.failed is None:
+            seen.failed = now
+
+    def alive(self) -> list[Sighting]:
+        """Return the pods that are there and have not failed."""
+        return [pod for pod in tuple(self.pods.values()) if pod.gone is None and pod.failed is None]
+
+    def gone(self) -> int:
+        """Return how many pods have been deleted."""
+        return sum(pod.gone is not None for pod in tuple(self.pods.values()))
+
+    def replaced(self) -> list[tuple[Sighting, Sighting]]:
+        """Return the first pod of each task, and the second."""
+        by_task: dict[int, list[Sighting]] = defaultdict(list)
+        for pod in tuple(self.pods.values()):
+            by_task[pod.map_index].append(pod)
+        return [(first, second) for first, second, *_ in by_task.values()]
 
 
 class Cluster:
-    """Synchronous calls to one API server. Made by :func:`open_cluster`."""
+    """Synchronous calls to one API server, and a relay to it; made by :func:`open_cluster`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, api: Api, *, has_metrics: bool) -> None:
-        self.api = api
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: KubeClient) -> None:
+        self.relayed = 0
+        """Bytes that executors have sent and received so far."""
+        self.server = urlsplit(client.url).netloc
+        self._client = client
         self._loop = loop
-        self._has_metrics = has_metrics
+        self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._sent = 0
 
-    def create(self, pods: Iterable[Json]) -> list[PodName]:
-        """Create pods and return them in this order."""
-        return [_name(data) for data in self._call(gather(map(self.api.create, pods)))]
+    def create(self, pods: Iterable[JsonObject]) -> list[str]:
+        """Create pods and return their UIDs."""
+        answers = self._all(self._change("POST", PODS, body=pod) for pod in pods)
+        return [msgspec.json.decode(answer)["metadata"]["uid"] for answer in answers]
 
-    def report(self, names: Iterable[str], status: Json) -> None:
+    def report(self, names: Iterable[str], status: JsonObject) -> None:
         """Have a kubelet say the same of pods, as fast as the API server takes it."""
-        self._call(gather(self.api.report(name, status) for name in names))
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete pods at once."""
-        self._call(gather(map(self.api.delete, names)))
-
-    def pods(self) -> list[PodName]:
-        """Return all pods."""
-        return self._call(self._pods())
+        options = {"body": {"status": status}, "content_type": STRATEGIC_MERGE}
+        self._all(self._change("PATCH", f"{PODS}/{name}/status", **options) for name in names)
 
     def clear(self) -> None:
-        """Delete all pods."""
-        self.delete([pod.name for pod in self.pods()])
+        """Delete all pods at once."""
+        items = self._call(self._client.request("GET", PODS))["items"]
+        self._all(self._delete(pod["metadata"]["name"]) for pod in items)
 
-    def raw_rate(self) -> RawRate:
-        """Measure how fast the list of all pods can be read and decoded, and nothing done with it."""
-        return self._call(read_and_decode(self.api))
-
-    def requests(self) -> Mapping[tuple[str, str], float]:
+    def raw_rate(self) -> tuple[float, float]:
         """
-        Return how many requests about pods others than the benchmark have made so far.
+        Read and decode the list of all pods, as our executor does, with no logic at all.
 
-        By verb and subresource; a watch counts when it ends. Empty if the API server does not tell.
+        :return: pods per second, the best of three since the API server has just been busy; and bytes per pod
         """
-        if not self._has_metrics:
-            return {}
-        total = parse_requests(self._call(self.api.get("/metrics")).decode())
-        return {kind: count - self.api.counts[kind] for kind, count in total.items()}
+        rates: list[tuple[float, float]] = [self._call(self._read_all()) for _ in range(3)]
+        return max(rates)
+
+    def requests(self) -> float | None:
+        """Return how many requests about pods others have made; None: the API server does not tell."""
+        try:
+            metrics = self._call(self._client.send("GET", "/metrics")).decode()
+        except ApiError:
+            return None
+        return count_requests(metrics) - self._sent
 
     @contextmanager
     def observed(self) -> Iterator[Observer]:
         """Watch the pods for as long as the block lasts."""
         observer = Observer()
-        version = self._call(observer.start(self.api))
-        watching = asyncio.run_coroutine_threadsafe(observer.run(self.api, version), self._loop)
+        metadata = self._call(self._client.request("GET", PODS, query={"limit": 1}))["metadata"]
+        watch = self._watch(observer, metadata["resourceVersion"])
+        watching = asyncio.run_coroutine_threadsafe(watch, self._loop)
         try:
             yield observer
         finally:
             watching.cancel()
 
-    async def _pods(self) -> list[PodName]:
-        decode = msgspec.json.Decoder(_Page).decode
-        pods = [pod.metadata async for page in self.api.pages() for pod in decode(page).items]
-        return [_pod_name(pod) for pod in pods]
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes by a connection of an executor, which is not looked into (TLS)."""
+        answers, requests = await asyncio.open_connection(*self.server.split(":"), limit=_CHUNK)
+        await asyncio.gather(self._pass_on(reader, requests), self._pass_on(answers, writer))
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(_CHUNK):
+                self.relayed += len(data)
+                target.write(data)
+                await target.drain()
+        target.close()
+
+    async def _watch(self, observer: Observer, version: str) -> None:
+        # Longer than any measurement.
+        query = {"timeoutSeconds": "3600", "allowWatchBookmarks": "true", "resourceVersion": version}
+        async for event in self._client.watch(PODS, query):
+            if event["type"] != "BOOKMARK":
+                observer.take(event["type"], event["object"])
+
+    async def _read_all(self) -> tuple[float, float]:
+        began, pods, size, token = time.perf_counter(), 0, 0, ""
+        while pods == 0 or token:
+            page = await self._client.send("GET", PODS, query={"limit": PAGE_SIZE, "continue": token})
+            found = msgspec.json.decode(page)
+            pods, size = pods + len(found["items"]), size + len(page)
+            token = found["metadata"].get("continue", "")
+        return pods / (time.perf_counter() - began), size / pods
+
+    async def _delete(self, name: str) -> None:
+        try:
+            await self._change("DELETE", f"{PODS}/{name}", query={"gracePeriodSeconds": 0})
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    async def _change(self, method: str, path: str, **options: Any) -> bytes:
+        async with self._slots:
+            self._sent += 1
+            return await self._client.send(method, path, **options)
+
+    def _all(self, coroutines: Iterable[Coroutine[Any, Any, Any]]) -> Any:
+        async def gather() -> list[Any]:
+            return list(await asyncio.gather(*coroutines))
+
+        return self._call(gather())
+
+    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT)
 
 
-def _name(data: bytes) -> PodName:
-    return _pod_name(msgspec.json.decode(data, type=_Pod).metadata)
-
-
-def _pod_name(metadata: _Metadata) -> PodName:
-    return PodName(metadata.name, metadata.uid, metadata.labels.get("airflow-worker", ""))
+def count_requests(metrics: str) -> float:
+    """Return how many requests about pods there were, by the metrics of an API server."""
+    return sum(map(float, _REQUESTS.findall(metrics)))
 
 
 @contextmanager
-def open_cluster(kubeconfig: Path, *, has_metrics: bool) -> Iterator[Cluster]:
-    """Connect to the API server of a kubeconfig."""
+def open_cluster(kubeconfig: Path, relayed: Path) -> Iterator[Cluster]:
+    """
+    Connect to an API server.
+
+    :param kubeconfig: of the API server
+    :param relayed: becomes a kubeconfig of the relay to it
+    """
     with entered_on_loop("cluster-load", lambda: KubeClient(kubeconfig)) as (loop, client):
-        yield Cluster(loop, Api(client), has_metrics=has_metrics)
+        cluster = Cluster(loop, client)
+        relay = asyncio.start_server(cluster.relay, LOOPBACK, 0, backlog=1024)
+        server = asyncio.run_coroutine_threadsafe(relay, loop).result(TIMEOUT)
+        address = f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+        relayed.touch(mode=0o600)
+        relayed.write_text(kubeconfig.read_text().replace(cluster.server, address))
+        try:
+            yield cluster
+        finally:
+            run_on(loop, server.close)

@@ -1,44 +1,40 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""When each turn of the scheduler's loop was in the executor, and for how long; it does nothing else."""
+"""A candidate's executor that notes when each turn of the scheduler's loop was in it, and for how long."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from importlib import import_module
 from typing import Any
 
-from benchmarks.candidates import TURNS_VARIABLE
-from benchmarks.turns import Moment
+# Of lines: what a turn brings about may be seen before it ends.
+_NOTES = open(os.environ.get("BENCHMARK_NOTES", os.devnull), "a", buffering=1)  # noqa: PTH123, SIM115
+# Only that of the candidate: what the other one imports is no part of its memory.
+_CANDIDATE: Any = import_module(os.environ["BENCHMARK_EXECUTOR"])
 
 
-class Observed:
-    """Goes before the class of an executor."""
+class ObservedExecutor(_CANDIDATE.KubernetesExecutor):  # type: ignore[misc]
+    """Writes its notes to the file ``BENCHMARK_NOTES``, as lines of JSON."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.turns: list[tuple[float, float]] = []
-        """When ``sync()`` began and ended, in seconds since the epoch; only if they do not go to a file."""
-        path = os.environ.get(TURNS_VARIABLE)
-        self._file = open(path, "a", buffering=1) if path else None  # noqa: PTH123, SIM115 - for a lifetime
+    def note(self, what: str, value: float = 0) -> None:
+        """
+        Note something that has happened by now.
+
+        :param value: a number that goes with it
+        """
+        _NOTES.write(json.dumps({"at": time.time(), "what": what, "value": value}) + "\n")
 
     def heartbeat(self) -> None:
         """Do what the executor does, and note when it has been given something to launch."""
-        if self.queued_tasks:  # type: ignore[attr-defined]
-            self._note(Moment.WORK)
-        super().heartbeat()  # type: ignore[misc]
+        if self.queued_tasks:
+            self.note("work")
+        super().heartbeat()
 
     def sync(self) -> None:
-        """Do what the executor does, and note when."""
-        begin = self._note(Moment.BEGIN)
-        super().sync()  # type: ignore[misc]
-        end = self._note(Moment.END)
-        if self._file is None:
-            self.turns.append((begin, end))
-
-    def _note(self, moment: Moment) -> float:
-        now = time.time()
-        if self._file:
-            # At once: what a turn brings about may be seen before it ends.
-            self._file.write(f"{moment} {now:.6f}\n")
-        return now
+        """Do what the executor does, and note how long that took, in seconds."""
+        began = time.perf_counter()
+        super().sync()
+        self.note("turn", time.perf_counter() - began)

@@ -104,7 +104,7 @@ def demo(
 def benchmark(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Which: by default all, see the contributor's guide."),
+        typer.Argument(metavar="[NAME]...", help="Which: by default all, see docs/performance.md."),
     ] = None,
     runs: Annotated[int, Option(min=1, help="How often each executor is measured.")] = 5,
     size: Annotated[
@@ -116,16 +116,49 @@ def benchmark(
     quick: Annotated[
         bool, Option("--quick", help="A quick look: few pods, on the embedded API server.")
     ] = False,
-    scale: Annotated[
-        bool, Option("--scale", help="With 100, 1,000 and 10,000 pods, and how each cost grows.")
-    ] = False,
 ) -> int:
     """Measure our executor beside the official one, on the same control plane; nothing is a timed test."""
-    from benchmarks.cli import Options, run
+    from benchmarks.cli import run
 
-    options = Options(names=tuple(names or ()), runs=runs, size=size, quick=quick, scale=scale)
     binaries = control_plane_binaries() if not quick and control_plane_possible() else None
-    return run(options, binaries, json_file)
+    return run(names or [], runs=runs, size=size, quick=quick, binaries=binaries, json_file=json_file)
+
+
+@app.command()
+def pictures(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Where to put all of them. Default: those of the site, in docs/pictures/."),
+    ] = None,
+) -> None:
+    """Take pictures of the pages in a real Chromium, light and dark, with and without data."""
+    from pictures.take import take_all, take_for_site
+
+    take_all(folder) if folder else take_for_site()
+
+
+app.command("static-checks")
+def static_checks(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended mechanically.")] = False,
+) -> None:
+    """Check style, types, layers, generated files and the rules of the repository."""
+    from breeze.static_checks import run_static_checks
+
+    raise typer.Exit(run_static_checks(fix=fix))
+
+
+@app.command("build-docs")
+def build_docs(
+    external_links: Annotated[
+        bool,
+        typer.Option("--external-links", help="Check links to other sites too, which takes a network."),
+    ] = False,
+) -> None:
+    """Build the documentation site into site/; a warning, or a link that leads nowhere, is an error."""
+    from breeze.docs import build_site
+
+    raise typer.Exit(build_site(external_links=external_links))
+>>>>>>> 2e78f40 (A module for each benchmark on one harness; half of the code is gone)
 
 
 @app.command()

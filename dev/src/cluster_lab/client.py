@@ -126,16 +126,6 @@ class KubeClient:
         :raises ApiError: if the server refuses
         :raises aiohttp.ClientError: if the connection breaks
         """
-        async for line in self.lines(path, query):
-            yield msgspec.json.decode(line, type=JsonObject)
-
-    async def lines(self, path: str, query: Query) -> AsyncIterator[bytes]:
-        """
-        Yield the events of one watch as they come, one a line.
-
-        :raises ApiError: if the server refuses
-        :raises aiohttp.ClientError: if the connection breaks
-        """
         params = {"watch": "true", "timeoutSeconds": WATCH_SECONDS, **query}
         headers, rest = self._config.headers(), b""
         async with self._session.get(self.url + path, params=params, headers=headers) as answer:
@@ -143,7 +133,7 @@ class KubeClient:
             async for chunk in answer.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    yield line
+                    yield msgspec.json.decode(line, type=JsonObject)
 
 
 async def _check(answer: aiohttp.ClientResponse) -> None:

@@ -117,13 +117,22 @@ class ManagedProcess:
     :param command: The command line.
     :param env: Its whole environment.
     :param log_file: Where standard output and standard error go.
+    :param stdin: One of the constants of :mod:`subprocess`.
     """
 
-    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log_file: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        log_file: Path,
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         self.name = name
         self.log_file = log_file
         self._command = list(command)
         self._env = dict(env)
+        self._stdin = stdin
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -153,7 +162,7 @@ class ManagedProcess:
             self._process = subprocess.Popen(
                 self._command,
                 env=self._env,
-                stdin=subprocess.DEVNULL,
+                stdin=self._stdin,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # A group of its own: Ctrl-C must reach only us, so that what we stop, we stop in order.
@@ -205,6 +214,8 @@ class ManagedProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
         self._process = None
 
     def tail(self, lines: int = 30) -> str:

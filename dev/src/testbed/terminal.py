@@ -15,13 +15,9 @@ CONSOLE_WIDTH = 120
 """Columns of an output that is no terminal."""
 
 
-def make_console(width: int = CONSOLE_WIDTH) -> Console:
-    """
-    Return a console for standard output.
-
-    :param width: columns, if that is no terminal
-    """
-    return Console(width=None if sys.stdout.isatty() else width, highlight=False)
+def make_console() -> Console:
+    """Return a console for standard output."""
+    return Console(width=None if sys.stdout.isatty() else CONSOLE_WIDTH, highlight=False)
 
 
 def run_in_terminal(command: Callable[[], int]) -> int:

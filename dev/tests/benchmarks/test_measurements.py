@@ -10,14 +10,12 @@ benchmarks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
-from sqlalchemy import create_engine, text
 
-from benchmarks.candidates import Candidate
-from benchmarks.catalogue import Measure
-from benchmarks.lab import Lab, open_lab
-from benchmarks.measure.events import measure_events, measure_loop, measure_lost
+from benchmarks import drain, events, launch, loop, lost, memory, storm
+from benchmarks.harness import OURS, TUNED, UPSTREAM, WITH_BUDGET, Lab, open_lab
 
 PODS = 20
 
@@ -29,39 +27,25 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize(
-    ("measure", "candidate"),
+    ("benchmark", "candidate", "number"),
     [
-        (measure_events, Candidate.OURS),
-        pytest.param(measure_loop, Candidate.OURS, marks=pytest.mark.long),
-        pytest.param(measure_loop, Candidate.UPSTREAM, marks=pytest.mark.long),
+        (events, OURS, "results per s"),
+        (lost, WITH_BUDGET, "s until the last has another pod"),
+        pytest.param(lost, OURS, "s until the last is reported", marks=pytest.mark.long),
+        pytest.param(lost, UPSTREAM, "s until the last is reported", marks=pytest.mark.long),
+        pytest.param(loop, OURS, "p99 of sync(), ms", marks=pytest.mark.long),
+        pytest.param(loop, UPSTREAM, "p99 of sync(), ms", marks=pytest.mark.long),
+        pytest.param(launch, OURS, "pods per s", marks=pytest.mark.long),
+        pytest.param(drain, OURS, "p50 until replaced, s", marks=pytest.mark.long),
+        pytest.param(memory, TUNED, "sync() with all, ms", marks=pytest.mark.long),
+        pytest.param(storm, OURS, "s from the return to the last", marks=pytest.mark.long),
     ],
 )
-def test_an_executor_has_results_for_all_pods(lab: Lab, measure: Measure, candidate: Candidate) -> None:
-    values = measure(lab, candidate, PODS)
-    assert values["kilobytes_per_task"] > 0
-
-
-@pytest.mark.parametrize(
-    ("candidate", "settled"),
-    [
-        pytest.param(Candidate.UPSTREAM, "reported", marks=pytest.mark.long),
-        pytest.param(Candidate.OURS, "reported", marks=pytest.mark.long),
-        (Candidate.WITH_BUDGET, "replaced"),
-    ],
-)
-def test_running_tasks_whose_pods_are_lost_are_reported_or_have_another_pod(
-    lab: Lab, candidate: Candidate, settled: str
+def test_each_benchmark_has_its_numbers(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, benchmark: ModuleType, candidate: str, number: str
 ) -> None:
-    values = measure_lost(lab, candidate, PODS)
-    assert 0 < values["longest_turn"] < values[settled]
-
-
-def test_each_task_instance_runs_in_the_pod_of_its_map_index(lab: Lab) -> None:
-    names = [f"pod-{index}" for index in range(PODS)]
-    with lab.round(Candidate.OURS, PODS) as round_:
-        round_.database.set_hostnames(names)
-        engine = create_engine(round_.database.url)
-        with engine.connect() as connection:
-            found = connection.scalars(text("SELECT hostname FROM task_instance ORDER BY map_index")).all()
-        engine.dispose()
-    assert found == names
+    monkeypatch.setattr(memory, "SETTLING", 5.0)
+    monkeypatch.setattr(storm, "WINDOW", 5.0)
+    values = benchmark.measure(lab, candidate, PODS)
+    assert min(value for key, value in values.items() if "growth" not in key) > 0
+    assert number in values

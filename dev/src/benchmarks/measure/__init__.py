@@ -1,3 +1,0 @@
-# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
-# SPDX-License-Identifier: Apache-2.0
-"""The benchmarks: each is a function that measures one candidate once."""
