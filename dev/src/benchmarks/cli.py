@@ -22,13 +22,8 @@ from benchmarks.harness import OURS, Lab, open_lab
 from testbed.terminal import make_console, run_in_terminal
 
 BENCHMARKS = {
-    "launch": launch,
-    "drain": drain,
-    "events": events,
-    "lost": lost,
-    "loop": loop,
-    "memory": memory,
-    "storm": storm,
+    module.__name__.removeprefix("benchmarks."): module
+    for module in (launch, drain, events, lost, loop, memory, storm)
 }
 QUICK = 10
 """By so much a quick look has fewer pods."""
@@ -105,7 +100,7 @@ def by_turns(lab: Lab, name: str, sizes: dict[str, int], runs: int, console: Con
             sample: Sample = {"candidate": candidate, "size": sizes[candidate], "run": number + 1}
             try:
                 sample["values"] = BENCHMARKS[name].measure(lab, candidate, sizes[candidate])
-            except (RuntimeError, AssertionError, ValueError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are measured
                 sample["error"] = f"{type(error).__name__}: {error}"
             samples.append(sample)
             console.print(f"{name}: {sample}", style="dim", soft_wrap=True, markup=False)
@@ -118,7 +113,7 @@ def result_table(name: str, sizes: dict[str, int], samples: list[Sample]) -> Tab
 
     The ratio is that of ours to the best official configuration.
     """
-    table = Table(name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(name, box=SIMPLE_HEAD, pad_edge=False)
     for candidate, size in sizes.items():
         table.add_column(f"{candidate}\n{size} pods", justify="right")
     table.add_column("ratio", justify="right")

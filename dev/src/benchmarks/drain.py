@@ -30,5 +30,8 @@ def measure(lab: Lab, candidate: str, size: int) -> dict[str, float]:
                 scheduler.wait_until(
                     "all pods are replaced", lambda: len(observer.pods) >= 2 * size, PATIENCE
                 )
-        waits = [second.created - (first.failed or 0) for first, second in observer.replaced()]
+        waits = []
+        for first, second in observer.replaced():
+            assert first.failed
+            waits.append(second.created - first.failed)
     return {"p50 until replaced, s": median(waits), "longest, s": max(waits), **costs}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,15 +103,19 @@ class AirflowProcess(ManagedProcess):
 
     def memory(self) -> float:
         """Return the memory of the process and its children, in MB; a page that they share counts once."""
-        return sum(process.memory_full_info().pss for process in self._family()) / MEGABYTE
+        return self._sum(lambda process: process.memory_full_info().pss) / MEGABYTE
 
     def cpu_seconds(self) -> float:
         """Return the processor time, in user and system mode, of the process and its children so far."""
-        return float(sum(sum(process.cpu_times()[:4]) for process in self._family()))
+        return self._sum(lambda process: sum(process.cpu_times()[:4]))
 
-    def _family(self) -> list[psutil.Process]:
+    def _sum(self, of: Callable[[psutil.Process], float]) -> float:
         root = psutil.Process(self.pid)
-        return [root, *root.children(recursive=True)]
+        total = of(root)
+        for child in root.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                total += of(child)
+        return total
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,10 @@ TEMPLATE: JsonObject = {
                 "image": "apache/airflow:3.3.2",
                 "env": [
                     {"name": "AIRFLOW__CORE__EXECUTOR", "value": "LocalExecutor"},
-                    {"name": "AIRFLOW_IS_K8S_EXECUTOR_POD", "value": "True"},
+                    {
+                        "name": "AIRFLOW__CORE__EXECUTION_API_SERVER_URL",
+                        "value": "http://airflow-api-server:8080/execution/",
+                    },
                 ],
                 "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
                 "volumeMounts": [
@@ -79,6 +82,12 @@ def worker_pod(map_index: int, ti_id: str, job_id: str) -> JsonObject:
     }
     command = ("python", "-m", "airflow.sdk.execution_time.execute_workload", "--json-string")
     (worker,) = TEMPLATE["spec"]["containers"]
+    container = {
+        **worker,
+        "args": [*command, json.dumps(workload)],
+        # Airflow adds it: with a template that has it, pods have it twice, and then no managed fields.
+        "env": [*worker["env"], {"name": "AIRFLOW_IS_K8S_EXECUTOR_POD", "value": "True"}],
+    }
     return {
         **TEMPLATE,
         "metadata": {
@@ -86,5 +95,5 @@ def worker_pod(map_index: int, ti_id: str, job_id: str) -> JsonObject:
             "labels": {**annotations, **labels, "airflow_version": "3.3.2"},
             "annotations": annotations,
         },
-        "spec": {**TEMPLATE["spec"], "containers": [{**worker, "args": [*command, json.dumps(workload)]}]},
+        "spec": {**TEMPLATE["spec"], "containers": [container]},
     }

@@ -32,14 +32,10 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "BENCHMARKS", {"b": benchmark})
 
 
-def run(names: list[str], json_file: Path | None = None, **options: Any) -> int:
-    options = {"runs": 2, "size": None, "quick": False, "binaries": None, **options}
-    return cli.run(names, json_file=json_file, **options)
-
-
 def test_candidates_take_turns_and_one_that_fails_is_noted(tmp_path: Path) -> None:
-    assert run([], tmp_path / "results.json", quick=True) == 1
-    samples = json.loads((tmp_path / "results.json").read_text())["samples"]["b"]
+    file = tmp_path / "results.json"
+    assert cli.run([], runs=2, size=None, quick=True, binaries=None, json_file=file) == 1
+    samples = json.loads(file.read_text())["samples"]["b"]
     assert [(sample["run"], sample["candidate"], sample["size"]) for sample in samples] == [
         *((1, UPSTREAM, 2), (1, TUNED, 5), (1, OURS, 5)),
         *((2, TUNED, 5), (2, OURS, 5), (2, UPSTREAM, 2)),
@@ -58,10 +54,3 @@ def test_the_table_has_medians_spreads_and_the_ratio_to_the_best_official_one(
     shown = capsys.readouterr().out
     assert "time, s 4 1 (0.5 to 1,234) 0.25" in " ".join(shown.split())
     assert "1 of 5 measurements failed" in shown
-
-
-def test_a_benchmark_that_there_is_not_is_refused_with_those_that_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(["lunch"]) == 2
-    assert capsys.readouterr().out == "no benchmark lunch; there are b\n"
