@@ -137,43 +137,6 @@ def pictures(
     take_all(folder) if folder else take_for_site()
 
 
-app.command("static-checks")
-def static_checks(
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended mechanically.")] = False,
-) -> None:
-    """Check style, types, layers, generated files and the rules of the repository."""
-    from breeze.static_checks import run_static_checks
-
-    raise typer.Exit(run_static_checks(fix=fix))
-
-
-@app.command("build-docs")
-def build_docs(
-    external_links: Annotated[
-        bool,
-        typer.Option("--external-links", help="Check links to other sites too, which takes a network."),
-    ] = False,
-) -> None:
-    """Build the documentation site into site/; a warning, or a link that leads nowhere, is an error."""
-    from breeze.docs import build_site
-
-    raise typer.Exit(build_site(external_links=external_links))
->>>>>>> 2e78f40 (A module for each benchmark on one harness; half of the code is gone)
-
-
-@app.command()
-def pictures(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Where to put all of them. Default: those of the site, in docs/pictures/."),
-    ] = None,
-) -> None:
-    """Take pictures of the pages in a real Chromium, light and dark, with and without data."""
-    from pictures.take import take_all, take_for_site
-
-    take_all(folder) if folder else take_for_site()
-
-
 app.command("static-checks")(run_static_checks)
 app.command("build-docs")(build_site)
 app.command("lock")(write_lock)
