@@ -41,9 +41,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Tell all processes so after a failure with ``--exitfirst``: each may have the tests of a whole module.
+    """Stop all processes after a failure with ``--exitfirst``.
 
-    pytest-xdist itself only hands out no more.
+    pytest-xdist hands out no more tests then, but each process may have those of a whole module.
     """
     node = getattr(report, "node", None)  # Only the process that has started the others knows of them.
     if report.failed and node and node.config.getoption("maxfail") == 1:

@@ -36,6 +36,9 @@ def main() -> int:
     if not commands:
         print("README.md marks no command for CI: begin its blocks with ```sh ci")
         return 1
+    if missing := set(done) - set(commands):
+        print(f"README.md does not mark for CI: {', '.join(missing)}")
+        return 1
     for command in commands:
         if command in done:
             print(f"README: {command}: has run already")

@@ -200,11 +200,10 @@ def test_database_that_compares_without_regard_to_case_does_not_mix_tasks(queued
     ti = queued_ti()
     ours, other = ti.key, ti.key._replace(task_id=ti.task_id.upper())
     rows = [
-        (ledger._place(key), ledger._Row(1, LAUNCH_FAILURE_EVENT, entry(ti, uid)))
-        for key, uid in ((ours, "a"), (other, "b"))
+        (key, ledger._Row(LAUNCH_FAILURE_EVENT, entry(ti, uid))) for key, uid in ((ours, "a"), (other, "b"))
     ]
-    restart = (ledger._place(other), ledger._Row(1, "running", None))
-    monkeypatch.setattr(ledger, "_rows", lambda places, events, session: [*rows, restart])
+    restart = (other, ledger._Row("running", None))
+    monkeypatch.setattr(ledger, "_rows", lambda keys, events, session: [*rows, restart])
     assert [item.worker_uid for item in history(ti, session).entries] == ["a"]
 
 

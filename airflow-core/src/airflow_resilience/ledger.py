@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -228,7 +228,6 @@ class Histories(NamedTuple):
 class _Row(NamedTuple):
     """A row about one try."""
 
-    try_number: int
     event: str
     entry: LedgerEntry | None
     """None: a start, or a row of somebody else."""
@@ -383,43 +382,32 @@ def _read(
     keys: Iterable[TaskInstanceKey], events: Collection[str], session: Session
 ) -> dict[TaskInstanceKey, list[_Row]]:
     """Return the rows about each of these tries, oldest first."""
-    tries: dict[tuple[Any, ...], list[TaskInstanceKey]] = {}
-    for key in keys:
-        tries.setdefault(_place(key), []).append(key)
-    found: dict[TaskInstanceKey, list[_Row]] = {key: [] for each in tries.values() for key in each}
-    for place, row in _rows(tries, events, session):
+    found: dict[TaskInstanceKey, list[_Row]] = {key: [] for key in keys}
+    for key, row in _rows(found, events, session):
         # A database that ignores case finds rows of other tasks too.
-        for key in tries.get(place, ()):
-            if row.try_number == key.try_number:
-                found[key].append(row)
+        if key in found:
+            found[key].append(row)
     return found
 
 
-def _place(key: TaskInstanceKey) -> tuple[Any, ...]:
-    """Return what the tries of a task instance have in common."""
-    return key.dag_id, key.task_id, key.run_id, key.map_index
-
-
 def _rows(
-    places: Collection[tuple[Any, ...]], events: Collection[str], session: Session
-) -> Iterator[tuple[tuple[Any, ...], _Row]]:
-    if not places:
+    keys: Collection[TaskInstanceKey], events: Collection[str], session: Session
+) -> Iterator[tuple[TaskInstanceKey, _Row]]:
+    if not keys:
         return
-    # Not by try: a task instance may have had many, and each would be a condition of its own.
-    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index)
+    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
     is_start = case((Log.event == TaskInstanceState.RUNNING.value, 1), else_=0)
     found = (
         select(
             Log.id,
             *columns,
-            Log.try_number,
             Log.event,
             Log.extra,
             # A sensor may have been rescheduled ten thousand times: more than two starts in a row say
             # nothing that two do not.
             func.sum(is_start).over(partition_by=columns, order_by=Log.id, rows=(-2, 0)).label("starts"),
         )
-        .where(tuple_(*columns).in_(list(places)), Log.event.in_(events), Log.try_number.is_not(None))
+        .where(tuple_(*columns).in_([tuple(key) for key in keys]), Log.event.in_(events))
         .subquery()
     )
     rows = session.execute(
@@ -428,6 +416,6 @@ def _rows(
         select(found).where(found.c.starts <= 2).order_by(found.c.id)
     )
     for row in rows:
-        try_number, event, extra = row[5:8]
+        event, extra = row[6:8]
         entry = None if event == TaskInstanceState.RUNNING else LedgerEntry.from_json(extra)
-        yield tuple(row[1:5]), _Row(cast("int", try_number), event, entry)
+        yield TaskInstanceKey(*row[1:6]), _Row(event, entry)

@@ -124,7 +124,7 @@ def result_table(name: str, sizes: dict[str, int], samples: list[Sample]) -> Tab
     *_, baseline = ("", *(candidate for candidate in sizes if not candidate.startswith(OURS)))
     for key, values in found.items():
         ours, theirs = values[OURS], values[baseline]
-        ratio = f"{median(ours) / median(theirs):.3g}" if ours and any(theirs) else ""
+        ratio = f"{median(ours) / median(theirs):.3g}" if ours and theirs and median(theirs) else ""
         table.add_row(key, *(_spread(values[candidate]) for candidate in sizes), ratio)
     if failures := sum("error" in sample for sample in samples):
         table.caption = f"{failures} of {len(samples)} measurements failed"

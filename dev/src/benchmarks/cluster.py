@@ -49,7 +49,7 @@ class Observer:
     """The eyes of the benchmark, a watch of its own. Filled on the event loop, read from any thread."""
 
     pods: dict[str, Sighting] = field(default_factory=dict)
-    """By UID, in the order in which they came into being."""
+    """Sightings by UID, in the order of creation."""
 
     def take(self, kind: str, pod: JsonObject) -> None:
         """Note an event of the watch."""

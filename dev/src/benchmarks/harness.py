@@ -231,7 +231,7 @@ class Lab:
     postgres: EmbeddedPostgres
     cluster: Cluster
     kubeconfig: Path
-    """That executors get."""
+    """The file that executors get, for the relay."""
     seeded: dict[int, str] = field(default_factory=dict)
     """The database of so many task instances."""
 

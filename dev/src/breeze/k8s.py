@@ -76,6 +76,7 @@ def _run_in_cluster(*words: str) -> int:
     console.print(f"The cluster runs; its files are in {_HOME}. {words[0]}:", soft_wrap=True)
     path = os.pathsep.join([str(control_plane_binaries()), os.environ.get("PATH", os.defpath)])
     env = {**os.environ, "KUBECONFIG": str(_KUBECONFIG), "PATH": path}
+    env.pop("AIRFLOW_HOME", None)  # breeze's own
     return subprocess.run(words, env=env, check=False).returncode
 
 

@@ -115,6 +115,6 @@ def run_steps(
 def _exit_code(step: Step) -> int:
     try:
         return step.run()
-    except (subprocess.CalledProcessError, ValueError) as error:
+    except (subprocess.CalledProcessError, OSError, ValueError) as error:
         console.print(error, markup=False)
         return 1

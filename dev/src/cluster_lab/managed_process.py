@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -221,21 +221,3 @@ class ManagedProcess:
     def tail(self, lines: int = 30) -> str:
         """Return the last lines of its output."""
         return last_lines(self.log_file, lines) if self.log_file.exists() else ""
-
-
-@contextlib.contextmanager
-def run_process(
-    name: str, command: Sequence[str], home: Path, env: Mapping[str, str] | None = None
-) -> Iterator[ManagedProcess]:
-    """
-    Run a program in the block, with :func:`inherited_environment`.
-
-    :param home: the folder of its log, which has its name
-    :param env: variables besides
-    """
-    process = ManagedProcess(name, command, inherited_environment() | dict(env or {}), home / f"{name}.log")
-    process.start()
-    try:
-        yield process
-    finally:
-        process.stop()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer, DatagramRequestHandler, UDPServer
+from socketserver import BaseRequestHandler, BaseServer, UDPServer
 from threading import Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -30,7 +30,7 @@ PREFIX = "airflow."
 
 
 class Metric(NamedTuple):
-    """What is counted, with its tags."""
+    """A counter, with its tags."""
 
     name: str
     """Without Airflow's prefix."""
@@ -175,14 +175,11 @@ class StatsdServer(UDPServer):
         return found
 
 
-class _StatsdHandler(DatagramRequestHandler):
+class _StatsdHandler(BaseRequestHandler):
     server: StatsdServer
 
     def handle(self) -> None:
-        self.server.lines += self.rfile.read().decode().splitlines()
-
-    def finish(self) -> None:
-        """Answer nothing."""
+        self.server.lines += self.request[0].decode().splitlines()
 
 
 @contextmanager

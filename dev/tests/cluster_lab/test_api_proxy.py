@@ -59,10 +59,6 @@ def creates_a_pod(info: RequestInfo) -> bool:
     return (info.verb, info.resource) == ("create", "pods")
 
 
-def watches_pods(info: RequestInfo) -> bool:
-    return (info.verb, info.resource) == ("watch", "pods")
-
-
 # ------------------------------------------------------------------------------------------- passing on
 
 

@@ -224,14 +224,14 @@ class ExecutionChaos(Chaos):
         self.world.end_in_good_order(pod)
         self.flush(through)
 
-    @possible(lambda self: self.tis("up_for_retry", None))
+    @possible(lambda self: self.tis("up_for_retry"))
     @rule(data=st.data(), early=st.booleans(), state=st.sampled_from(["scheduled", *ENDED]))
     def next_try_is_scheduled_or_marked(self, data: st.DataObject, early: bool, state: str) -> None:
         if state == "scheduled":
             self.world.schedule_next_tries(early=early)
             self.launch_all()
         else:
-            self.world.mark(pick(data, self.tis("up_for_retry", None)), state)
+            self.world.mark(pick(data, self.tis("up_for_retry")), state)
 
     # ------------------------------------------------------------------ workers that cannot reach Airflow
 

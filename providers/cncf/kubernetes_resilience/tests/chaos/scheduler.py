@@ -289,17 +289,6 @@ class Scheduler:
 
         queue.relaunch = fail
 
-    def fail_to_release(self, error: BaseException) -> None:
-        """Have it fail, once, after the commit of what it has settled, as it lets a launch go."""
-        giving_up = self.executor._parts.giving_up
-        release = giving_up.release
-
-        def fail(launch: Any) -> None:
-            giving_up.release = release
-            raise error
-
-        giving_up.release = fail
-
     @property
     def is_adopting(self) -> bool:
         """Whether it still looks for pods of a dead scheduler."""

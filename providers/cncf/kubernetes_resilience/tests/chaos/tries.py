@@ -78,8 +78,7 @@ class Tries(World):
         :param early: whether the authors have asked for no delay
         """
         for ti in self.tis:
-            waits = ti.state == "up_for_retry"
-            if ti.state is None or (waits and (early or self.now >= self._retry_at[ti.map_index])):
+            if ti.state == "up_for_retry" and (early or self.now >= self._retry_at[ti.map_index]):
                 ti.try_number, ti.queued_by_job_id, ti.hostname = ti.try_number + 1, None, ""
                 self.mark(ti, "scheduled")
 

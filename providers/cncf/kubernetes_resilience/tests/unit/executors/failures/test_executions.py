@@ -516,11 +516,6 @@ def test_a_user_who_marks_it_before_it_runs_again(harness, running):
 TERMINATED = m.disrupted("EvictionByEvictionAPI", exit_code=1)
 
 
-def with_a_retry(harness, ti, pod):
-    harness.set_state(ti, "running", max_tries=1)
-    return ti, pod
-
-
 def retries(harness, ti):
     """Have the worker of a task report its failure, as the execution API writes it down."""
     row = harness.row(ti)
@@ -541,7 +536,8 @@ def retries(harness, ti):
     ids=["evicted", "shutdown", "failed by itself", "no retry left", "tried again"],
 )
 def test_what_a_worker_has_reported_stands(harness, running, like, state):
-    ti, pod = with_a_retry(harness, *running(harness))
+    ti, pod = running(harness)
+    harness.set_state(ti, "running", max_tries=1)
     key = ti.key
     if state == "failed":
         harness.set_state(ti, "failed")

@@ -179,11 +179,12 @@ class CreateRetries:
         same one, and earlier pods may be kept. For the rest see :data:`COURSES`. No answer lets the count of
         refusals begin anew: two that alternate would never come to an end.
         """
-        creation, answer = _creation(launch), answer_of(error)
-        creation.was_unclear |= error.leaves_open
-        creation.may_exist = creation.was_unclear
+        creation = _creation(launch)
         # First, so that a launch is given up and not forgotten if what is below raises an exception.
         creation.next_attempt = NextAttempt(self._clock(), final=error)
+        creation.was_unclear |= error.leaves_open
+        creation.may_exist = creation.was_unclear
+        answer = answer_of(error)
         if error.is_without_webhook and self._is_held(launch, error):
             return
         if answer is Answer.NAME_TAKEN and not creation.is_renamed:
