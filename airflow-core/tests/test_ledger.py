@@ -150,7 +150,6 @@ def test_the_row_explains_itself(queued_ti, session):
         "ti_id": str(ti.id),
         "phase": "launch",
         "next_ti_id": None,
-        "counted_as": None,
         "dependency": None,
         "away_since": None,
         "node_is_suspect": False,
@@ -307,7 +306,7 @@ def test_changes_to_launches_stay_through_each_start_and_each_new_uuid(queued_ti
         session.flush()
 
     def read(ti_id):
-        return read_all_histories({ti.key: ti_id}, session=session)[ti.key].mutations
+        return read_all_histories({ti.key: ti_id}, session=session)[ti.key].whole_try.mutations
 
     assert read(third) == pools
     assert read(second) == pools[:2]
@@ -368,22 +367,9 @@ def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, ses
 
 def test_a_row_that_is_older_than_infrastructure_retries_is_about_a_launch(queued_ti):
     fields = json.loads(entry(queued_ti(), "a").to_json())
-    del fields["phase"], fields["next_ti_id"], fields["counted_as"]
+    del fields["phase"], fields["next_ti_id"]
     read = LedgerEntry.from_json(json.dumps(fields))
     assert (read.phase, read.next_ti_id, read.worker_uid) == (Phase.LAUNCH, None, "a")
-
-
-def test_a_failed_launch_that_counts_as_a_loss_has_its_number_and_takes_no_relaunch(queued_ti, session):
-    ti = queued_ti()
-    counted = replace(entry(ti, "a"), counted_as=Phase.EXECUTION)
-    for item in (counted, entry(ti, "b")):
-        record(ti.key, item, session=session)
-        session.flush()
-    launches = history(ti, session)
-    assert launches.entries == [counted, entry(ti, "b")]
-    assert (launches.relaunches, launches.decisions) == (2, [decision()])
-    losses = read_infrastructure_histories({ti.key: str(ti.id)}, session=session)[ti.key]
-    assert (losses.entries, losses.decisions) == ([counted], [decision()])
 
 
 def test_both_histories_are_read_with_one_query(queued_ti, session):
@@ -402,7 +388,8 @@ def test_both_histories_are_read_with_one_query(queued_ti, session):
     event.listen(session.bind, "before_cursor_execute", lambda *args: queries.append(args[2]))
     found = ledger.read_all_histories({ti.key: second}, session=session)[ti.key]
     assert len(queries) == 1
-    assert (found.launches.entries, found.losses.entries) == ([failed], [lost])
+    assert (found.launches.entries, found.launches.decisions) == ([failed], [failed.decision])
+    assert (found.whole_try.entries[1:], found.whole_try.decisions) == ([lost, failed], [lost.decision])
 
 
 def test_no_more_starts_are_read_than_count(queued_ti, session):
@@ -419,10 +406,9 @@ def test_no_more_starts_are_read_than_count(queued_ti, session):
             session.flush()
     read.clear()
     found = ledger.read_all_histories({ti.key: str(ti.id)}, session=session)[ti.key]
-    assert read == [3 * 2 + 2 * 2]
+    assert read == [3 * 1 + 2 * 2]
     assert found.launches.entries == []
-    assert [item.worker_uid for item in found.losses.entries] == ["a", "b"]
-    assert min(found.losses.starts.values()) > 1
+    assert found.launches.past_workers == {"launch of a", "launch of b"}
 
 
 @pytest.mark.parametrize("phase", ["afterwards", None, []])

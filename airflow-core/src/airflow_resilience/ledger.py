@@ -17,11 +17,10 @@ Airflow's scheduler counts its "stuck in queued reschedule" events in the same w
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from airflow.models.log import Log
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -66,18 +65,12 @@ class LedgerEntry:
     """How far the task had come. It says which event the row has."""
     next_ti_id: str | None = None
     """The task instance's UUID from now on, if it was running and runs again; else None."""
-    counted_as: Phase | None = None
-    """Of which phase the limits are that it counts against; None for those of its own phase."""
     dependency: Dependency | None = None
     """What was not available to the launch; None if the cause names nothing that launches share."""
     away_since: datetime | None = None
     """Since when that dependency was away, with a time zone; None if no outage was known."""
     node_is_suspect: bool = False
     """Whether its node is suspect from this failure on, so that all launches prefer others."""
-
-    def counts_in(self, phase: Phase) -> bool:
-        """Whether it counts against the limits of a phase."""
-        return (self.counted_as or self.phase) is phase
 
     def to_json(self) -> str:
         """Return the text that is stored in ``Log.extra``."""
@@ -93,7 +86,6 @@ class LedgerEntry:
                 "ti_id": self.ti_id,
                 "phase": self.phase.value,
                 "next_ti_id": self.next_ti_id,
-                "counted_as": self.counted_as and self.counted_as.value,
                 "dependency": self.dependency and str(self.dependency),
                 "away_since": self.away_since and self.away_since.isoformat(),
                 "node_is_suspect": self.node_is_suspect,
@@ -117,7 +109,6 @@ class LedgerEntry:
                 # Rows of version 0.1.0 have none of these.
                 phase=Phase(fields.get("phase", Phase.LAUNCH)),
                 next_ti_id=_read_id(fields.get("next_ti_id")),
-                counted_as=_read_phase(fields.get("counted_as")),
                 dependency=_read_dependency(fields.get("dependency")),
                 away_since=_read_time(fields.get("away_since")),
                 node_is_suspect=bool(fields.get("node_is_suspect")),
@@ -165,30 +156,29 @@ class LaunchHistory:
     """
     Ledger entries of one try, oldest first.
 
-    They are about its failed launches since its task process last started, or about the losses of its worker
-    while the task was running.
-
-    :param phase: against whose limits they count, unless an entry says otherwise
+    :param phase: which of them count: failed launches, or losses of the worker while the task was running
     """
 
     def __init__(self, phase: Phase = Phase.LAUNCH) -> None:
         self.entries: list[LedgerEntry] = []
         self.past_workers: set[str] = set()
         """UIDs of workers that had failed before the task process last started; none before Airflow 3.2."""
-        self.starts: Counter[str] = Counter()
-        """How often a worker has started the task since each entry, by the UID of the entry's worker; nothing
-        before Airflow 3.2."""
         self._phase = phase
 
     @property
     def decisions(self) -> list[Decision]:
         """What was decided about each of the failures that count."""
-        return [entry.decision for entry in self.entries if entry.counts_in(self._phase)]
+        return [entry.decision for entry in self.entries if entry.phase is self._phase]
 
     @property
     def relaunches(self) -> int:
-        """How many of the failures were answered with a relaunch, whether they count or not."""
-        return sum(entry.decision.action is Action.RELAUNCH for entry in self.entries)
+        """How many of these failures were answered with a relaunch."""
+        return sum(decision.action is Action.RELAUNCH for decision in self.decisions)
+
+    @property
+    def mutations(self) -> list[Mutation]:
+        """What was decided to change in later launches, whichever failures count."""
+        return [entry.decision.mutation for entry in self.entries if entry.decision.mutation]
 
     @property
     def last(self) -> LedgerEntry | None:
@@ -219,10 +209,8 @@ class Histories(NamedTuple):
 
     launches: LaunchHistory
     """Its failed launches since its task process last started."""
-    losses: LaunchHistory
-    """The losses of its worker while it ran, and failed launches that count as such."""
-    mutations: Sequence[Mutation]
-    """What was decided to change in its launches, oldest first, whatever has started since."""
+    whole_try: LaunchHistory
+    """All of its failures; those count that were losses of its worker while it ran."""
 
 
 class _Row(NamedTuple):
@@ -250,32 +238,31 @@ def read_infrastructure_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, LaunchHistory]:
     """
-    Read what the ledger says about losses of each task instance's worker while it ran, with one query.
+    Read all that the ledger says about each try, with one query; losses of running tasks count.
 
-    The whole try counts, however often its task process has started: each loss has replaced the task
-    instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
-    cleared has a UUID to which none of them leads, so its count begins anew. Failures of launches that count
-    as losses are among them.
+    They count however often the task process has started: each loss has replaced the task instance's UUID,
+    and the rows lead from each of these UUIDs to the next one. A task instance that was cleared has a UUID
+    to which none of them leads, so its count begins anew.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
     rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
-    return {key: _losses(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
+    return {key: _whole_try(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
 def read_all_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, Histories]:
     """
-    Read both, with one query.
+    Read what the next launch of each task instance goes by, with one query.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
     rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
     return {
-        key: Histories(_launches(ti_id, rows[key]), _losses(ti_id, rows[key]), _mutations(ti_id, rows[key]))
+        key: Histories(_launches(ti_id, rows[key]), _whole_try(ti_id, rows[key]))
         for key, ti_id in ti_ids.items()
     }
 
@@ -291,26 +278,9 @@ def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     return history
 
 
-def _losses(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
-    entries: list[LedgerEntry] = []
-    starts: Counter[str] = Counter()
-    for row in rows:
-        if row.event == TaskInstanceState.RUNNING:
-            starts.update(entry.worker_uid for entry in entries)
-        elif row.entry and row.entry.counts_in(Phase.EXECUTION):
-            entries.append(row.entry)
-    history = _leading_to(ti_id, entries)
-    history.starts = starts
-    return history
-
-
-def _mutations(ti_id: str, rows: Iterable[_Row]) -> list[Mutation]:
-    history = _leading_to(ti_id, [row.entry for row in rows if row.entry])
-    return [entry.decision.mutation for entry in history.entries if entry.decision.mutation]
-
-
-def _leading_to(ti_id: str, entries: Sequence[LedgerEntry]) -> LaunchHistory:
+def _whole_try(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
     """Return the entries of the task instance that has the UUID now."""
+    entries = [row.entry for row in rows if row.entry]
     before: dict[str, list[str]] = {}
     for entry in entries:
         if entry.next_ti_id:
@@ -366,10 +336,6 @@ def _with_zone(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _read_phase(value: Any) -> Phase | None:
-    return None if value is None else Phase(value)
-
-
 def _read_dependency(text: str | None) -> Dependency | None:
     return Dependency.parse(text) if text else None
 
@@ -403,9 +369,9 @@ def _rows(
             *columns,
             Log.event,
             Log.extra,
-            # A sensor may have been rescheduled ten thousand times: more than two starts in a row say
-            # nothing that two do not.
-            func.sum(is_start).over(partition_by=columns, order_by=Log.id, rows=(-2, 0)).label("starts"),
+            # A sensor may have been rescheduled ten thousand times: more than one start in a row says
+            # nothing that one does not.
+            func.sum(is_start).over(partition_by=columns, order_by=Log.id, rows=(-1, 0)).label("starts"),
         )
         .where(tuple_(*columns).in_([tuple(key) for key in keys]), Log.event.in_(events))
         .subquery()
@@ -413,7 +379,7 @@ def _rows(
     rows = session.execute(
         # By id, not by time. All of these rows are written under the task instance's row lock, so their ids
         # are in the order of events. The clocks of several machines are not.
-        select(found).where(found.c.starts <= 2).order_by(found.c.id)
+        select(found).where(found.c.starts <= 1).order_by(found.c.id)
     )
     for row in rows:
         event, extra = row[6:8]

@@ -18,11 +18,10 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, ShownReasons, built_in
-from airflow_resilience.retry_policy.engine import decide, trace, trace_launch
+from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import (
     DEFAULT_REASONS,
-    INFRASTRUCTURE,
     InfrastructureBudget,
 )
 from airflow_resilience.retry_policy.matchers import OnReasons
@@ -293,67 +292,76 @@ def test_without_reasons_only_rules_launch_a_running_task_again() -> None:
 
 
 def ask_about_launch(
-    *,
+    *policies: Policy,
     budget: int = 2,
     reasons: frozenset[StateChangeReason] = DEFAULT_REASONS,
-    losses: int = 0,
-    relaunches: int = 0,
+    history: Sequence[Decision] = (),
+    retries: int | None = None,
     excluded: Sequence[str] = ("Error",),
-    policies: Sequence[Policy] = (),
-) -> tuple[Action, str, bool, list[str]]:
-    infrastructure = InfrastructureBudget(budget=budget, reasons=reasons)
-    policy_set = built_in(1, excluded, infrastructure)
+    reason: StateChangeReason = StateChangeReason.DB_CONNECTION_ERROR,
+) -> Decision:
+    policy_set = built_in(1, excluded, InfrastructureBudget(budget=budget, reasons=reasons))
     for policy in policies:
         policy_set = replace(
             policy_set, policies={**policy_set.policies, policy.name: policy}, default=policy.name
         )
-    lost = Decision(action=Action.RELAUNCH, policy=INFRASTRUCTURE, rule=INFRASTRUCTURE, explanation="")
-    relaunched = replace(lost, policy=BUILT_IN, rule="launch-failure")
-    found, is_borne = trace_launch(
-        own_exit(context=failure(StateChangeReason.DB_CONNECTION_ERROR).context),
-        select(policy_set, TASK),
-        policy_set,
-        [relaunched] * relaunches,
-        [lost] * losses,
-        lambda: 0.0,
-    )
-    return found.decision.action, found.decision.policy, is_borne, [step.rule for step in found.steps]
+    task = select(policy_set, replace(TASK, retries=retries))
+    return decide(own_exit(context=failure(reason).context), task, policy_set, history, lambda: 0.0)
+
+
+UNREACHABLE = ask_about_launch()
+RELAUNCHED = ask_about_launch(reason=StateChangeReason.START_ERROR, excluded=())
 
 
 def test_the_infrastructure_budget_bears_what_could_not_reach_airflow() -> None:
-    action, policy, is_borne, rules = ask_about_launch()
-    assert (action, policy, is_borne) == (Action.RELAUNCH, INFRASTRUCTURE, True)
-    assert rules[0] == "excluded", "what the launch's own policies say is told first"
-    assert INFRASTRUCTURE in rules
+    assert (
+        Decision(
+            action=Action.RELAUNCH,
+            policy="infrastructure",
+            rule="airflow-api-unreachable",
+            explanation="launch 1 of 3; policy infrastructure, rule airflow-api-unreachable",
+            budget=BudgetUse(1, 2),
+            delay=10.0,
+            avoid_node=AvoidNode.PREFER,
+        )
+        == UNREACHABLE
+    )
 
 
-@pytest.mark.parametrize(
-    ("options", "action"),
-    [
-        ({"budget": 0}, Action.COUNT),
-        ({"losses": 2}, Action.COUNT),
-        ({"losses": 2, "excluded": ()}, Action.RELAUNCH),
-        ({"reasons": frozenset({StateChangeReason.WORKER_LOST})}, Action.COUNT),
-        ({"reasons": frozenset({StateChangeReason.WORKER_LOST}), "excluded": ()}, Action.RELAUNCH),
-        ({"losses": 2, "excluded": (), "relaunches": 1}, Action.COUNT),
-    ],
-)
+def test_a_worker_could_not_reach_airflow_once_more_than_the_budget_has() -> None:
+    decision = ask_about_launch(history=[UNREACHABLE] * 2, excluded=())
+    assert (decision.action, decision.ran_out) == (Action.COUNT, True)
+    assert decision.explanation.endswith("infrastructure_retry_budget: retried 2 of 2 times")
+
+
+@pytest.mark.parametrize("retries", [None, 1])
+def test_what_the_budget_bears_and_other_launches_take_nothing_of_each_other(retries: int | None) -> None:
+    both = {"history": [RELAUNCHED, UNREACHABLE], "retries": retries}
+    assert ask_about_launch(**both).explanation.startswith("launch 3 of 4; ")
+    other = {"reason": StateChangeReason.START_ERROR, "excluded": (), "retries": retries}
+    assert ask_about_launch(history=[UNREACHABLE] * 2, **other).action is Action.RELAUNCH
+    assert ask_about_launch(history=[UNREACHABLE, RELAUNCHED], **other).action is Action.COUNT
+
+
+@pytest.mark.parametrize("options", [{"budget": 0}, {"reasons": frozenset({StateChangeReason.WORKER_LOST})}])
+@pytest.mark.parametrize(("excluded", "action"), [(["Error"], Action.COUNT), ([], Action.RELAUNCH)])
 def test_what_the_budget_does_not_bear_is_decided_as_any_launch(
-    options: dict[str, Any], action: Action
+    options: dict[str, Any], excluded: list[str], action: Action
 ) -> None:
-    found, policy, is_borne, _ = ask_about_launch(**options)
-    assert (found, policy, is_borne) == (action, BUILT_IN, False)
+    decision = ask_about_launch(**options, excluded=excluded)
+    assert (decision.action, decision.policy) == (action, BUILT_IN)
 
 
 @pytest.mark.parametrize("action", [Action.COUNT, Action.FAIL, Action.RELAUNCH])
 def test_a_default_action_comes_before_the_budget(action: Action) -> None:
-    mine = Policy(name="mine", rules=(), default_action=action)
-    assert ask_about_launch(policies=[mine])[:3] == (action, "mine", False)
+    decision = ask_about_launch(Policy(name="mine", rules=(), default_action=action))
+    assert (decision.action, decision.policy) == (action, "mine")
 
 
 def test_a_policy_that_says_nothing_about_it_leaves_it_to_the_budget() -> None:
-    nothing = Policy(
-        name="mine",
-        rules=(Rule(name="r", action=Action.FAIL, matchers=(OnReasons(reasons=frozenset({"Evicted"})),)),),
+    evicted = Rule(name="r", action=Action.FAIL, matchers=(OnReasons(reasons=frozenset({"Evicted"})),))
+    assert ask_about_launch(Policy(name="mine", rules=(evicted,))) == UNREACHABLE
+    start_error = ask_about_launch(
+        Policy(name="mine", rules=(evicted,)), reason=StateChangeReason.START_ERROR
     )
-    assert ask_about_launch(policies=[nothing])[:3] == (Action.RELAUNCH, INFRASTRUCTURE, True)
+    assert (start_error.policy, start_error.rule) == ("mine", "defaultAction")

@@ -19,7 +19,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.mutation import Mutation
-from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
+from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons, infrastructure_policy
 from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
@@ -252,7 +252,7 @@ def test_first_match_wins(
 ) -> None:
     policy_set, selection = question
     found = trace(evidence, selection, policy_set, history, lambda: 0.0)
-    for policy, _ in selection.policies:
+    for policy in policies_asked(policy_set, selection):
         fitting = [
             rule for rule in policy.rules if all(matcher.check(evidence).holds for matcher in rule.matchers)
         ]
@@ -353,14 +353,9 @@ def test_relaunches_never_exceed_a_limit(
     for number in range(30):
         evidence = failures[number % len(failures)]
         history.append(decide(evidence, selection, policy_set, history, lambda: chance))
-    relaunches = [decision for decision in history if decision.action is Action.RELAUNCH]
-    assert within(len(relaunches), policy_set.global_max_retries)
-    assert within(len(relaunches), selection.retries)
-    for policy in policy_set.policies.values():
-        by_policy = [decision for decision in relaunches if decision.policy == policy.name]
-        assert selection.retries is not None or within(len(by_policy), policy.shared_limit)
-        for name, limit in effective_limits(policy, selection).items():
-            assert within(sum(decision.rule == name for decision in by_policy), limit)
+    for decision in history:
+        for counted, limit in bounds(decision, policy_set, selection, history):
+            assert within(len(counted), limit)
 
 
 @given(question=questions(), evidence=launches)
@@ -372,14 +367,10 @@ def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
     for _ in range(30):
         history.append(decide(evidence, selection, policy_set, history, lambda: 0.0))
     first = history[0]
-    policy = policy_set.policies[first.policy]
+    policy = next(item for item in policies_asked(policy_set, selection) if item.name == first.policy)
     rule = next((rule for rule in policy.rules if rule.name == first.rule), None)
     action = rule.action if rule else policy.default_action
-    binding = [
-        effective_limits(policy, selection)[first.rule],
-        policy.shared_limit if selection.retries is None else selection.retries,
-        policy_set.global_max_retries,
-    ]
+    binding = [limit for _, limit in bounds(first, policy_set, selection, [])]
     narrowest = min((limit for limit in binding if limit not in (None, UNLIMITED)), default=30)
     expected = narrowest if action is Action.RELAUNCH else 0
     assert [decision.action for decision in history[:expected]] == [Action.RELAUNCH] * expected
@@ -394,19 +385,38 @@ def test_failure_counts_only_if_a_limit_of_its_rule_or_of_all_is_reached(
     history: list[Decision] = []
     for number in range(30):
         decision = decide(failures[number % len(failures)], selection, policy_set, history, lambda: 0.0)
-        relaunches = [earlier for earlier in history if earlier.action is Action.RELAUNCH]
-        policy = policy_set.policies[decision.policy]
-        by_policy = [earlier for earlier in relaunches if earlier.policy == policy.name]
-        by_rule = [earlier for earlier in by_policy if earlier.rule == decision.rule]
-        reached = [
-            (by_rule, effective_limits(policy, selection)[decision.rule]),
-            (relaunches, selection.retries),
-            (by_policy, policy.shared_limit if selection.retries is None else None),
-            (relaunches, policy_set.global_max_retries),
-        ]
         if "no relaunch is left" in decision.explanation:
+            reached = bounds(decision, policy_set, selection, history)
             assert any(limit not in (None, UNLIMITED) and len(used) >= limit for used, limit in reached)
         history.append(decision)
+
+
+def policies_asked(policy_set: PolicySet, selection: Selection) -> list[Policy]:
+    """Return the policies that are asked about a launch, none of which is built-in."""
+    policies = [policy for policy, _ in selection.policies]
+    if budget_of(policy_set, selection):
+        policies.append(infrastructure_policy(policy_set.infrastructure, Phase.LAUNCH))
+    return policies
+
+
+def bounds(
+    decision: Decision, policy_set: PolicySet, selection: Selection, history: list[Decision]
+) -> list[tuple[list[Decision], int | None]]:
+    """Return what bounds the relaunches by a decision's rule, each with the relaunches that count."""
+    relaunches = [made for made in history if made.action is Action.RELAUNCH]
+    by_policy = [made for made in relaunches if made.policy == decision.policy]
+    if decision.policy == "infrastructure":
+        narrower = [(by_policy, budget_of(policy_set, selection))]
+    else:
+        policy = policy_set.policies[decision.policy]
+        by_rule = [made for made in by_policy if made.rule == decision.rule]
+        others = [made for made in relaunches if made.policy != "infrastructure"]
+        narrower = [
+            (by_rule, effective_limits(policy, selection)[decision.rule]),
+            (others, selection.retries),
+            (by_policy, policy.shared_limit if selection.retries is None else None),
+        ]
+    return [*narrower, (relaunches, policy_set.global_max_retries)]
 
 
 def effective_limits(policy: Policy, selection: Selection) -> dict[str, int | None]:

@@ -4,7 +4,7 @@
 The policies that are in force without a file.
 
 ``built-in`` is about launches, and does what upstream's two options promise. ``infrastructure`` is about
-running tasks, and does what the infrastructure budget's options say.
+running tasks, and workers that could not reach Airflow; it does what the infrastructure budget's options say.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
 BUILT_IN: Final = "built-in"
 """Name of the policy and origin of the set. No policy of a file can have this name."""
 
+AIRFLOW_UNREACHABLE: Final = "airflow-api-unreachable"
+"""Rule of the policy ``infrastructure`` about launches whose worker could not reach Airflow."""
+
 _LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
-_EXECUTION: Final = OnPhases(frozenset({Phase.EXECUTION}))
 _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
 """For failures that somebody has to fix first. An immediate relaunch would fail again."""
 _DISRUPTIONS: Final = Backoff(initial=10.0, multiplier=2.0, maximum=60.0, jitter=0.2, begins_at_once=True)
@@ -153,20 +155,28 @@ def built_in(
     )
 
 
-def infrastructure_policy(infrastructure: InfrastructureBudget) -> Policy:
-    """Return the policy that is asked about a running task after all others."""
+def infrastructure_policy(infrastructure: InfrastructureBudget, phase: Phase) -> Policy:
+    """
+    Return the policy of the infrastructure budget.
+
+    It is asked last about a running task. About a launch it is asked before ``built-in``, and has a rule only
+    for a worker that could not reach Airflow: neither the launch nor the task has failed then.
+    """
+    reasons = infrastructure.reasons
+    if phase is Phase.LAUNCH:
+        reasons &= {StateChangeReason.DB_CONNECTION_ERROR}
     rule = Rule(
-        name=INFRASTRUCTURE,
+        name=AIRFLOW_UNREACHABLE if phase is Phase.LAUNCH else INFRASTRUCTURE,
         action=Action.RELAUNCH,
         matchers=(
-            _EXECUTION,
+            OnPhases(frozenset({phase})),
             OnCategories(frozenset({StateChangeCategory.INFRASTRUCTURE})),
-            ClassifiedAs(infrastructure.reasons),
+            ClassifiedAs(reasons),
         ),
     )
     return Policy(
         name=INFRASTRUCTURE,
-        rules=(rule,) if infrastructure.reasons else (),
+        rules=(rule,) if reasons else (),
         backoff=constant_backoff(infrastructure.delay),
         avoid_node=AvoidNode.PREFER,
     )

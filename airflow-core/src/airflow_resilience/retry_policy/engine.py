@@ -18,9 +18,8 @@ from functools import partial
 from typing import Final
 
 from airflow_resilience.backoff import Backoff, constant_backoff
-from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, BudgetUse, Decision
-from airflow_resilience.retry_policy.built_in import BUILT_IN, infrastructure_policy
+from airflow_resilience.retry_policy.built_in import AIRFLOW_UNREACHABLE, BUILT_IN, infrastructure_policy
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
 from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, INFRASTRUCTURE
 from airflow_resilience.retry_policy.matchers import Finding
@@ -128,68 +127,36 @@ def trace(
     return Trace(decision, tuple(steps))
 
 
-def trace_launch(
-    evidence: Evidence,
-    selection: Selection,
-    policy_set: PolicySet,
-    history: Sequence[Decision],
-    losses: Sequence[Decision],
-    random: Callable[[], float],
-) -> tuple[Trace, bool]:
-    """
-    Decide about a failed launch; return also whether the infrastructure budget bears it.
-
-    It does if the worker could not reach Airflow, no rule and no default action of a file is about that, and
-    the budget has something left: the pod had started, and what has failed is neither the launch nor the
-    task. Such a failure costs no relaunch.
-
-    :param history: earlier decisions about launches of this try, oldest first
-    :param losses: those that count against the infrastructure budget
-    """
-    own = trace(evidence, selection, policy_set, history, random)
-    is_covered = own.decision.policy != BUILT_IN and own.steps[-1].why != NO_RULE
-    if is_covered or not _could_not_reach_airflow(evidence):
-        return own, False
-    borne = trace(replace(evidence, phase=Phase.EXECUTION), selection, policy_set, losses, random)
-    if borne.decision.action is not Action.RELAUNCH:
-        return own, False
-    return Trace(borne.decision, (*own.steps, *borne.steps)), True
-
-
-def _could_not_reach_airflow(evidence: Evidence) -> bool:
-    context = evidence.context
-    is_infrastructure = context.category is StateChangeCategory.INFRASTRUCTURE
-    return is_infrastructure and context.reason is StateChangeReason.DB_CONNECTION_ERROR
-
-
 def _match(
     evidence: Evidence, selection: Selection, policy_set: PolicySet
 ) -> tuple[Policy, Rule, list[Step]]:
     """Return the first rule that applies, its policy, and a step for each rule up to it."""
     steps: list[Step] = []
-    last = policy_set.default_policy
-    if evidence.phase is Phase.EXECUTION:
-        last = infrastructure_policy(policy_set.infrastructure)
-    for policy, rule in _candidates(evidence.phase, selection, last):
+    for policy, rule in _candidates(evidence.phase, selection, policy_set):
         finding = _check(rule, evidence)
         steps.append(Step(policy.name, rule.name, *finding))
         if finding.holds:
             return policy, rule, steps
+    last = policy_set.default_policy
+    if evidence.phase is Phase.EXECUTION:
+        last = infrastructure_policy(policy_set.infrastructure, evidence.phase)
     rule = Rule(name=DEFAULT_ACTION, action=Action.COUNT, matchers=(), note=NO_RULE)
     steps.append(Step(last.name, rule.name, True, rule.note))
     return last, rule, steps
 
 
-def _candidates(phase: Phase, selection: Selection, last: Policy) -> Iterator[tuple[Policy, Rule]]:
-    for policy, _ in selection.policies:
+def _candidates(phase: Phase, selection: Selection, policy_set: PolicySet) -> Iterator[tuple[Policy, Rule]]:
+    policies = [policy for policy, _ in selection.policies]
+    if not _why_off(selection, policy_set):
+        names = [policy.name for policy in policies]
+        place = names.index(BUILT_IN) if phase is Phase.LAUNCH and BUILT_IN in names else len(names)
+        policies.insert(place, infrastructure_policy(policy_set.infrastructure, phase))
+    for policy in policies:
         for rule in policy.rules:
             yield policy, rule
         # A default action is for whatever fails to start. Only a rule, or the budget, runs code again.
         if policy.default_action is not None and phase is Phase.LAUNCH:
             yield policy, Rule(name=DEFAULT_ACTION, action=policy.default_action, matchers=())
-    if phase is Phase.EXECUTION:
-        for rule in last.rules:
-            yield last, rule
 
 
 def _why_off(selection: Selection, policy_set: PolicySet) -> str | None:
@@ -225,8 +192,10 @@ def _limits(
 
     The rule's own limit, or else its policy's, counts the relaunches by this rule. For launches, the task's
     limit replaces the policy's; for running tasks the infrastructure budget holds beside it. Like the global
-    limit, both count every relaunch of the try, in the phase in question.
+    limit, both count every relaunch of the try, in the phase in question. The launches of workers that could
+    not reach Airflow have the infrastructure budget for themselves.
     """
+    by_budget = [decision for decision in relaunches if _is_by_budget(decision.policy, decision.rule)]
     replaced = phase is Phase.LAUNCH and selection.retries is not None
     by_rule = partial(
         _Limit, "retryLimit", f"policy {policy.name}, rule {rule.name}", _count(relaunches, policy, rule)
@@ -237,11 +206,18 @@ def _limits(
         yield by_rule(policy.retry_limit, "the policy's limit for each rule")
     if phase is Phase.EXECUTION:
         yield _budget(selection, policy_set, len(relaunches))
+    elif _is_by_budget(policy.name, rule.name):
+        yield _budget(selection, policy_set, len(by_budget))
     elif selection.retries is not None:
-        yield _Limit(RETRIES_KEY, f"the task's {RETRIES_KEY}", len(relaunches), selection.retries)
+        used = len(relaunches) - len(by_budget)
+        yield _Limit(RETRIES_KEY, f"the task's {RETRIES_KEY}", used, selection.retries)
     elif policy.shared_limit is not None:
         yield _Limit(RETRIES_KEY, f"policy {policy.name}", _count(relaunches, policy), policy.shared_limit)
     yield _Limit("globalMaxRetries", "globalMaxRetries", len(relaunches), policy_set.global_max_retries)
+
+
+def _is_by_budget(policy: str, rule: str) -> bool:
+    return (policy, rule) == (INFRASTRUCTURE, AIRFLOW_UNREACHABLE)
 
 
 def _budget(selection: Selection, policy_set: PolicySet, used: int) -> _Limit:

@@ -62,7 +62,6 @@ class WorldPod(Pod):
         self.exited_by_itself = False
         self.was_unreached = False
         """Whether its worker could not reach Airflow's API server, and has ended for that."""
-        self.has_started_late = False
         """Whether Airflow has learned of its worker's start when that had ended."""
         self.is_cut_off = False
         """Whether Kubernetes cannot reach its node."""

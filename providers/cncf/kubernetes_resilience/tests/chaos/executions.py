@@ -190,7 +190,6 @@ class ExecutionWorld(Tries):
         pod.has_reported = True
         if ti is None or ti.state != "queued":
             return
-        pod.has_started_late = True
         if not self.has_counted_end(pod):
             self._undecided.add(pod.uid)
         self.start(ti, pod)
@@ -204,12 +203,12 @@ class ExecutionWorld(Tries):
             return False
         # Nobody can tell whether a worker had begun that has ended by itself when its task was running.
         is_lost = pod.uid not in self._undecided if pod.was_unreached else pod.lost
-        return is_lost and not pod.exited_by_itself and self.most_used(self.attempt(pod)) < self.budget
+        return is_lost and not pod.exited_by_itself and self.retries_of(self.attempt(pod)) < self.budget
 
     def launch(self, body: dict[str, Any]) -> WorldPod:
         pod = super().launch(body)
         attempt = self.attempt(pod)
-        used = self.least_used(attempt)
+        used = max(self.retries_of(attempt), self.starts_replaced(pod))
         assert used <= self.budget, f"I4: {used} infrastructure retries with a budget of {self.budget}"
         if pod.is_forgotten:
             return pod  # as its creation was asked for before its task ran again, it cannot start it any more

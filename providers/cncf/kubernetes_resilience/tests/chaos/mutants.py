@@ -26,7 +26,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import exec
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
@@ -47,8 +46,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import Kuberne
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
-from airflow_resilience.retry_policy import built_in
-from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy import built_in, engine
 
 from .scheduler import Runtime
 from .world import World
@@ -419,10 +417,10 @@ def relaunch_own_exits(patch):
     patch.setattr(built_in, "_exclusions", lambda reasons: iter(()))
 
 
-def charge_nothing_for_starts(patch):
-    """Let workers that cannot reach Airflow be launched again without a limit."""
-    decide = RetryPolicies.decide_launch
-    patch.setattr(RetryPolicies, "decide_launch", lambda *args: (decide(*args)[0], Phase.LAUNCH))
+def charge_nothing(patch):
+    """Let no relaunch take of the infrastructure budget."""
+    budget = engine._budget
+    patch.setattr(engine, "_budget", lambda selection, policies, used: budget(selection, policies, 0))
 
 
 def let_go_of_late_starts(patch):
@@ -433,11 +431,6 @@ def let_go_of_late_starts(patch):
 def blame_late_starts_on_the_task(patch):
     """Take the end of a worker whose start is carried out late for that of a worker that had begun."""
     patch.setattr(executions, "_had_ended_before_its_start", lambda *args: False)
-
-
-def charge_late_starts_twice(patch):
-    """Take a worker whose start is carried out late for another one than the one that was counted."""
-    patch.setattr(executions, "_entry_of", lambda launch, history: history.of_worker(launch.worker_uid))
 
 
 def charge_what_is_free(patch):

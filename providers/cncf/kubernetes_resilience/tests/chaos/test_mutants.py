@@ -221,7 +221,7 @@ DIRECTED_EXECUTIONS = {
 
 # About workers that start, in the same way.
 DIRECTED_STARTS = {
-    mutants.charge_nothing_for_starts: (
+    mutants.charge_nothing: (
         partial(
             start_histories.test_a_worker_cannot_reach_airflow_once_more_than_the_budget_has, crashes=False
         ),
@@ -243,7 +243,6 @@ DIRECTED_STARTS = {
         ),
         "I3",
     ),
-    mutants.charge_late_starts_twice: (start_histories.test_a_late_start_takes_of_the_budget_once, "I3"),
 }
 
 

@@ -95,40 +95,25 @@ class Tries(World):
         """Return the UUIDs under which something was launched with one budget."""
         return {pod.ti_id for pod in self.pods if self.attempt(pod) == attempt}
 
-    def least_used(self, attempt: Attempt) -> int:
-        """Return how much of a budget is used at least."""
-        starts = [pod for pod in self._replaced_starts(attempt) if not self._may_be_free(pod)]
-        return len(self.runs_of(attempt)) - 1 + len(starts)
+    def retries_of(self, attempt: Attempt) -> int:
+        """Return how much of its budget was used after losses."""
+        return len(self.runs_of(attempt)) - 1
 
-    def most_used(self, attempt: Attempt) -> int:
-        """Return how much of a budget may be used."""
-        return len(self.runs_of(attempt)) - 1 + len(self._replaced_starts(attempt))
-
-    def _replaced_starts(self, attempt: Attempt) -> list[WorldPod]:
-        """
-        Return the pods whose worker could not reach Airflow, and which were replaced.
-
-        If Airflow has learned of its start after all, that was a loss, and is counted as one.
-        """
-        pods = [pod for pod in self.pods if self.attempt(pod) == attempt]
-        return [
-            pod
-            for number, pod in enumerate(pods)
-            if pod.was_unreached
-            and not pod.has_started_late
-            and any(later.ti_id == pod.ti_id for later in pods[number + 1 :])
-        ]
-
-    def _may_be_free(self, pod: WorldPod) -> bool:
-        """Whether a pod may have been replaced without anybody having counted its end."""
-        return pod.was_held or bool(self._vanished[pod.life]) or pod.is_forgotten
+    def starts_replaced(self, pod: WorldPod) -> int:
+        """Return how many workers that could not reach Airflow were replaced at least, before a pod."""
+        *earlier, _ = self.pods_of(pod.life)
+        free = [other for other in earlier if other.was_held or other.is_forgotten]
+        counted = sum(other.was_unreached for other in earlier if other not in free)
+        return counted - self._vanished[pod.life]
 
     def borne(self, pods: list[WorldPod]) -> int:
-        return sum(pod.was_unreached for pod in pods)
+        return min(sum(pod.was_unreached for pod in pods), self.budget)
 
     def is_own_exit(self, pod: WorldPod) -> bool:
-        is_last = self.pods_of(pod.life)[-1] is pod
-        return pod.was_unreached and is_last and self.most_used(self.attempt(pod)) >= self.budget
+        *earlier, last = self.pods_of(pod.life)
+        return (
+            pod.was_unreached and pod is last and sum(other.was_unreached for other in earlier) >= self.budget
+        )
 
     def has_counted_end(self, pod: WorldPod) -> bool:
         """Whether a scheduler has counted the end of a pod as a failed launch, not that it was given up."""

@@ -423,10 +423,10 @@ def test_pod_whose_task_runs_again_is_explained_as_it_was_decided(run, lost_pod,
     assert "from the metadata database" in told["circumstances"]
 
 
-def test_launch_that_the_budget_has_borne_stays_a_launch(run, lost_pod, session, budget):
+def test_launch_that_has_failed_before_its_task_began_stays_a_launch(run, lost_pod, session, budget):
     ti, manifest = lost_pod
     ti.state = "running"
-    decided(session, ti, manifest["metadata"]["uid"], "infrastructure", counted_as=Phase.EXECUTION)
+    decided(session, ti, manifest["metadata"]["uid"], "infrastructure")
     assert run("explain", "lost", "-o", "json").data[0]["phase"] == "launch"
 
 

@@ -188,7 +188,7 @@ OTHERS = set(range(TASKS)) - {BAD}
 STEPS = {
     "assess": (Settlement, "_assess", "settle"),
     "classify": (settlement, "classify", "settle"),
-    "decide": (RetryPolicies, "decide_launch", "settle"),
+    "decide": (RetryPolicies, "decide", "settle"),
     "ledger": (ledger, "record", "settle"),
     "profiles": (settlement, "read_profiles", "settle"),
     "locks": (task_instances, "lock_rows", "settle"),
@@ -664,14 +664,12 @@ def test_a_delay_of_eleven_thousand_years(start, queued_ti, tmp_path, monkeypatc
     harness = start()
     ti = queued_ti()
     pod = harness.launch(ti)
-    trace = policies.trace_launch
+    decide = policies.decide
 
     def absurd(*args):
-        found, is_borne = trace(*args)
-        late = dataclasses.replace(found.decision, delay=99_999_999 * 3600.0)
-        return dataclasses.replace(found, decision=late), is_borne
+        return dataclasses.replace(decide(*args), delay=99_999_999 * 3600.0)
 
-    monkeypatch.setattr(policies, "trace_launch", absurd)
+    monkeypatch.setattr(policies, "decide", absurd)
     harness.observe(pod, m.evicted())
     (entry,) = harness.ledger(ti)
     assert entry["delay"] == 366 * 86_400

@@ -61,13 +61,6 @@ def test_a_relaunch_is_no_infrastructure_retry(start, queued_ti, counted):
     assert (counted(RETRY), counted(EXHAUSTED)) == ([], [])
 
 
-def test_a_relaunch_that_the_budget_pays_for_is_one(start, queued_ti, counted):
-    harness = start(**BUDGET)
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), m.api_unreachable())
-    assert counted(RETRY) == [{"reason": "DB_CONNECTION_ERROR", "dag_id": ti.dag_id, "attempt": "1"}]
-
-
 def test_what_could_not_be_acted_on_is_counted_once(start, running, counted, monkeypatch):
     harness = start(**BUDGET)
     ti, pod = running(harness)

@@ -21,9 +21,7 @@ class Circumstances:
 
     profile: TaskProfile
     earlier: Sequence[Decision] | None
-    """Decisions about earlier failures of the try's launches, oldest first; None if they are not known."""
-    losses: Sequence[Decision] | None
-    """Those that count against the infrastructure budget."""
+    """Decisions about earlier failures of the try in this phase, oldest first; None if they are not known."""
     phase: Phase | None = None
     """How far the task had come, if that is known."""
     source: str
@@ -44,6 +42,5 @@ def from_pod(facts: PodFacts, why: str = "The manifest alone") -> Circumstances:
             pool="",
         ),
         earlier=None,
-        losses=None,
         source=f"{why}: {_ASSUMED}.",
     )

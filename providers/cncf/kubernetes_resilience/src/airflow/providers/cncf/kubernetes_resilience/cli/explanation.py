@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.outages import Dependency
-from airflow_resilience.retry_policy.engine import Trace, trace, trace_launch
+from airflow_resilience.retry_policy.engine import Trace, trace
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.selection import Selection, select
@@ -103,20 +103,18 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
     evidence = make_evidence(failure, classified, phase)
     selection = select(policies, circumstances.profile)
 
-    def ask(earlier: Sequence[Decision], losses: Sequence[Decision], random: Callable[[], float]) -> Trace:
-        if phase is Phase.EXECUTION:
-            return trace(evidence, selection, policies, losses, random)
-        return trace_launch(evidence, selection, policies, earlier, losses, random)[0]
+    def ask(earlier: Sequence[Decision], random: Callable[[], float]) -> Trace:
+        return trace(evidence, selection, policies, earlier, random)
 
-    earlier, losses = circumstances.earlier, circumstances.losses
-    if earlier is None or losses is None:
-        earlier = losses = [ask((), (), _no_jitter).decision] * (number - 1)
+    earlier = circumstances.earlier
+    if earlier is None:
+        earlier = [ask((), _no_jitter).decision] * (number - 1)
     return Answer(
         classified=classified,
         dependency=find_dependency(failure, classified.cause) if phase is Phase.LAUNCH else None,
         selection=selection,
-        trace=ask(earlier, losses, _no_jitter),
-        shortest_delay=ask(earlier, losses, _most_jitter).decision.delay,
+        trace=ask(earlier, _no_jitter),
+        shortest_delay=ask(earlier, _most_jitter).decision.delay,
     )
 
 

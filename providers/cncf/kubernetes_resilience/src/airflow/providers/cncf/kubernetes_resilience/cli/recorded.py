@@ -40,10 +40,10 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         with create_session() as session:
             present = _read_present(key, session)
             now = str(present.id) if present and present.try_number == key.try_number else ti_id
-            losses = ledger.read_infrastructure_histories({key: now}, session=session)[key]
+            whole_try = ledger.read_infrastructure_histories({key: now}, session=session)[key]
             launches = ledger.read_histories({key: ti_id}, session=session)[key]
             # A task instance that runs again after a loss has another UUID than its earlier pods.
-            earlier_ids = {entry.ti_id for entry in losses.entries}
+            earlier_ids = {entry.ti_id for entry in whole_try.entries}
             profile = read_profiles([now], session=session).get(now) if ti_id in {now, *earlier_ids} else None
     except SQLAlchemyError as error:
         return from_pod(facts, f"The metadata database does not answer ({type(error).__name__})")
@@ -51,12 +51,15 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         return from_pod(facts, "The pod's task instance is not in the metadata database any more")
     if phase is None:
         runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
-        loss = losses.of_worker(facts.ref.uid)
-        phase = loss.phase if loss else Phase.EXECUTION if runs else None
+        entry = whole_try.of_worker(facts.ref.uid)
+        phase = entry.phase if entry else Phase.EXECUTION if runs else None
     return Circumstances(
         profile=profile,
-        earlier=_decisions_before(facts, launches, Phase.LAUNCH),
-        losses=_decisions_before(facts, losses, Phase.EXECUTION),
+        earlier=(
+            _decisions_before(facts, whole_try, Phase.EXECUTION)
+            if phase is Phase.EXECUTION
+            else _decisions_before(facts, launches, Phase.LAUNCH)
+        ),
         source=_KNOWN,
         phase=phase,
     )
@@ -64,7 +67,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
 
 def _decisions_before(facts: PodFacts, history: LaunchHistory, phase: Phase) -> list[Decision]:
     before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
-    return [entry.decision for entry in before if entry.counts_in(phase)]
+    return [entry.decision for entry in before if entry.phase is phase]
 
 
 class _Present(NamedTuple):

@@ -218,7 +218,7 @@ def _was_cleared(teller: _Teller) -> bool:
 
 def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> BudgetUse | None:
     """Return what was said last about the budget of a kind of failure; None if there was none."""
-    decisions = [entry.decision for entry in entries if entry.counts_in(phase)]
+    decisions = [entry.decision for entry in entries if entry.phase is phase]
     said = next((item.budget for item in reversed(decisions) if item.budget), None)
     if said or not decisions:
         return said

@@ -131,5 +131,5 @@ class Orphans:
         with create_session(scoped=False) as session:
             histories = ledger.read_all_histories(dict(queued), session=session)
         for key, history in histories.items():
-            replaced = frozenset(entry.ti_id for entry in history.losses.entries if entry.next_ti_id)
+            replaced = frozenset(entry.ti_id for entry in history.whole_try.entries if entry.next_ti_id)
             yield key, (replaced, frozenset(history.launches.past_workers))

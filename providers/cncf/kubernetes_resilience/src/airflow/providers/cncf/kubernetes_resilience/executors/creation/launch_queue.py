@@ -219,9 +219,9 @@ class LaunchQueue:
                 launch,
                 rows.get(launch.ti_id),
                 histories[launch.key].launches,
-                _last_loss(launch, histories[launch.key].losses),
+                _last_loss(launch, histories[launch.key].whole_try),
                 failures.get(launch.key),
-                histories[launch.key].mutations,
+                histories[launch.key].whole_try.mutations,
             )
             for launch in due
             # A row that somebody else has locked is reported in a later turn.
@@ -326,9 +326,9 @@ def not_built(why: str) -> ExecutionContext:
     )
 
 
-def _last_loss(launch: Launch, losses: LaunchHistory) -> LedgerEntry | None:
+def _last_loss(launch: Launch, whole_try: LaunchHistory) -> LedgerEntry | None:
     """Return the loss after which a launch is made."""
-    return losses.last if losses.last and losses.last.next_ti_id == launch.ti_id else None
+    return next((entry for entry in whole_try.entries if entry.next_ti_id == launch.ti_id), None)
 
 
 def _tell(

@@ -132,13 +132,9 @@ class Executions:
         ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         found = [
-            (launch, _entry_of(launch, histories[launch.key])) for launch in gone if launch.key in histories
+            (launch, _loss_of(launch, histories[launch.key])) for launch in gone if launch.key in histories
         ]
-        return [
-            _settled(launch, entry)
-            for launch, entry in found
-            if entry and entry.ti_id == launch.ti_id and entry.next_ti_id
-        ]
+        return [_settled(launch, entry) for launch, entry in found if entry and entry.next_ti_id]
 
     def _decide(
         self, due: Sequence[Launch], profiles: Mapping[str, TaskProfile], session: Session
@@ -151,14 +147,12 @@ class Executions:
         histories = ledger.read_infrastructure_histories(ti_ids, session=session)
         decided, new = {}, []
         for launch in held:
-            before = _entry_of(launch, histories[launch.key])
-            if before is None or before.phase is not Phase.EXECUTION:
-                decided[launch] = self._make_entry(
-                    launch, histories[launch.key], profiles[launch.ti_id], before=before
-                )
+            before = _loss_of(launch, histories[launch.key])
+            if before is None:
                 new.append(launch)
-            else:
-                decided[launch] = before
+            decided[launch] = before or self._make_entry(
+                launch, histories[launch.key], profiles[launch.ti_id]
+            )
         self._write({launch: decided[launch] for launch in new}, session)
         return [_settled(launch, entry) for launch, entry in decided.items()]
 
@@ -169,44 +163,31 @@ class Executions:
         now = standing(row, try_number=launch.key.try_number, job_id=self._job_id)
         return now is Standing.RUNNING and launch.runs(row.hostname)
 
-    def _make_entry(
-        self,
-        launch: Launch,
-        history: LaunchHistory,
-        profile: TaskProfile,
-        *,
-        before: LedgerEntry | None = None,
-    ) -> LedgerEntry:
-        """
-        Decide about a loss.
-
-        :param before: the entry by which the launch had counted as failed. It does not count any more:
-            Airflow has learned of the start of its worker after all
-        """
+    def _make_entry(self, launch: Launch, history: LaunchHistory, profile: TaskProfile) -> LedgerEntry:
         failure = _failure(launch)
+        # Airflow may have learned of the start of a worker that has failed as a launch before.
+        before = history.of_worker(launch.worker_uid)
         never_began = before is not None and _had_ended_before_its_start(launch, before, failure)
-        phase = Phase.LAUNCH if never_began else Phase.EXECUTION
-        if before:
-            history.forget(before)
-        attempt = None if never_began else history.relaunches + 1
         classified = classify(
-            failure, launch_number=launch.number, infrastructure_attempt=attempt, phase=phase
+            failure,
+            launch_number=launch.number,
+            infrastructure_attempt=history.relaunches + 1,
+            phase=Phase.LAUNCH if never_began else Phase.EXECUTION,
         )
         decision = (
-            self._policies.decide_execution(failure, classified, history, profile)
+            self._policies.decide(failure, classified, Phase.EXECUTION, history, profile)
             if self._policies.infrastructure_budget(profile)
             else _NO_BUDGET
         )
         return replace(
             make_entry(launch, failure, classified, decision),
-            worker_uid=before.worker_uid if before else launch.worker_uid,
             phase=Phase.EXECUTION,
             next_ti_id=str(uuid7()) if decision.action is Action.RELAUNCH else None,
         )
 
     def _write(self, entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
         """Write down what was decided; all of these rows are locked."""
-        _record(entries, session)
+        ledger.record([(launch.key, entry) for launch, entry in entries.items()], session=session)
         new_ids = {entry.ti_id: entry.next_ti_id for entry in entries.values() if entry.next_ti_id}
         if new_ids:
             task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
@@ -222,10 +203,6 @@ class Executions:
         )
 
 
-def _record(entries: Mapping[Launch, LedgerEntry], session: Session) -> None:
-    ledger.record([(launch.key, entry) for launch, entry in entries.items()], session=session)
-
-
 def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
     failure = _failure(launch)
     if entry.decision == _NO_BUDGET:
@@ -233,19 +210,15 @@ def _settled(launch: Launch, entry: LedgerEntry) -> Settled:
     return Settled(launch, Decided(entry, failure))
 
 
-def _entry_of(launch: Launch, history: LaunchHistory) -> LedgerEntry | None:
-    """Return the entry about a launch's worker, of which nothing but the host may be known."""
-    if launch.ref:
-        return history.of_worker(launch.worker_uid)
-    for item in history.entries:
-        # A start that was under way is the first since then. Later ones are of pods that have the same name.
-        if item.ti_id == launch.ti_id and _is_of(item, launch.name) and history.starts[item.worker_uid] <= 1:
-            return item
+def _loss_of(launch: Launch, history: LaunchHistory) -> LedgerEntry | None:
+    """Return the loss of a launch that was decided before. Of its worker perhaps only the host is known."""
+    for entry in history.entries:
+        if entry.phase is not Phase.EXECUTION or entry.ti_id != launch.ti_id:
+            continue
+        is_same_host = locate(launch.name, name=entry.worker_name) is Place.HERE
+        if entry.worker_uid == launch.worker_uid or (launch.ref is None and is_same_host):
+            return entry
     return None
-
-
-def _is_of(entry: LedgerEntry, hostname: str | None) -> bool:
-    return locate(hostname, name=entry.worker_name) is Place.HERE
 
 
 def _had_ended_before_its_start(launch: Launch, entry: LedgerEntry, failure: PodFailure) -> bool:

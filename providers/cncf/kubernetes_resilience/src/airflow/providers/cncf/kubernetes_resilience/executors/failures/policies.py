@@ -24,9 +24,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.decision import Decision
-from airflow_resilience.ledger import Histories, LaunchHistory
+from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.document import PolicyFileError
-from airflow_resilience.retry_policy.engine import decide, trace_launch
+from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.selection import (
@@ -82,36 +82,24 @@ class RetryPolicies:
         """Return how often, for each try, a running task may run again; ``UNLIMITED`` for no limit."""
         return infrastructure_budget(profile, self.current.infrastructure)
 
-    def decide_execution(
-        self, failure: PodFailure, classified: Classified, losses: LaunchHistory, profile: TaskProfile
+    def decide(
+        self,
+        failure: PodFailure,
+        classified: Classified,
+        phase: Phase,
+        history: LaunchHistory,
+        profile: TaskProfile,
     ) -> Decision:
         """
-        Decide about the loss of a running task's worker.
+        Decide about the failure of a worker.
 
         :param classified: what the failure means
-        :param losses: what has counted against the infrastructure budget in this try
+        :param phase: how far the task had come
+        :param history: what has failed in this try in the same phase
         :param profile: what the task's policies are selected by
         """
-        evidence = make_evidence(failure, classified, Phase.EXECUTION)
-        return decide(evidence, self.select(profile), self.current, losses.decisions, random.random)
-
-    def decide_launch(
-        self, failure: PodFailure, classified: Classified, histories: Histories, profile: TaskProfile
-    ) -> tuple[Decision, Phase]:
-        """
-        Decide about a failed launch; return also against the limits of which phase that counts.
-
-        :param histories: what has failed before in this try
-        """
-        found, is_borne = trace_launch(
-            make_evidence(failure, classified, Phase.LAUNCH),
-            self.select(profile),
-            self.current,
-            histories.launches.decisions,
-            histories.losses.decisions,
-            random.random,
-        )
-        return found.decision, Phase.EXECUTION if is_borne else Phase.LAUNCH
+        evidence = make_evidence(failure, classified, phase)
+        return decide(evidence, self.select(profile), self.current, history.decisions, random.random)
 
     def tick(self) -> None:
         """Read the file again, if it has changed and it is time to look; an invalid one changes nothing."""

@@ -267,16 +267,14 @@ class Settlement:
 
     def _decide_one(self, item: _NewFailure) -> Decided:
         launch, failure, classified, histories, profile = item
-        counted_as: Phase | None = Phase.LAUNCH
         if failure.reason == TOKEN_EXPIRED:
             decision = _EXPIRED
         elif self._outages.is_free(launch, item.dependency):
             decision = replace(_AWAY, explanation=f"{item.dependency}: {_AWAY.explanation}")
         else:
-            decision, counted_as = self._policies.decide_launch(failure, classified, histories, profile)
+            decision = self._policies.decide(failure, classified, Phase.LAUNCH, histories.launches, profile)
         entry = replace(
             make_entry(launch, failure, classified, decision),
-            counted_as=counted_as,
             dependency=item.dependency,
             away_since=self._outages.away_since(item.dependency),
             node_is_suspect=self._suspect_nodes.is_suspect(failure.facts.node),

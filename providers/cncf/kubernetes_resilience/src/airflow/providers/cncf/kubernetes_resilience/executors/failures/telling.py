@@ -27,7 +27,7 @@ def count(key: TaskInstanceKey, entry: LedgerEntry) -> None:
         reason=entry.context.reason,
         cause=entry.context.metadata.get("cause", "unknown"),  # it may have been read back from the ledger
     )
-    if not entry.counts_in(Phase.EXECUTION):
+    if entry.phase is Phase.LAUNCH:
         return
     if entry.decision.action is Action.RELAUNCH:
         count_infrastructure_retry(entry.context, key.dag_id, _attempt(entry))
