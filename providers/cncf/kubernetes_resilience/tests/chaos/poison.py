@@ -28,7 +28,7 @@ STEPS = {
     "creation.create_retries:CreateRetries.ask": "killed",
     "creation.create_retries:CreateRetries._wait": "not created",
     "creation.create_retries:standing": "not created",
-    "failures.event_filter:find_failure": "orphaned",
+    "failures.situation:find_failure": "orphaned",
     "deletion.cancelled_launches:standing": "pending",
     "deletion.garbage_collection:task_key": "left behind",
     "adoption.completion:_launch": "orphaned",

@@ -32,9 +32,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     PodDeletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import (
-    event_filter,
     policies,
     settlement,
+    situation,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
@@ -248,7 +248,7 @@ def test_nothing_is_reported_of_a_task_of_which_nothing_is_known(play, poison, c
 
 def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, poison, counted):
     play.queue()
-    poison(event_filter, "find_failure", play.tis[BAD])
+    poison(situation, "find_failure", play.tis[BAD])
     play.until_the_end()
     assert play.reported == {"success": set(range(TASKS))}
     assert play.left_over() == {}
@@ -616,7 +616,7 @@ def test_a_launch_that_cannot_be_followed(play, successor, poison, counted):
     for pod in play.queue().answer():
         pod.become(m.evicted())
     play.turn()
-    poison(event_filter, "find_failure", play.tis[BAD])
+    poison(situation, "find_failure", play.tis[BAD])
     heir = Play(successor(), play.tis.values())
     assert heir.harness.adopt(*play.tis.values()) == []
     for _ in range(3):

@@ -12,6 +12,7 @@ import time_machine
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
 
 from ....support import manifests as m
+from ....support.harness import lock
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -95,6 +96,28 @@ def test_a_pod_that_was_seen_is_not_asked_for(harness, queued_ti):
     harness.clock.advance(100)
     harness.executor.sync()
     assert harness.runtime.take("confirm") == []
+
+
+def test_a_pod_that_is_gone_stays_gone_whatever_is_seen_late(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.starting())
+    with lock(ti):
+        harness.vanish(pod)
+        harness.observe(pod, m.alive())
+    harness.executor.sync()
+    assert [entry["reason"] for entry in harness.ledger(ti)] == ["Deleted"]
+
+
+def test_an_overdue_deletion_stays_overdue_whatever_else_the_pod_shows(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    with lock(ti):
+        harness.observe(pod, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
+        harness.wait(60)
+        harness.observe(pod, m.pod("Running", [m.base(m.running())], deleted=True))
+    harness.executor.sync()
+    assert [entry["reason"] for entry in harness.ledger(ti)] == ["DeletionOverdue"]
 
 
 def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, queued_ti):

@@ -36,6 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership i
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import Limits
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
@@ -207,8 +208,11 @@ class Parts:
             commands=self.commands,
             deletion=self.deletion,
             own_label=self._who.scheduler_label,
-            given_up_reasons=self._kube_config.worker_pod_pending_fatal_container_state_reasons,
-            settings=self._settings,
+            limits=Limits(
+                self._kube_config.worker_pod_pending_fatal_container_state_reasons,
+                self._settings.unschedulable_timeout,
+                self._settings.pending_timeout,
+            ),
             ownership=self.ownership,
             create_retries=self.create_retries,
             outages=self.outages,

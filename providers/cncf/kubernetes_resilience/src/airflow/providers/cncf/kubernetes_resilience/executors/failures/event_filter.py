@@ -10,10 +10,9 @@ pod may lead to that pod's deletion, and to nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
-from typing import NamedTuple
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -22,6 +21,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages imp
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import (
+    Limits,
+    find_end,
+    note_deadlines,
+    postpone_start,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     AdoptPod,
@@ -33,18 +38,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_secrets
-from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    HEARTBEAT_TIMEOUT,
-    SILENT_EXIT,
     UNKNOWN,
     PodFailure,
-    find_failure,
-    find_heartbeat_timeout,
-    find_obstacle,
-    find_overdue_deletion,
-    find_silent_exit,
-    find_unschedulable,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
@@ -70,44 +66,13 @@ UNSEEN_TIMEOUT = 60.0
 """Seconds after its creation, and between two answers, at which the API server is asked about a pod that no
 informer sees."""
 
-SIDECAR_GRACE = 30.0
-"""
-Seconds in which the sidecars of a worker that has ended may end too. A kubelet that terminates a pod (an
-eviction, the shutdown of its node) says so after all containers have ended. That takes their grace period,
-which is this long by default.
-"""
-
-DELETION_MARGIN = 5.0
-"""Seconds after the end of its grace period at which a pod that is still there counts as stuck."""
-
-
-class _Lasting(NamedTuple):
-    """A state of a launch's pod that counts as its end if it lasts."""
-
-    launch: Launch
-    failure: PodFailure
-    """How the launch has failed then."""
-    seconds: float
-    """For which it has to last."""
-    deadline: float
-
-
-class _Unseen(NamedTuple):
-    """A launch whose pod no informer sees."""
-
-    launch: Launch
-    due: float
-    """When the API server is asked about it; infinite until it has answered."""
-    was_asked: bool
-
 
 class StaleEventFilter:
     """
     Follows the current launches until their pods end.
 
     :param own_label: value of the label by which this scheduler's pods are selected
-    :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
-    :param settings: say for how long a pod may wait for a node, or for its worker to start
+    :param limits: for how long a pod may wait for a node, or for its worker to start
     :param ownership: decides whose a launch is if its pod has another scheduler's label
     :param create_retries: takes create calls that have failed
     :param outages: are told what has been created, and has started
@@ -122,8 +87,7 @@ class StaleEventFilter:
         commands: PodCommands,
         deletion: PodDeletion,
         own_label: str,
-        given_up_reasons: Collection[str],
-        settings: Settings,
+        limits: Limits,
         ownership: Ownership,
         create_retries: CreateRetries,
         outages: Outages,
@@ -135,18 +99,15 @@ class StaleEventFilter:
         self._commands = commands
         self._deletion = deletion
         self._own_label = own_label
-        self._given_up_reasons = given_up_reasons
-        self._unschedulable_timeout = settings.unschedulable_timeout
-        self._pending_timeout = settings.pending_timeout
+        self._limits = limits
         self._ownership = ownership
         self._create_retries = create_retries
         self._outages = outages
         self._suspect_nodes = suspect_nodes
         self._isolation = isolation
         self._clock = clock
-        self._lasting: dict[str, dict[str, _Lasting]] = {}
-        self._overdue: dict[str, tuple[Launch, float]] = {}
-        self._unseen: dict[str, _Unseen] = {}
+        self._due: dict[str, tuple[Launch, float]] = {}
+        """When the next deadline of a launch is, by launch id."""
         self._early: dict[str, tuple[TaskInstanceKey, Message]] = {}
         """
         What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
@@ -196,9 +157,10 @@ class StaleEventFilter:
             name=facts.ref.name,
             facts=facts,
             adopted_from=orphan.job_id,
+            is_gone=True,
         )
         self._registry.hold(launch)
-        self._registry.end(launch, find_failure(facts, gone=True), self._clock())
+        self._evaluate(launch)
 
     def heard_nothing(self, launch: Launch) -> None:
         """
@@ -207,11 +169,11 @@ class StaleEventFilter:
         If the informer has not seen its pod yet, it would not notice that the pod is gone. The API server is
         asked first. Airflow guesses again, and by then that is known.
         """
-        unseen = self._unseen.get(launch.launch_id)
-        if unseen and not unseen.was_asked:
+        if launch.confirm_at is not None and not launch.was_asked:
             self._expect(launch, 0.0)
         elif launch.facts and launch.state is not LaunchState.ENDED:
-            self._registry.end(launch, find_heartbeat_timeout(launch.facts), self._clock())
+            launch.is_silent = True
+            self._evaluate(launch)
 
     def misread(self, message: Message) -> None:
         """Use what is certain in a message that could not be handled: that a pod has ended."""
@@ -232,9 +194,7 @@ class StaleEventFilter:
         self._registry.prune(self._clock())
         for launch in self._registry.unsettled():  # revoked, or its next phase was handed in
             self._isolation.alone("retire", launch, self._retire, name=_id, give_up=self._leave)
-        self._find_overdue()
-        self._find_lasting()
-        self._ask_for_unseen()
+        self._look_at_due()
 
     def ended(self) -> list[Launch]:
         """
@@ -251,8 +211,8 @@ class StaleEventFilter:
 
     def settled(self, launch: Launch) -> None:
         """Note that a launch that had ended is settled."""
+        launch.is_silent = False
         self._registry.settled(launch)
-        self._lasting.pop(launch.launch_id, None)
 
     def _recognise(self, pod: PodFacts) -> Launch | None:
         """Return the current launch that the pod belongs to, and bind the pod to it."""
@@ -267,7 +227,7 @@ class StaleEventFilter:
 
     def _informed(self, seen: PodObservation) -> None:
         if launch := self._recognise(seen.facts):
-            self._unseen.pop(launch.launch_id, None)  # from now on the informer notices if the pod is gone
+            launch.confirm_at = None  # from now on the informer notices if the pod is gone
             self._observe(launch, seen.facts, gone=seen.gone)
         elif (key := task_key(seen.facts.annotations)) and self._registry.adopting_of(key):
             self._early[seen.facts.ref.uid] = (key, seen)
@@ -301,7 +261,7 @@ class StaleEventFilter:
             # apart, so ask.
             self._ask(launch, facts.ref)
             return
-        self._evaluate(launch, find_failure(facts, given_up_reasons=self._given_up_reasons))
+        self._evaluate(launch)
 
     def _has_ended(self, launch: Launch) -> bool:
         # The pod may be deleted while we wait for the database. That is not the cause of its end.
@@ -309,51 +269,19 @@ class StaleEventFilter:
             return False
         return launch.facts.is_terminal or (launch.failure is not None and launch.failure.lingers)
 
-    def _evaluate(self, launch: Launch, failure: PodFailure | None) -> None:
-        facts = launch.facts
-        succeeded = facts is not None and facts.phase == "Succeeded"
-        self._note(launch, self._what_has_to_last(facts, failure))
-        if failure and failure.lingers:
-            failure = None
-        if failure or succeeded or launch.given_up:
-            self._registry.end(launch, None if succeeded else failure or launch.given_up, self._clock())
-            return
-        if launch.failure and launch.failure.reason == HEARTBEAT_TIMEOUT and facts:
-            launch.failure = find_heartbeat_timeout(facts)  # its pod says nothing about its worker
+    def _evaluate(self, launch: Launch) -> None:
+        now = self._clock()
+        note_deadlines(launch, now, self._limits)
+        if end := find_end(launch, now, self._limits):
+            self._registry.end(launch, end.failure, now)
         elif launch.state is LaunchState.ENDED:
             self._registry.resume(launch)  # the image could be pulled after all
-        if facts and facts.deletion_timestamp:
-            # Counted from when the deletion was seen: its time is of the API server's clock, not of ours.
-            deadline = self._clock() + facts.deletion_grace_seconds + DELETION_MARGIN
-            _, earlier = self._overdue.get(launch.launch_id, (launch, deadline))
-            self._overdue[launch.launch_id] = (launch, min(earlier, deadline))
+        self._wait(launch, now)
 
-    def _what_has_to_last(
-        self, facts: PodFacts | None, failure: PodFailure | None
-    ) -> Iterator[tuple[str, PodFailure, float]]:
-        """Name the states that count as a failure if they last, with the seconds for which they have to."""
-        if failure and failure.lingers:
-            yield "worker", failure, SIDECAR_GRACE
-        if facts is None or failure:
-            return
-        if facts.has_done_worker:
-            yield "worker", find_silent_exit(facts), SIDECAR_GRACE
-        if self._unschedulable_timeout and (unschedulable := find_unschedulable(facts)):
-            yield "unschedulable", unschedulable, self._unschedulable_timeout
-        if self._pending_timeout and not facts.is_gated and (obstacle := find_obstacle(facts)):
-            yield "pending", obstacle, self._pending_timeout
-
-    def _note(self, launch: Launch, found: Iterable[tuple[str, PodFailure, float]]) -> None:
-        """Note the deadlines of what has to last. Other changes of the pod do not postpone them."""
-        earlier, now = self._lasting.pop(launch.launch_id, {}), self._clock()
-        noted = {
-            state: _Lasting(
-                launch, failure, seconds, earlier[state].deadline if state in earlier else now + seconds
-            )
-            for state, failure, seconds in found
-        }
-        if noted:
-            self._lasting[launch.launch_id] = noted
+    def _wait(self, launch: Launch, now: float) -> None:
+        """Note when a launch is to be looked at again, if nothing new is seen of its pod until then."""
+        ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
+        self._due[launch.launch_id] = (launch, min(ahead, default=inf))
 
     def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
         """Clean up a pod that is not a current launch. That changes no task."""
@@ -458,7 +386,8 @@ class StaleEventFilter:
 
     def _expect(self, launch: Launch, seconds: float = UNSEEN_TIMEOUT, *, was_asked: bool = False) -> None:
         """Ask about a pod after that time, unless an informer sees it."""
-        self._unseen[launch.launch_id] = _Unseen(launch, self._clock() + seconds, was_asked)
+        launch.confirm_at, launch.was_asked = self._clock() + seconds, was_asked
+        self._due.setdefault(launch.launch_id, (launch, inf))
 
     def _ask(self, launch: Launch, ref: PodRef) -> None:
         self._expect(launch, inf, was_asked=True)
@@ -467,7 +396,7 @@ class StaleEventFilter:
     def _ask_again(self, ref: PodRef) -> None:
         """Note that there is an answer about a pod."""
         launch = self._registry.by_uid(ref.uid)
-        if launch and launch.launch_id in self._unseen:
+        if launch and launch.confirm_at is not None:
             self._expect(launch, was_asked=True)
 
     def _not_created(self, message: PodNotCreated) -> None:
@@ -489,8 +418,8 @@ class StaleEventFilter:
         if self._has_ended(launch):
             return
         if message.facts is None:
-            last = launch.facts = launch.facts or PodFacts(message.ref, {}, {})
-            self._evaluate(launch, find_failure(last, gone=True))
+            launch.facts, launch.is_gone = launch.facts or PodFacts(message.ref, {}, {}), True
+            self._evaluate(launch)
             return
         if message.facts.labels.get(SCHEDULER_LABEL) != self._own_label:
             self._ownership.doubt(launch, message.facts)
@@ -502,40 +431,28 @@ class StaleEventFilter:
         self._expect(launch)
         self._observe(launch, pod, gone=False)
 
-    def _find_lasting(self) -> None:
+    def _look_at_due(self) -> None:
         now, is_away = self._clock(), self._commands.is_away
-        for launch_id, noted in list(self._lasting.items()):
-            for state, item in noted.items():
-                if is_away and item.failure.alive:
-                    # No pod is given a node, and none is seen to start. It has its time afterwards.
-                    noted[state] = item._replace(deadline=now + item.seconds)
-            launch, failure, _, deadline = min(noted.values(), key=lambda item: item.deadline)
-            if not self._registry.is_current(launch):
-                del self._lasting[launch_id]
-            elif deadline <= now:
-                # After exit code 0 only the task instance's row says whether the worker has failed.
-                is_done = failure.reason == SILENT_EXIT
-                if launch.state is not LaunchState.ENDED:
-                    self._registry.end(launch, None if is_done else failure, self._clock())
-
-    def _find_overdue(self) -> None:
-        now = self._clock()
-        for launch_id, (launch, deadline) in list(self._overdue.items()):
-            if not self._registry.is_current(launch) or launch.state is LaunchState.ENDED:
-                del self._overdue[launch_id]
-            elif deadline <= now and launch.facts:
-                del self._overdue[launch_id]
-                self._registry.end(launch, find_overdue_deletion(launch.facts), self._clock())
-
-    def _ask_for_unseen(self) -> None:
-        # A pod that was deleted before the informer had ever seen it is missing in none of its lists, and one
-        # in a namespace that is not watched is in none of them.
-        now = self._clock()
-        for launch_id, (launch, due, _) in list(self._unseen.items()):
-            if launch.ref is None or not self._registry.is_current(launch):
-                del self._unseen[launch_id]
-            elif due <= now:
+        for launch_id, (launch, due) in list(self._due.items()):
+            is_over = not self._registry.is_current(launch) or self._has_ended(launch)
+            if is_over or (due == inf and launch.confirm_at is None):
+                del self._due[launch_id]
+                continue
+            # A pod that was deleted before the informer had ever seen it is missing in none of its lists, and
+            # one in a namespace that is not watched is in none of them.
+            if launch.ref and launch.confirm_at is not None and launch.confirm_at <= now:
                 self._ask(launch, launch.ref)
+            if is_away:
+                postpone_start(launch, now, self._limits)
+            if due <= now:
+                self._isolation.alone("track", launch, self._evaluate, name=_id, give_up=self._give_up)
+            elif is_away:
+                self._wait(launch, now)
+
+    def _give_up(self, launch: Launch, _: Exception) -> None:
+        facts = launch.facts or PodFacts(launch.ref or PodRef("", launch.name, ""), {}, {})
+        self._registry.end(launch, PodFailure(reason=UNKNOWN, facts=facts, alive=True), self._clock())
+        self._due.pop(launch.launch_id, None)
 
 
 def _id(launch: Launch) -> str:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
@@ -45,6 +45,19 @@ class LaunchState(StrEnum):
     """Its pod has ended, or was given up, and that is not settled yet."""
     DEPARTING = "departing"
     """It is superseded, and its pod may still run or start."""
+
+
+class Lasting(StrEnum):
+    """A state of a launch's pod that is its end if it lasts."""
+
+    WORKER = "worker"
+    """The worker has ended for good, and another container runs on."""
+    UNSCHEDULABLE = "unschedulable"
+    """The pod has no node, and the scheduler of Kubernetes has found none."""
+    PENDING = "pending"
+    """The worker does not start."""
+    DELETION = "deletion"
+    """The pod is being deleted."""
 
 
 _LIVING = frozenset({LaunchState.CREATING, LaunchState.PENDING, LaunchState.STARTED})
@@ -127,6 +140,9 @@ class Creation:
     way."""
 
 
+_NO_DEADLINES: Final[dict[Lasting, float]] = {}
+
+
 @dataclass(slots=True, eq=False)
 class Launch:
     """One pod created for one try of a task instance."""
@@ -157,6 +173,17 @@ class Launch:
     """The pod's identity; None until the API server has confirmed its creation."""
     facts: PodFacts | None = None
     """The last that was seen of the pod."""
+    is_gone: bool = False
+    """Whether the API server has said that the pod does not exist any more."""
+    is_silent: bool = False
+    """Whether Airflow has not heard of the worker for too long."""
+    deadlines: dict[Lasting, float] = field(default_factory=lambda: _NO_DEADLINES)
+    """When a state that the pod is in is its end, on the executor's monotonic clock (seconds)."""
+    confirm_at: float | None = None
+    """When the API server is asked about the pod, on that clock; infinite until it has answered. None if an
+    informer has seen the pod."""
+    was_asked: bool = False
+    """Whether the API server was asked about the pod since an informer has last seen it."""
     failure: PodFailure | None = None
     """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. It means nothing
     before the launch has ended."""

@@ -189,7 +189,7 @@ class LaunchRegistry:
         """Note the identity of the pod that was created for a launch, in place of an earlier one."""
         self._check(launch)
         if launch.ref:
-            launch.facts = None
+            launch.facts, launch.is_gone, launch.deadlines = None, False, {}
         launch.creation = None
         self.created += 1
         self._refer(launch, ref)

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Whether the pod of a launch has ended, by what is known of it and by the clock.
+
+What is known stays true until the pod shows something else. If several ends apply, the more certain one wins.
+Nothing is asked and nobody is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Lasting, Launch
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    PodFailure,
+    find_failure,
+    find_heartbeat_timeout,
+    find_obstacle,
+    find_overdue_deletion,
+    find_unschedulable,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+
+SIDECAR_GRACE = 30.0
+"""
+Seconds in which the sidecars of a worker that has ended may end too. A kubelet that terminates a pod (an
+eviction, the shutdown of its node) says so after all containers have ended. That takes their grace period,
+which is this long by default.
+"""
+
+DELETION_MARGIN = 5.0
+"""Seconds after the end of its grace period at which a pod that is still there counts as stuck."""
+
+_STARTING = frozenset({Lasting.UNSCHEDULABLE, Lasting.PENDING})
+
+
+class Limits(NamedTuple):
+    """What is configured about pods that do not start; seconds, 0 for no limit."""
+
+    given_up_reasons: Collection[str]
+    """Waiting reasons with which a Pending pod counts as failed."""
+    unschedulable_timeout: float
+    pending_timeout: float
+
+
+class End(NamedTuple):
+    """The end of a launch."""
+
+    failure: PodFailure | None
+    """None if its worker has succeeded, as far as its pod says."""
+
+
+def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
+    """
+    Return how a launch has ended; None if it goes on.
+
+    :param now: on the executor's monotonic clock (seconds)
+    """
+    facts = launch.facts
+    if facts is None:
+        return None
+    if facts.phase == "Succeeded":
+        return End(None)
+    overdue = {state for state, deadline in launch.deadlines.items() if deadline <= now}
+    failure = find_failure(facts, gone=launch.is_gone, given_up_reasons=limits.given_up_reasons)
+    if failure and not failure.alive and (not failure.lingers or Lasting.WORKER in overdue):
+        return End(failure)
+    if launch.is_silent:
+        return End(find_heartbeat_timeout(facts))
+    if failure and failure.alive:
+        return End(failure)
+    if launch.given_up:
+        return End(launch.given_up)
+    if Lasting.WORKER in overdue and facts.has_done_worker:
+        # After exit code 0 only the task instance's row says whether the worker has failed.
+        return End(None)
+    if Lasting.UNSCHEDULABLE in overdue and (failure := find_unschedulable(facts)):
+        return End(failure)
+    if Lasting.PENDING in overdue and (failure := find_obstacle(facts)):
+        return End(failure)
+    return End(find_overdue_deletion(facts)) if Lasting.DELETION in overdue else None
+
+
+def note_deadlines(launch: Launch, now: float, limits: Limits) -> None:
+    """
+    Note since when a launch's pod is in states that are its end if they last.
+
+    Other changes of the pod do not postpone the deadlines. They are counted from when the state was seen:
+    times in the pod's status are of other clocks.
+    """
+    known = launch.deadlines
+    launch.deadlines = {
+        state: min(known.get(state, now + seconds), now + seconds)
+        for state, seconds in _find_lasting(launch.facts, limits)
+    }
+
+
+def postpone_start(launch: Launch, now: float, limits: Limits) -> None:
+    """Give a pod that does not start its time anew: while the API server is away, none is seen to start."""
+    found = dict(_find_lasting(launch.facts, limits))
+    for state in _STARTING & launch.deadlines.keys() & found.keys():
+        launch.deadlines[state] = now + found[state]
+
+
+def _find_lasting(facts: PodFacts | None, limits: Limits) -> Iterator[tuple[Lasting, float]]:
+    """Name the states that count as an end if they last, with the seconds for which they have to."""
+    if facts is None:
+        return
+    if facts.has_lost_worker or facts.has_done_worker:
+        yield Lasting.WORKER, SIDECAR_GRACE
+    if limits.unschedulable_timeout and find_unschedulable(facts):
+        yield Lasting.UNSCHEDULABLE, limits.unschedulable_timeout
+    if limits.pending_timeout and not facts.is_gated and find_obstacle(facts):
+        yield Lasting.PENDING, limits.pending_timeout
+    if facts.deletion_timestamp:
+        yield Lasting.DELETION, facts.deletion_grace_seconds + DELETION_MARGIN
