@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.conformance import connect_kubeconfig
 from cluster_lab.control_plane import ControlPlane
 
@@ -54,7 +55,7 @@ def _create(http: Any, namespace: str, name: str, status: dict[str, Any] | None)
     spec = {"restartPolicy": "Never", "containers": [{"name": "base", "image": "airflow"}]}
     http.post(pods, json={"metadata": {"name": name}, "spec": spec}).raise_for_status()
     if status:
-        headers = {"Content-Type": "application/merge-patch+json"}
+        headers = {"Content-Type": MERGE}
         patch = json.dumps({"status": status})
         http.patch(f"{pods}/{name}/status", content=patch, headers=headers).raise_for_status()
 

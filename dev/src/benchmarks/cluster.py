@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cluster_lab.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.apiserver.patches import STRATEGIC_MERGE
+from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.loop_thread import entered_on_loop, run_on
 from cluster_lab.ports import LOOPBACK
 from testbed.cluster import PODS

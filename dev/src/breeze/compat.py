@@ -22,9 +22,9 @@ from typer import Option
 
 from breeze.control_plane import control_plane_environment, control_plane_possible
 from breeze.distributions import OFFICIAL, build_distributions, make_in_place_wheel
-from breeze.environments import find_pythons, lowest_requirements, make_environment
+from breeze.environments import find_pythons, lowest_requirements, make_environment, run_pytest
 from breeze.paths import BUILD, DEV
-from breeze.steps import Step, run_program, run_steps
+from breeze.steps import Step, run_steps
 from breeze.suites import SUITES, SYSTEM
 
 
@@ -141,17 +141,10 @@ def _run(
         # Also if our distributions leave it out. By its name, a version of a package may be a pre-release.
         overrides=airflow if Version(versions.core).is_prerelease else (),
     )
-    return _pytest(python, tests, *options, env=env)
+    return run_pytest(python, tests, *options, env=env, in_one_piece=True)
 
 
 def _run_lowest(wheels: list[Path]) -> int:
     """Run the contract tests with the oldest versions that our distributions say they work with."""
     requirements = [*wheels, *lowest_requirements(), *_OLDEST_AIRFLOW, f"-e {DEV}"]
-    return _pytest(make_environment("lowest", requirements), _CONTRACT)
-
-
-def _pytest(python: Path, *words: object, env: Mapping[str, str] | None = None) -> int:
-    """Run pytest in an environment, with an ``AIRFLOW_HOME`` that no other one has."""
-    home = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / python.parents[1].name)}
-    command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
-    return run_program(command, env={**home, **(env or {})}, in_one_piece=True)
+    return run_pytest(make_environment("lowest", requirements), _CONTRACT, in_one_piece=True)

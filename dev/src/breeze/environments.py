@@ -95,3 +95,18 @@ def make_environment(
     ):
         run_program(command, env=env, check=True)
     return home / "bin" / "python"
+
+
+def run_pytest(
+    python: Path, *words: object, env: Mapping[str, str] | None = None, in_one_piece: bool = False
+) -> int:
+    """
+    Run pytest in an environment, with an ``AIRFLOW_HOME`` that no other one has, and return its exit code.
+
+    :param python: of the environment.
+    :param env: variables to set besides those of this process.
+    :param in_one_piece: show its output once it has ended.
+    """
+    home = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / python.parents[1].name)}
+    command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
+    return run_program(command, env={**home, **(env or {})}, in_one_piece=in_one_piece)

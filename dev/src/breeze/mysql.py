@@ -15,9 +15,9 @@ import typer
 
 from breeze.control_plane import control_plane_environment, control_plane_possible
 from breeze.distributions import build_distributions
-from breeze.environments import make_environment
+from breeze.environments import make_environment, run_pytest
 from breeze.paths import BUILD, DEV, ROOT
-from breeze.steps import Step, console, run_program, run_steps
+from breeze.steps import Step, console, run_steps
 from breeze.suites import IN_PARALLEL, SHORT, SUITES, SYSTEM
 
 _COMMAND = [sys.executable, str(ROOT / "scripts" / "fetch_mysql.py")]
@@ -57,10 +57,7 @@ def check_mysql(context: typer.Context) -> int:
         "MARIADB_PLUGIN_DIR": str(client / "lib" / "libmariadb3" / "plugin"),
         **(control_plane_environment() if control_plane_possible() else {}),
     }
-
-    def pytest(*words: object) -> int:
-        return run_program([python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words], env=env)
-
+    pytest = partial(run_pytest, python, env=env)
     if context.args:
         return pytest(*context.args)
     server_tests = SUITES["dev-tests"] / "cluster_lab" / "test_mysql.py"

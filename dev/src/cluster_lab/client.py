@@ -20,8 +20,6 @@ JsonObject = dict[str, Any]
 Query = Mapping[str, str | int]
 
 JSON = "application/json"
-MERGE = "application/merge-patch+json"
-STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 """Merges ``conditions`` by type, so that the kubelet's patches leave those of others alone."""
 
 PATIENCE = 10.0

@@ -17,13 +17,13 @@ from typing import Any, Self
 import httpx
 import pytest
 
+from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.kubeconfig import Kubeconfig
 
 Manifest = dict[str, Any]
 
 READ_TIMEOUT = 300.0
 """Seconds without a byte after which a test fails, rather than hangs."""
-MERGE_PATCH = "application/merge-patch+json"
 NO_SCHEDULER = "conformance"
 """A scheduler that does not exist, so that pods stay where the test puts them."""
 
@@ -186,7 +186,7 @@ class Api:
         return _object(response.raise_for_status())
 
     def patch(
-        self, name: str, patch: Any, content_type: str = MERGE_PATCH, subresource: str = ""
+        self, name: str, patch: Any, content_type: str = MERGE, subresource: str = ""
     ) -> httpx.Response:
         """Patch a pod."""
         path, headers = self.path(name, subresource), {"Content-Type": content_type}

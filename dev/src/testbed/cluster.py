@@ -14,7 +14,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cluster_lab.client import MERGE, STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.apiserver.patches import MERGE, STRATEGIC_MERGE
+from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
 from cluster_lab.kubelet.pod import GO_ON_ANNOTATION
 from cluster_lab.kubelet.status import timestamp

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.conformance import Api, Manifest, Target, condition
 
 READY = {
@@ -26,7 +27,7 @@ HOSTNAME = "kubernetes.io/hostname"
 def _ready_node(api: Api, group: str, **spec: Any) -> str:
     status = {"conditions": [READY], "allocatable": CAPACITY, "capacity": CAPACITY}
     name = api.create_node(spec=spec, status=status)
-    headers = {"Content-Type": "application/merge-patch+json"}
+    headers = {"Content-Type": MERGE}
     labels = {HOSTNAME: name, "group": group}
     api.http.patch(
         f"/api/v1/nodes/{name}", json={"metadata": {"labels": labels}}, headers=headers
@@ -204,7 +205,7 @@ def test_terminating_pods_of_a_node_out_of_service_are_removed(api: Api, target:
         api.http.patch(
             f"/api/v1/nodes/{node}",
             json={"spec": {"taints": [taint]}},
-            headers={"Content-Type": "application/merge-patch+json"},
+            headers={"Content-Type": MERGE},
         ).raise_for_status()
         assert _until_deleted(events)[-1][0] == "DELETED"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster_lab.conformance import MERGE_PATCH, Api, condition, failure
+from cluster_lab.apiserver.patches import MERGE, STRATEGIC_MERGE
+from cluster_lab.conformance import Api, condition, failure
 
-STRATEGIC = "application/strategic-merge-patch+json"
 READY = {"type": "Ready", "status": "False"}
 TARGETED = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
@@ -19,7 +19,7 @@ def _container(name: str, ready: bool) -> dict[str, Any]:
     return {"name": name, "image": "i", "imageID": "", "ready": ready, "restartCount": 0, "state": {}}
 
 
-@pytest.mark.parametrize("content_type", [MERGE_PATCH, STRATEGIC])
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC_MERGE])
 def test_members_are_merged_and_null_removes(api: Api, content_type: str) -> None:
     api.create("a", {"keep": "1", "drop": "1"})
 
@@ -40,7 +40,7 @@ def test_a_merge_patch_replaces_lists(api: Api) -> None:
     api.create("a")
     api.set_status("a", conditions=[READY])
 
-    patched = api.patch("a", {"status": {"conditions": [TARGETED]}}, MERGE_PATCH, "status").json()
+    patched = api.patch("a", {"status": {"conditions": [TARGETED]}}, MERGE, "status").json()
 
     assert [c["type"] for c in patched["status"]["conditions"]] == ["DisruptionTarget"]
 
@@ -50,7 +50,7 @@ def test_a_strategic_patch_merges_conditions_by_type(api: Api) -> None:
     api.set_status("a", conditions=[READY | {"reason": "r"}])
 
     patch = {"status": {"conditions": [TARGETED, {"type": "Ready", "status": "True"}]}}
-    patched = api.patch("a", patch, STRATEGIC, "status").json()
+    patched = api.patch("a", patch, STRATEGIC_MERGE, "status").json()
 
     assert condition(patched, "DisruptionTarget") is not None
     ready = condition(patched, "Ready")
@@ -63,7 +63,7 @@ def test_container_statuses_are_replaced_even_by_a_strategic_patch(api: Api) -> 
     api.set_status("a", containerStatuses=[_container("base", True), _container("side", True)])
 
     patch = {"status": {"containerStatuses": [_container("base", False)]}}
-    patched = api.patch("a", patch, STRATEGIC, "status").json()
+    patched = api.patch("a", patch, STRATEGIC_MERGE, "status").json()
 
     assert [(s["name"], s["ready"]) for s in patched["status"]["containerStatuses"]] == [("base", False)]
 
@@ -145,7 +145,7 @@ def test_other_patch_formats_are_unsupported(api: Api) -> None:
 
 def test_a_node_is_cordoned_by_a_patch(api: Api) -> None:
     path = f"/api/v1/nodes/{api.create_node()}"
-    headers = {"Content-Type": MERGE_PATCH}
+    headers = {"Content-Type": MERGE}
 
     node = api.http.patch(path, json={"spec": {"unschedulable": True}}, headers=headers).json()
 
@@ -192,7 +192,7 @@ class TestStatus:
     def test_a_node_reports_its_status(self, api: Api) -> None:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m"}
 
-        path, headers = f"/api/v1/nodes/{api.create_node()}/status", {"Content-Type": STRATEGIC}
+        path, headers = f"/api/v1/nodes/{api.create_node()}/status", {"Content-Type": STRATEGIC_MERGE}
         node = api.http.patch(path, json={"status": {"conditions": [ready]}}, headers=headers).json()
 
         assert "Ready" in [c["type"] for c in node["status"]["conditions"]]

@@ -15,6 +15,7 @@ import pytest
 
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
+from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.client import KubeClient
 from cluster_lab.faults import FaultPlan, FaultRule
 from cluster_lab.journal import JournalEntry, JournalEvent, open_journal
@@ -93,9 +94,7 @@ class Cluster:
         await self.client.request("DELETE", f"{PODS}/{name}", body=body)
 
     async def change(self, name: str, patch: dict[str, Any]) -> None:
-        await self.client.request(
-            "PATCH", f"{PODS}/{name}", body=patch, content_type="application/merge-patch+json"
-        )
+        await self.client.request("PATCH", f"{PODS}/{name}", body=patch, content_type=MERGE)
 
     def history(self, name: str) -> list[str]:
         """What was seen of a pod, without repetitions and from the time on that the kubelet had it."""

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from cluster_lab.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.apiserver.patches import STRATEGIC_MERGE
+from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.kubelet.status import timestamp
 
 HEARTBEAT_SECONDS = 10.0

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import aiohttp
 
-from cluster_lab.client import STRATEGIC_MERGE, ApiError, JsonObject, KubeClient
+from cluster_lab.apiserver.patches import STRATEGIC_MERGE
+from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.journal import JournalEvent
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node

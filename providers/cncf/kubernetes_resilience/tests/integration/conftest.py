@@ -21,6 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
+from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import connect
 from testbed.waiting import wait_for
@@ -79,7 +80,7 @@ class Kubelet:
         self._client.close()
 
     def _send(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        patching = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+        patching = {"Content-Type": MERGE} if method == "PATCH" else None
         url = f"/api/v1/namespaces/default/pods{path}"
         return self._client.request(method, url, json=body, headers=patching).raise_for_status().json()
 
