@@ -22,7 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pod
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, outages
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches, pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures import executions, settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import record, settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
@@ -47,6 +47,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LA
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy import built_in, engine
+from airflow_resilience.retry_policy.evidence import Phase
 
 from .scheduler import Runtime
 from .world import World
@@ -338,34 +339,36 @@ def divide_no_batch(patch):
 
 def run_again_under_the_same_uuid(patch):
     """Let the worker before report about the next run."""
-    make = executions.Executions._make_entry
+    make = record.Recorder._make_entry
 
-    def with_the_id_of_before(self, launch, *args, **options):
-        entry = make(self, launch, *args, **options)
+    def with_the_id_of_before(self, item):
+        entry = make(self, item)
         return replace(entry, next_ti_id=entry.next_ti_id and entry.ti_id)
 
-    patch.setattr(executions.Executions, "_make_entry", with_the_id_of_before)
+    patch.setattr(record.Recorder, "_make_entry", with_the_id_of_before)
 
 
 def wait_for_no_report(patch):
     """Replace a worker whose report is under way."""
-    patch.setattr(executions, "REPORT_GRACE", 0.0)
+    patch.setattr(record, "REPORT_GRACE", 0.0)
 
 
 def count_losses_in_memory_only(patch):
     """Forget, when a scheduler dies, what it has counted."""
     counted = WeakKeyDictionary()
-    make = executions.Executions._make_entry
+    make = record.Recorder._make_entry
 
-    def forgetful(self, launch, history, *args, **options):
+    def forgetful(self, item):
         own = counted.setdefault(self, set())
-        for entry in [entry for entry in history.entries if entry.next_ti_id not in own]:
-            history.forget(entry)
-        entry = make(self, launch, history, *args, **options)
+        losses = [entry for entry in item.history.entries if entry.phase is Phase.EXECUTION]
+        for entry in losses:
+            if entry.next_ti_id not in own:
+                item.history.forget(entry)
+        entry = make(self, item)
         own.add(entry.next_ti_id)
         return entry
 
-    patch.setattr(executions.Executions, "_make_entry", forgetful)
+    patch.setattr(record.Recorder, "_make_entry", forgetful)
 
 
 def count_losses_of_one_uuid_only(patch):
@@ -409,7 +412,7 @@ def reset_lost_orphans(patch):
 
 def forget_what_was_committed(patch):
     """Take a task instance that was given another UUID for one that was cleared."""
-    patch.setattr(executions.Executions, "read_decided", lambda *args: [])
+    patch.setattr(record.Recorder, "read_decided", lambda *args: [])
 
 
 def relaunch_own_exits(patch):
@@ -425,17 +428,17 @@ def charge_nothing(patch):
 
 def let_go_of_late_starts(patch):
     """Let go of a task if a worker that has ended has its start carried out late."""
-    patch.setattr(executions.Executions, "find_running", lambda *args: None)
+    patch.setattr(RunningWorkers, "_find_running", lambda *args: None)
 
 
 def blame_late_starts_on_the_task(patch):
     """Take the end of a worker whose start is carried out late for that of a worker that had begun."""
-    patch.setattr(executions, "_had_ended_before_its_start", lambda *args: False)
+    patch.setattr(record, "_had_ended_before_its_start", lambda *args: False)
 
 
 def charge_what_is_free(patch):
     """Let a launch that has failed for an outage count against the limit of relaunches."""
-    patch.setattr(settlement, "_AWAY", replace(settlement._AWAY, policy=built_in.BUILT_IN))
+    patch.setattr(record, "_AWAY", replace(record._AWAY, policy=built_in.BUILT_IN))
 
 
 def hold_for_ever(patch):

@@ -18,9 +18,9 @@ PACKAGE = "airflow.providers.cncf.kubernetes_resilience.executors"
 
 STEPS = {
     "failures.settlement:assess": "killed",
-    "failures.settlement:classify": "killed",
+    "failures.record:classify": "killed",
     "failures.policies:make_evidence": "killed",
-    "failures.settlement:ledger.record": "killed",
+    "failures.record:ledger.record": "killed",
     "deletion.pod_deletion:PodDeletion.supersede": "killed",
     "launches.workload:StoredWorkload.job": "killed",
     "creation.launch_queue:awaits_pod": "killed",

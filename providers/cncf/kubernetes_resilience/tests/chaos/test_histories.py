@@ -691,7 +691,7 @@ def test_a_worker_cannot_reach_airflow(chaos, world):
 def test_a_launch_cannot_be_settled_in_any_of_some_outages(chaos, world):
     """There are too few turns for it to be given up on: Airflow's own limits do that, not the outages."""
     ti = world.tis[0]
-    world.poison(ti, "failures.settlement:ledger.record")
+    world.poison(ti, "failures.record:ledger.record")
     for _ in range(REQUEUES + 1):
         kill_all(chaos)
         chaos.decide(world.schedulers[0])

@@ -21,7 +21,7 @@ from . import test_start_histories as start_histories
 from .mutants import MUTANTS
 from .poison import Poison
 
-STEP = "failures.settlement:classify"
+STEP = "failures.record:classify"
 """Of the executor's work, at which one of two task instances cannot be handled."""
 
 SEARCH = settings(

@@ -33,7 +33,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import (
     policies,
-    settlement,
+    record,
     situation,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
@@ -187,10 +187,10 @@ OTHERS = set(range(TASKS)) - {BAD}
 
 STEPS = {
     "assess": (Settlement, "_assess", "settle"),
-    "classify": (settlement, "classify", "settle"),
+    "classify": (record, "classify", "settle"),
     "decide": (RetryPolicies, "decide", "settle"),
     "ledger": (ledger, "record", "settle"),
-    "profiles": (settlement, "read_profiles", "settle"),
+    "profiles": (record, "read_profiles", "settle"),
     "locks": (task_instances, "lock_rows", "settle"),
     "queued time": (task_instances, "refresh_queued", "settle"),
     "retire": (PodDeletion, "supersede", "act"),
@@ -678,13 +678,13 @@ def test_a_delay_of_eleven_thousand_years(start, queued_ti, tmp_path, monkeypatc
 
 def test_a_task_that_is_cleared_between_two_statements(play, monkeypatch, counted):
     """As it may be where rows are not locked: ``use_row_level_locking=False``, MariaDB, SQLite."""
-    read = settlement.read_profiles
+    read = record.read_profiles
     bad = str(play.tis[BAD].id)
 
     def cleared(ti_ids, *, session):
         return {ti_id: profile for ti_id, profile in read(ti_ids, session=session).items() if ti_id != bad}
 
-    monkeypatch.setattr(settlement, "read_profiles", cleared)
+    monkeypatch.setattr(record, "read_profiles", cleared)
     play.queue().until_the_end(turns=5)
     assert play.reported == {"success": OTHERS}
     play.harness.set_state(play.tis[BAD], None)

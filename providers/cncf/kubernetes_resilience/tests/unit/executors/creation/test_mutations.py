@@ -9,7 +9,7 @@ from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from kubernetes.client import models as k8s
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import mutate
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow_resilience.mutation import MemoryIncrease, Mutation
 
 from ....support import manifests as m

@@ -13,7 +13,7 @@ from kubernetes.client import models as k8s
 from sqlalchemy import select
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import outages
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,

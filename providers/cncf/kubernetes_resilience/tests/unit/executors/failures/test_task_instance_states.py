@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m

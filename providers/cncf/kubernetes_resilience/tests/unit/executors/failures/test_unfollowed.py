@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 

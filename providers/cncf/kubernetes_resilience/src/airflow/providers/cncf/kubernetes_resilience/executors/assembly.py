@@ -29,11 +29,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_l
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.garbage_collection import OrphanCollector
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.giving_up import GivingUp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import Limits
@@ -228,16 +228,15 @@ class Parts:
             job_id=self._who.job_id,
             clock=self._clock,
         )
-        self.executions = Executions(policies=self.policies, job_id=self._who.job_id, clock=self._clock)
-        self.settlement = Settlement(
+        recorder = Recorder(
             policies=self.policies,
-            slots=self._slots,
-            executions=self.executions,
             expired_tokens=self.expired_tokens,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
             job_id=self._who.job_id,
+            clock=self._clock,
         )
+        self.settlement = Settlement(slots=self._slots, recorder=recorder, job_id=self._who.job_id)
         self.reports = Reports(
             slots=self._slots, isolation=self._isolation, job_id=self._who.job_id, clock=self._clock
         )
@@ -305,10 +304,11 @@ class Parts:
             adopter=self.adopter,
             completion=self.completion,
             event_filter=self.event_filter,
-            executions=self.executions,
+            policies=self.policies,
             deletion=self.deletion,
             slots=self._slots,
             isolation=self._isolation,
+            job_id=self._who.job_id,
         )
 
 

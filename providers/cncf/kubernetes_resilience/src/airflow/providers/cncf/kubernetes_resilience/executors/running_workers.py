@@ -9,21 +9,26 @@ The end of a worker that is followed is settled here. Airflow's guess that it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.executions import Executions
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, standing
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
@@ -38,8 +43,9 @@ class RunningWorkers:
     :param adopter: looks for the pods of those that nobody follows
     :param completion: says which launches were adopted, and which have lost their pods
     :param event_filter: follows launches until their pods end
-    :param executions: says which tasks may run again after a loss
+    :param policies: say which tasks may run again after a loss
     :param slots: what is held without a pod gets one
+    :param job_id: this scheduler's job
     """
 
     def __init__(
@@ -50,20 +56,22 @@ class RunningWorkers:
         adopter: Adopter,
         completion: Completion,
         event_filter: StaleEventFilter,
-        executions: Executions,
+        policies: RetryPolicies,
         deletion: PodDeletion,
         slots: Slots,
         isolation: Isolation,
+        job_id: int | None,
     ) -> None:
         self._registry = registry
         self._commands = commands
         self._adopter = adopter
         self._completion = completion
         self._event_filter = event_filter
-        self._executions = executions
+        self._policies = policies
         self._deletion = deletion
         self._slots = slots
         self._isolation = isolation
+        self._job_id = job_id
 
     def follow(self, keys: Iterable[TaskInstanceKey]) -> None:
         """
@@ -74,7 +82,7 @@ class RunningWorkers:
         :raises DatabaseAwayError: if the database does not answer
         """
         unknown = [key for key in keys if not self._registry.adopting_of(key)]
-        for orphan in self._isolation.batch("find", unknown, self._executions.find_running):
+        for orphan in self._isolation.batch("find", unknown, self._find_running):
             launch = self._registry.get(orphan.key)
             if launch and launch.ref and launch.runs(orphan.hostname):
                 self._event_filter.heard_nothing(launch)  # its kubelet does not even say that it starts
@@ -107,7 +115,7 @@ class RunningWorkers:
         found = self._completion.lost()
         lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
         kept: set[str] = set()
-        for ti_id in self._isolation.batch("adopt", list(lost), self._executions.with_budget):
+        for ti_id in self._isolation.batch("adopt", list(lost), self._with_budget):
             self._event_filter.hold_lost(lost[ti_id])
             self._slots.occupied.add(lost[ti_id].key)
             kept.add(ti_id)
@@ -125,7 +133,7 @@ class RunningWorkers:
         if orphan:
             return self._has_budget(orphan.ti_id, step="adopt")
         try:
-            return bool(self._isolation.batch("find", [key], self._executions.find_running))
+            return bool(self._isolation.batch("find", [key], self._find_running))
         except DatabaseAwayError:
             return True
 
@@ -148,9 +156,40 @@ class RunningWorkers:
     def _has_budget(self, ti_id: str, *, step: str) -> bool:
         """Whether a task may run again after a loss; it may while the database does not answer."""
         try:
-            return bool(self._isolation.batch(step, [ti_id], self._executions.with_budget))
+            return bool(self._isolation.batch(step, [ti_id], self._with_budget))
         except DatabaseAwayError:
             return True
+
+    def _with_budget(self, ti_ids: Collection[str]) -> set[str]:
+        """
+        Return which of these task instances may run again after a loss.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        with create_session(scoped=False) as session:
+            profiles = read_profiles(ti_ids, session=session)
+        budget = self._policies.infrastructure_budget
+        return {ti_id for ti_id, profile in profiles.items() if budget(profile)}
+
+    def _find_running(self, keys: Collection[TaskInstanceKey]) -> list[Orphan]:
+        """
+        Return those of these task instances that run under this scheduler, and may run again after a loss.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        with create_session(scoped=False) as session:
+            ti_ids = task_instances.read_ids(keys, session=session)
+            rows = task_instances.read_rows(set(ti_ids.values()), session=session)
+        running = [
+            Orphan(key, ti_id, row.state, row.hostname, row.queued_by_job_id)
+            for key, ti_id in ti_ids.items()
+            if (row := rows.get(ti_id)) and row.state == TaskInstanceState.RUNNING
+            # Whose it is counts: another scheduler follows the others.
+            if standing(row, try_number=key.try_number, job_id=self._job_id) is Standing.RUNNING
+            if row.queued_by_job_id is not None
+        ]
+        kept = self._with_budget({orphan.ti_id for orphan in running})
+        return [orphan for orphan in running if orphan.ti_id in kept]
 
 
 def _is_followed(launch: Launch) -> bool:

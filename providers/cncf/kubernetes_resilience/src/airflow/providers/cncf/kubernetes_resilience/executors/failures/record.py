@@ -1,0 +1,324 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+Decides about workers that have failed, and writes the decisions into the ledger.
+
+A launch has failed if its task never began. A running task that has lost its worker runs again in the same
+try, within its infrastructure budget and under a new UUID. The ledger's row, which counts the failure, and the new
+UUID, which keeps the lost worker from reporting about the next run, are one transaction under the row's lock.
+
+.. seealso:: https://cwiki.apache.org/confluence/display/AIRFLOW/AIP-97+Infrastructure-Aware+Task+Execution+and+Context+Propagation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy.orm import Session
+from uuid6 import uuid7
+
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
+    Report,
+    is_pre_execution_failure,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
+    Decided,
+    Settled,
+    make_entry,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import find_dependency
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    TOKEN_EXPIRED,
+    PodFailure,
+    find_expired_token,
+    find_silent_exit,
+    find_unreported_end,
+)
+from airflow_resilience import ledger
+from airflow_resilience.decision import NO_POLICY, Action, Decision
+from airflow_resilience.ledger import Histories, LaunchHistory, LedgerEntry
+from airflow_resilience.outages import Dependency
+from airflow_resilience.propagation.database import write_failures
+from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.selection import TaskProfile
+
+REPORT_GRACE = 2.0
+"""Seconds after the end of its pod in which a worker's report may still be under way. It wins then."""
+
+_EXPIRED = Decision(
+    action=Action.RELAUNCH,
+    policy=NO_POLICY,
+    rule="token-expired",
+    explanation="the worker's token had expired before it could start, which counts against no limit",
+)
+"""
+The decision if a worker's token had expired: no policy and no limit makes that cost a retry.
+
+A pod that is still Pending after an outage is replaced without a ledger entry, since it has not failed. This
+failure is written down, so that the successor of a scheduler that is killed now does not count it.
+"""
+
+_AWAY = Decision(
+    action=Action.RELAUNCH,
+    policy=NO_POLICY,
+    rule="outage",
+    explanation="what it needs is away for everybody, which counts against no limit; the next launch is held"
+    " until that is back",
+)
+"""The decision about a launch that has failed for a known outage."""
+
+_NO_BUDGET = Decision(
+    action=Action.COUNT,
+    policy=NO_POLICY,
+    rule="no-infrastructure-budget",
+    explanation="the task has no infrastructure budget",
+)
+"""Without a budget no rule is asked. The ledger says all the same why the task has failed."""
+
+_FREE_EXPIRIES = 2
+"""How often a try is launched again for that. A pod that takes longer than its token is valid takes as long
+again, and a worker may fail by itself that late."""
+
+
+class Failed(NamedTuple):
+    """A launch whose worker has failed, and how far its task had come."""
+
+    launch: Launch
+    phase: Phase
+
+
+class _New(NamedTuple):
+    """A failure about which nothing was decided."""
+
+    launch: Launch
+    phase: Phase
+    failure: PodFailure
+    classified: Classified
+    history: LaunchHistory
+    """What has failed before in the try, and in the same phase."""
+    profile: TaskProfile
+
+    @property
+    def dependency(self) -> Dependency | None:
+        """What was not available to a launch, if that is something which others need too."""
+        is_launch = self.phase is Phase.LAUNCH
+        return find_dependency(self.failure, self.classified.cause) if is_launch else None
+
+
+class Recorder:
+    """
+    Decides about failures, and writes the decisions down.
+
+    :param policies: the retry policies in force, with the infrastructure budget
+    :param expired_tokens: tell whether the token of a launch has expired
+    :param outages: are told what launches have failed for, and tell what is away
+    :param suspect_nodes: are told on which nodes, and tell which are suspect
+    :param job_id: this scheduler's job
+    :param clock: monotonic time, seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        policies: RetryPolicies,
+        expired_tokens: ExpiredTokens,
+        outages: Outages,
+        suspect_nodes: SuspectNodes,
+        job_id: int | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._policies = policies
+        self._expired_tokens = expired_tokens
+        self._outages = outages
+        self._suspect_nodes = suspect_nodes
+        self._job_id = job_id
+        self._clock = clock
+
+    def record(self, failed: Sequence[Failed], session: Session) -> list[Settled]:
+        """Decide about what can be decided now; the others are left to a later turn."""
+        profiles = read_profiles({item.launch.ti_id for item in failed}, session=session)
+        # A task instance without a profile was cleared since; its launch is assessed again.
+        due = [item for item in failed if item.launch.ti_id in profiles]
+        due = [item for item in due if not self._awaits_report(item, profiles[item.launch.ti_id])]
+        locked = task_instances.lock_rows({item.launch.ti_id for item in due}, session=session)
+        # The rows were first read without a lock. Only what they say under the lock counts.
+        held = [item for item in due if self._stands(item, locked.get(item.launch.ti_id))]
+        ti_ids = {item.launch.key: item.launch.ti_id for item in held}
+        histories = ledger.read_all_histories(ti_ids, session=session)
+        settled: list[Settled] = []
+        new: list[_New] = []
+        for launch, phase in held:
+            look_up = self._look_up_launch if phase is Phase.LAUNCH else self._look_up_loss
+            found = look_up(launch, histories[launch.key], profiles[launch.ti_id])
+            if isinstance(found, Settled):
+                settled.append(found)
+            else:
+                new.append(found)
+        # What many launches say together is known before any of them is decided about.
+        for item in new:
+            if item.phase is Phase.LAUNCH:
+                self._outages.failed(item.launch, item.dependency, item.classified.context)
+                self._suspect_nodes.failed(item.launch, item.failure.facts.node, item.classified.cause)
+        made = [(item, self._make_entry(item)) for item in new]
+        self._write([(item.launch, entry) for item, entry in made], session)
+        settled += [_settled(item.launch, entry, item.failure) for item, entry in made]
+        queued = {item.launch.ti_id for item in settled if item.entry and item.entry.phase is Phase.LAUNCH}
+        task_instances.refresh_queued(queued, at=datetime.now(UTC), session=session)
+        return settled
+
+    def read_decided(self, gone: Sequence[Launch], session: Session) -> list[Settled]:
+        """
+        Return what was decided about launches whose task instance has another UUID since.
+
+        The commit had no answer, or what follows it has failed.
+        """
+        ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
+        histories = ledger.read_infrastructure_histories(ti_ids, session=session)
+        found = [
+            (launch, _loss_of(launch, histories[launch.key])) for launch in gone if launch.key in histories
+        ]
+        return [
+            _settled(launch, entry, _failure_of(launch))
+            for launch, entry in found
+            if entry and entry.next_ti_id
+        ]
+
+    def _awaits_report(self, item: Failed, profile: TaskProfile) -> bool:
+        """Whether a worker may still report how its task has ended."""
+        launch = item.launch
+        if item.phase is Phase.LAUNCH or self._clock() - launch.ended_at >= REPORT_GRACE:
+            return False
+        return launch.failure is None or bool(self._policies.infrastructure_budget(profile))
+
+    def _stands(self, item: Failed, row: TaskInstanceRow | None) -> bool:
+        """Whether, under the row's lock, the task is as far as it was, and is this scheduler's."""
+        launch, try_number = item.launch, item.launch.key.try_number
+        if item.phase is Phase.LAUNCH:
+            return is_pre_execution_failure(row, try_number=try_number, job_id=self._job_id)
+        if row is None or row.state != TaskInstanceState.RUNNING:
+            return False
+        now = standing(row, try_number=try_number, job_id=self._job_id)
+        return now is Standing.RUNNING and launch.runs(row.hostname)
+
+    def _look_up_launch(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Settled | _New:
+        """Return what the ledger says was decided about a failed launch, or what there is to decide."""
+        history = histories.launches
+        failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, history)
+        entry = history.of_worker(launch.worker_uid)
+        if entry and launch.has_outlived(entry, failure.facts):
+            history.forget(entry)
+            entry = None
+        if entry:
+            return _settled(launch, entry, failure)
+        classified = classify(failure, launch_number=launch.number)
+        return _New(launch, Phase.LAUNCH, failure, classified, history, profile)
+
+    def _look_up_loss(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Settled | _New:
+        """Return what the ledger says was decided about a loss, or what there is to decide."""
+        history = histories.whole_try
+        failure = _failure_of(launch)
+        if entry := _loss_of(launch, history):
+            return _settled(launch, entry, failure)
+        # Airflow may have learned of the start of a worker that has failed as a launch before.
+        before = history.of_worker(launch.worker_uid)
+        never_began = before is not None and _had_ended_before_its_start(launch, before, failure)
+        classified = classify(
+            failure,
+            launch_number=launch.number,
+            infrastructure_attempt=history.relaunches + 1,
+            phase=Phase.LAUNCH if never_began else Phase.EXECUTION,
+        )
+        return _New(launch, Phase.EXECUTION, failure, classified, history, profile)
+
+    def _explain(self, failure: PodFailure, launch: Launch, history: LaunchHistory) -> PodFailure:
+        """Return the failure; if the worker's token had expired, one that says so."""
+        before = [entry for entry in history.entries if entry.reason == TOKEN_EXPIRED]
+        if len(before) >= _FREE_EXPIRIES or not self._expired_tokens.has_expired(launch):
+            return failure
+        return find_expired_token(failure) or failure
+
+    def _make_entry(self, item: _New) -> LedgerEntry:
+        decision = self._decide(item)
+        entry = replace(make_entry(item.launch, item.failure, item.classified, decision), phase=item.phase)
+        if item.phase is Phase.LAUNCH:
+            return replace(
+                entry,
+                dependency=item.dependency,
+                away_since=self._outages.away_since(item.dependency),
+                node_is_suspect=self._suspect_nodes.is_suspect(item.failure.facts.node),
+            )
+        return replace(entry, next_ti_id=str(uuid7()) if decision.action is Action.RELAUNCH else None)
+
+    def _decide(self, item: _New) -> Decision:
+        if item.phase is Phase.LAUNCH:
+            if item.failure.reason == TOKEN_EXPIRED:
+                return _EXPIRED
+            if self._outages.is_free(item.launch, item.dependency):
+                return replace(_AWAY, explanation=f"{item.dependency}: {_AWAY.explanation}")
+        elif not self._policies.infrastructure_budget(item.profile):
+            return _NO_BUDGET
+        return self._policies.decide(item.failure, item.classified, item.phase, item.history, item.profile)
+
+    def _write(self, made: Sequence[tuple[Launch, LedgerEntry]], session: Session) -> None:
+        """Write down what was decided; all of these rows are locked."""
+        ledger.record([(launch.key, entry) for launch, entry in made], session=session)
+        losses = [(launch, entry) for launch, entry in made if entry.phase is Phase.EXECUTION]
+        new_ids = {entry.ti_id: entry.next_ti_id for _, entry in losses if entry.next_ti_id}
+        if new_ids:
+            task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
+        for_good = {entry.ti_id for _, entry in losses if entry.decision.action is Action.FAIL}
+        task_instances.forbid_retries(for_good, TaskInstanceState.RUNNING, session=session)
+        # That of a launch is written when no pod of it can start any more.
+        write_failures(
+            {
+                launch.key: (entry.ti_id, entry.context)
+                for launch, entry in losses
+                if entry.decision.action is not Action.RELAUNCH
+            },
+            session=session,
+        )
+
+
+def _settled(launch: Launch, entry: LedgerEntry, failure: PodFailure) -> Settled:
+    if entry.decision == _NO_BUDGET:
+        return Settled(launch, Report(TaskInstanceState.FAILED), failure, entry)
+    return Settled(launch, Decided(entry, failure))
+
+
+def _loss_of(launch: Launch, whole_try: LaunchHistory) -> LedgerEntry | None:
+    """Return the loss of a launch that was decided before. Of its worker perhaps only the host is known."""
+    for entry in whole_try.entries:
+        if entry.phase is not Phase.EXECUTION or entry.ti_id != launch.ti_id:
+            continue
+        is_same_host = locate(launch.name, name=entry.worker_name) is Place.HERE
+        if entry.worker_uid == launch.worker_uid or (launch.ref is None and is_same_host):
+            return entry
+    return None
+
+
+def _had_ended_before_its_start(launch: Launch, entry: LedgerEntry, failure: PodFailure) -> bool:
+    """Whether a worker had ended when its task was still queued, so that it has run none of its code."""
+    has_ended = failure.facts.is_terminal or failure.facts.has_lost_worker
+    return has_ended and not launch.has_outlived(entry, failure.facts)
+
+
+def _failure_of(launch: Launch) -> PodFailure:
+    return launch.failure or find_unreported_end(launch.last_seen)
