@@ -4,8 +4,8 @@
 Decides about workers that have failed, and writes the decisions into the ledger.
 
 A launch has failed if its task never began. A running task that has lost its worker runs again in the same
-try, within its infrastructure budget and under a new UUID. The ledger's row, which counts the failure, and the new
-UUID, which keeps the lost worker from reporting about the next run, are one transaction under the row's lock.
+try, within its infrastructure budget and under a new UUID. The ledger's row, which counts the failure, and
+the new UUID, which keeps the lost worker from reporting about the next run, are one transaction.
 
 .. seealso:: https://cwiki.apache.org/confluence/display/AIRFLOW/AIP-97+Infrastructure-Aware+Task+Execution+and+Context+Propagation
 """
