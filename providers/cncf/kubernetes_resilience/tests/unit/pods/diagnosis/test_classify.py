@@ -238,6 +238,17 @@ MESSAGES = [
         "error unpacking image: failed to extract layer sha256:25: content digest sha256:74: not found",
         "image-store-failed",
     ),
+    *(
+        ("CreateContainerError", message, "image-store-failed")
+        for message in (
+            f'failed to get image from containerd "sha256:7d": image "{IMAGE}": not found',
+            'failed to resolve image "sha256:7d": not found',
+            'reading image "7d": locating image with ID "7d": image not known',
+            f'reference "[overlay@/var/lib/containers/storage]{IMAGE}" does not resolve to an image ID',
+            "Error response from daemon: No such image: sha256:7d",
+        )
+    ),
+    ("ErrImagePull", f'failed to resolve image "{IMAGE}": {IMAGE} not found', "image-pull-failed"),
     (
         "StartError",
         f'{NO_RUNTIME}exec: "nvidia-container-runtime": executable file not found in $PATH: unknown',

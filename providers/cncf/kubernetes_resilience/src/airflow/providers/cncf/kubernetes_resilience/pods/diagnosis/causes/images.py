@@ -33,6 +33,7 @@ _IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
 _NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
 # Only later versions of Kubernetes repeat the runtime's message in that of an ImagePullBackOff. Without it,
 # the general row applies.
+_NOT_CREATED = container_reason("CreateContainerError")
 
 _REGISTRY_IN_TROUBLE = _node_says(
     r"timeout|deadline exceeded|connection re(fused|set)|no such host|server misbehaving|no route to host"
@@ -107,19 +108,30 @@ IMAGES = (
     ),
     Cause(
         name="image-store-failed",
-        applies=both(
-            either(_NOT_PULLED, container_reason("CreateContainerError")),
-            # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
-            # pulled, or is a part of the node.
-            _node_says(
-                r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
-                r"|content store|content digest .*not found|blob not found|extraction snapshot"
-                r"|\bsnapshotter \S+ was not found|\blease does not exist"
+        applies=either(
+            both(
+                either(_NOT_PULLED, _NOT_CREATED),
+                # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
+                # pulled, or is a part of the node.
+                _node_says(
+                    r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
+                    r"|content store|content digest .*not found|blob not found|extraction snapshot"
+                    r"|\bsnapshotter \S+ was not found|\blease does not exist"
+                ),
+            ),
+            # containerd, internal/cri/server/container_create.go, CRI-O with containers/storage, and Docker:
+            # a container is created after its image has been pulled, or found on the node.
+            both(
+                _NOT_CREATED,
+                _node_says(
+                    r"failed to (resolve|get) image|image not known|not resolve to an image id|no such image"
+                ),
             ),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
-        why="The node could not unpack the image that it had pulled: its image store is damaged or full.",
+        why="The node could not unpack the image that it had pulled, or has lost it: its image store is "
+        "damaged or full.",
         url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
         node_bound=True,
     ),
