@@ -46,6 +46,11 @@ def _not_created(facts: PodFacts, reason: str, message: str) -> PodFailure:
     return find_no_pod(facts.ref.namespace, facts.ref.name, reason, message=message)
 
 
+NO_SERVICE_ACCOUNT = (
+    'not created: 403 Forbidden: pods "reports-render-0b1c7a52" is forbidden: error looking up service '
+    'account airflow/reports: serviceaccount "reports" not found'
+)
+
 FINDERS = {
     "failed": find_failure,
     "gone": lambda facts: find_failure(facts, gone=True),
@@ -57,6 +62,7 @@ FINDERS = {
     "heartbeat-timeout": find_heartbeat_timeout,
     "expired-token": lambda facts: find_expired_token(find_failure(facts)),
     "creation-refused": lambda facts: _not_created(facts, "CreationRefused", "403 Forbidden: pods"),
+    "no-service-account": lambda facts: _not_created(facts, "CreationRefused", NO_SERVICE_ACCOUNT),
     "creation-unanswered": lambda facts: _not_created(facts, "CreationUnanswered", "302: <html>"),
     "creation-forbidden": lambda facts: _not_created(facts, "CreationForbidden", "422 Invalid: image"),
     "creation-conflict": lambda facts: _not_created(facts, "CreationConflict", "409 Conflict: quota"),

@@ -85,9 +85,21 @@ EXAMPLES = [
     Example(FAILING[:1]),
     Example(
         [
-            says(401, "Unauthorized"),
-            says(403, 'pods is forbidden: User "airflow" cannot create resource "pods"'),
             says(403, 'pods "x" is forbidden: error looking up service account a/w: not found'),
+            says(
+                403,
+                'pods "x" is forbidden: error looking up service account a/w: serviceaccount "w" not found',
+            ),
+            says(403, 'pods "x" is forbidden: service account a/w was not found, retry after'),
+            says(403, 'pods "x" is forbidden: no API token found for service account a/w, retry after'),
+        ]
+    ),
+    Example(
+        [
+            says(401, "Unauthorized"),
+            says(403, 'pods "x" is forbidden: error looking up service account a/w: etcdserver: no leader'),
+            says(403, 'pods is forbidden: User "system:serviceaccount:a:w" cannot: role "r" not found'),
+            says(403, 'pods is forbidden: User "airflow" cannot create resource "pods"'),
             says(403, 'pods "x" is forbidden: status unknown for quota: q, resources: pods'),
             UnknownOwnerError("409; looking for it: 403", status=403),
         ]

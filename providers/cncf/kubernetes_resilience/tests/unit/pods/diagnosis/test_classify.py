@@ -97,6 +97,7 @@ CLASSES = {
     "worker-forbidden-system-call": (Category.APPLICATION, Reason.UNKNOWN),
     "image-not-on-node": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
     "registry-unavailable": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
+    "service-account-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
     "config-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
     "command-not-runnable": (Category.APPLICATION, Reason.START_ERROR),
     "node-out-of-memory": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),

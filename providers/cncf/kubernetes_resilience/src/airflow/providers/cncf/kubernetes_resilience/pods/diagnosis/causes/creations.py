@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause, both, said
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     CREATION_CONFLICT,
     CREATION_FAILED,
@@ -12,9 +12,15 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     CREATION_REFUSED,
     CREATION_UNANSWERED,
     QUOTA_EXCEEDED,
+    PodFailure,
 )
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.outages import DependencyKind
+
+
+def _refused(failure: PodFailure) -> bool:
+    return failure.reason == CREATION_REFUSED
+
 
 CREATIONS = (
     Cause(
@@ -54,12 +60,28 @@ CREATIONS = (
         url="https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/",
     ),
     Cause(
+        name="service-account-missing",
+        applies=both(
+            _refused,
+            # plugin/pkg/admission/serviceaccount/admission.go
+            said(
+                lambda failure: failure.facts.message,
+                r"is forbidden: .*service account .*not found|no api token found for service account",
+            ),
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        # It may still come, as a secret may.
+        reason=StateChangeReason.CONFIG_UNAVAILABLE,
+        why="The service account that the pod names, or the token of it, is not in the pod's namespace.",
+        url="https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/",
+    ),
+    Cause(
         name="api-refused-credentials",
-        applies=lambda failure: failure.reason == CREATION_REFUSED,
+        applies=_refused,
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The API server did not accept the executor's credentials, or did not let it create the pod: a "
-        "credential has expired, a role binding has changed, a service account is missing.",
+        "credential has expired, or a role binding has changed.",
         url="https://kubernetes.io/docs/reference/access-authn-authz/authorization/",
     ),
     Cause(
