@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
@@ -65,6 +66,28 @@ def masked(message: str) -> str | None:
 
 def test_what_airflow_masks_is_masked(secret):
     assert masked(f"cannot log in to db with {secret}\n") == "cannot log in to db with ***\n"
+
+
+def json_in_json(text: str) -> str:
+    return json.dumps(f'{{"password": {json.dumps(text)}}}')
+
+
+@pytest.mark.parametrize("quote", [json.dumps, repr, json_in_json], ids=lambda quote: quote.__name__)
+@pytest.mark.parametrize(
+    "text", ["back\\slash-horse", "two-lines\nof-a-horse", "both'quotes\"-horse", "pferd-\N{EURO SIGN}-horse"]
+)
+def test_a_secret_that_somebody_has_quoted(masked_by_airflow, text, quote):
+    """A webhook does, for example, or the log of a worker."""
+    said = masked(f'no\n  "db": {quote(masked_by_airflow(text))}\n' + r"in C:\new\u0041" + "\n")
+    assert said is not None
+    assert "***" in said
+    assert "horse" not in said
+    assert said.endswith("\nin C:\\new\\u0041\n")
+
+
+def test_beside_it_stays_what_a_database_does_not_take(masked_by_airflow):
+    rest = r" \u0000 \x00 \ud83d \d"
+    assert masked(json.dumps(masked_by_airflow("pferd-\N{EURO SIGN}-horse")) + rest) == f'"***"{rest}'
 
 
 def test_token_of_a_worker_that_prints_it():

@@ -28,10 +28,19 @@ _TOKEN = re.compile(
 )
 _MASK = "***"
 
+_ESCAPE = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrt"'/\\]))""")
+"""How JSON, Go and Python write characters within quotes."""
+
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+
+_QUOTED_TIMES = 2
+"""A webhook that is quoted may quote a manifest itself."""
+
 
 def mask(text: str) -> str:
     """Return a text without the secrets in it that Airflow knows, and without tokens."""
-    return _TOKEN.sub(_MASK, str(redact(text)))
+    lines = str(redact(text)).split("\n")
+    return _TOKEN.sub(_MASK, "\n".join(_without_quoted(line) if "\\" in line else line for line in lines))
 
 
 def mask_secrets(facts: PodFacts) -> PodFacts:
@@ -45,6 +54,23 @@ def mask_secrets(facts: PodFacts) -> PodFacts:
         containers=_all_masked(facts.containers),
         conditions=_all_masked(facts.conditions),
     )
+
+
+def _without_quoted(line: str) -> str:
+    """Return a line without secrets that somebody has quoted; as it is if it has none."""
+    plain = line
+    for _ in range(_QUOTED_TIMES):
+        plain = _ESCAPE.sub(_character, plain)
+        if (masked := str(redact(plain))) != plain:
+            line = plain = masked
+    return line
+
+
+def _character(escape: re.Match[str]) -> str:
+    code, letter = escape[1] or escape[2], escape[3]
+    character = chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
+    # Half a character, or one that a database does not take, stays as it is.
+    return character if letter or character.isprintable() else escape[0]
 
 
 def _all_masked(items: tuple[T, ...]) -> tuple[T, ...]:
