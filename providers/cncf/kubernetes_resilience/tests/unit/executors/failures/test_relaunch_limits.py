@@ -86,6 +86,10 @@ BY_ITSELF = {
     "exit 1": m.worker_error(),
     "crashed (SIGSEGV)": m.worker_error(139),
     "aborted (SIGABRT)": m.worker_error(134),
+    "told something by a program (SIGUSR1)": m.worker_error(138),
+    "the same, in a field of its own (SIGUSR2)": m.pod(
+        "Failed", [m.base(m.terminated(255, "Error", signal=12))]
+    ),
     "disruption that did not happen": m.pod(
         "Failed",
         [m.base(m.terminated(1, "Error"))],

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from signal import SIGPIPE, SIGSEGV, SIGUSR1, SIGUSR2
 
 import pytest
 
@@ -515,6 +516,19 @@ def test_worker_that_a_stop_signal_has_ended_did_not_crash(signal: int) -> None:
     failure = find_failure(read_pod(m.worker_error(128 + signal)))
     assert failure is not None
     assert (row_of(failure), failure.worker_exited_by_itself) == ("worker-terminated", False)
+
+
+@pytest.mark.parametrize("field", [True, False])
+@pytest.mark.parametrize("signal", [SIGUSR1, SIGUSR2, SIGPIPE, SIGSEGV])
+def test_signal_that_the_platform_does_not_send_is_of_the_workers_own_container(
+    signal: int, field: bool
+) -> None:
+    ended = m.terminated(255, "Error", signal=signal) if field else m.terminated(128 + signal, "Error")
+    failure = find_failure(read_pod(m.pod("Failed", [m.base(ended)])))
+    assert failure is not None
+    cause = classify(failure).cause
+    assert (cause.name, failure.worker_exited_by_itself) == ("worker-crashed", True)
+    assert "a program in its container sent one, such as SIGUSR2" in cause.why
 
 
 TOO_LITTLE_TO_START = [

@@ -91,7 +91,7 @@ UNKNOWN = "Unknown"
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 _FROM_OUTSIDE = STOP_SIGNALS | {SIGKILL}
-"""Signals from outside. A process that crashes gets other signals from the kernel."""
+"""Signals from outside. Others are the kernel's, for a crash, or those of programs in the container."""
 
 _SAYS_NOTHING = frozenset({"Error", None})
 """Reasons of a failed container that say nothing but that it failed."""

@@ -119,7 +119,8 @@ EXITS = (
         applies=both(_WORKER_FAILED, _killed),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.UNKNOWN,
-        why="The worker's process crashed by a signal of its own making, such as a segmentation fault.",
+        why="The worker's process ended by a signal that the platform does not send: it crashed, as by a "
+        "segmentation fault, or a program in its container sent one, such as SIGUSR2.",
         url=_FAILURE,
     ),
     Cause(
