@@ -20,6 +20,9 @@ GPU = {"key": "gpu", "operator": "Exists"}
 FIELD = {"key": "metadata.name", "operator": "In", "values": ["node-1", "node-3"]}
 ZONE = {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
 APART = {"podAntiAffinity": {PREFERRED: []}}
+NEAR = {
+    "podAffinity": {PREFERRED: [{"weight": 5, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname"}}]}
+}
 
 
 def changed(change, nodes, affinity=None):
@@ -41,8 +44,9 @@ def preference(weight, *requirements):
             {"nodeAffinity": {PREFERRED: [ZONE]}, **APART},
             {"nodeAffinity": {PREFERRED: [ZONE, preference(6, NOT_1, NOT_2)]}, **APART},
         ),
+        (NEAR, {"nodeAffinity": {PREFERRED: [preference(100, NOT_1, NOT_2)]}, **NEAR}),
     ],
-    ids=["alone", "beside a preference"],
+    ids=["alone", "beside a preference", "beside a pod affinity, which is scored apart"],
 )
 def test_other_nodes_are_preferred_less_than_what_the_pod_prefers(before, after):
     assert changed(prefer_others, ["node-1", "node-2"], before) == after

@@ -33,14 +33,15 @@ def prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
     """
     Have a pod go to a node other than these, if one suits it.
 
-    :param pod: is changed; what it prefers already stays, and weighs more
+    :param pod: is changed; what it prefers already stays, and its node affinities weigh more
     :param nodes: their names
     """
     if not nodes:
         return
     affinity = _node_affinity(pod)
     preferred = affinity.preferred_during_scheduling_ignored_during_execution or []
-    # What the pod prefers itself, on-demand nodes for example, is not given up for another node.
+    # What the pod prefers itself, on-demand nodes for example, is not given up for another node. Its pod
+    # affinities are not looked at: kube-scheduler scores them apart, and no weight compares the two.
     weight = min([HIGHEST_WEIGHT, *(max(1, term.weight - 1) for term in preferred)])
     # One preference with all names: of several, a node that is in one of them would satisfy the others.
     others = V1PreferredSchedulingTerm(weight=weight, preference=V1NodeSelectorTerm(match_fields=_not(nodes)))
