@@ -29,6 +29,8 @@ ALLOWED = {
     (f"{KUBERNETES}/executors/masking.py", "_TOKEN"): (
         "written by tasks; nothing follows what repeats but the end of a text at its beginning"
     ),
+    (f"{KUBERNETES}/executors/masking.py", "_ESCAPE"): "nothing in it repeats",
+    (f"{KUBERNETES}/executors/masking.py", "_character"): "the type of a match",
     (f"{KUBERNETES}/cli/in_place_wheel.py", "_describe"): "the metadata of a wheel, on a person's command",
 }
 """Where the product may use Python's own engine, and why no text makes that slow."""
