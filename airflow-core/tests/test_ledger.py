@@ -27,7 +27,7 @@ from airflow_resilience.ledger import (
     LedgerEntry,
     read_all_histories,
     read_histories,
-    read_infrastructure_histories,
+    read_whole_tries,
 )
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency, DependencyKind
@@ -272,7 +272,7 @@ def test_a_loss_is_counted_in_an_event_of_its_own(queued_ti, session):
     session.flush()
     assert session.query(Log).filter_by(event=EXECUTION_FAILURE_EVENT).count() == 1
     assert history(ti, session).entries == []
-    found = read_infrastructure_histories({ti.key: lost.next_ti_id}, session=session)[ti.key]
+    found = read_whole_tries({ti.key: lost.next_ti_id}, session=session)[ti.key]
     assert found.entries == [lost]
 
 
@@ -286,7 +286,7 @@ def test_losses_are_counted_through_each_new_uuid_and_each_start(queued_ti, sess
         session.add(Log(event="running", task_instance=ti.key))
         session.flush()
     for present, expected in zip(ids, (0, 1, 2, 3), strict=True):
-        found = read_infrastructure_histories({ti.key: present}, session=session)[ti.key]
+        found = read_whole_tries({ti.key: present}, session=session)[ti.key]
         assert found.entries == lost[:expected]
         assert found.relaunches == expected
 
@@ -322,7 +322,7 @@ def test_a_loss_that_was_reported_counts_for_the_uuid_that_had_it(queued_ti, ses
     for item in (first_loss, reported, of_others):
         record(ti.key, item, session=session)
         session.flush()
-    found = read_infrastructure_histories({ti.key: second}, session=session)[ti.key]
+    found = read_whole_tries({ti.key: second}, session=session)[ti.key]
     assert found.entries == [first_loss, reported]
     assert found.of_worker("b") == reported
 
@@ -335,7 +335,7 @@ def test_a_cleared_task_instance_and_the_next_try_begin_a_new_count(queued_ti, s
     session.flush()
     # Airflow gives a task instance another UUID in either case.
     key = ti.key if afterwards == "cleared" else ti.key._replace(try_number=2)
-    assert read_infrastructure_histories({key: new_id()}, session=session)[key].entries == []
+    assert read_whole_tries({key: new_id()}, session=session)[key].entries == []
 
 
 def test_rows_that_lead_in_a_circle_end(queued_ti, session):
@@ -346,7 +346,7 @@ def test_rows_that_lead_in_a_circle_end(queued_ti, session):
             ti.key, replace(entry(ti, uid), ti_id=old, phase=Phase.EXECUTION, next_ti_id=new), session=session
         )
         session.flush()
-    assert read_infrastructure_histories({ti.key: first}, session=session)[ti.key].relaunches == 2
+    assert read_whole_tries({ti.key: first}, session=session)[ti.key].relaunches == 2
 
 
 def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, session):
@@ -358,10 +358,10 @@ def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, ses
     session.flush()
     queries = []
     event.listen(session.bind, "before_cursor_execute", lambda *args: queries.append(args[2]))
-    found = read_infrastructure_histories(ti_ids, session=session)
+    found = read_whole_tries(ti_ids, session=session)
     assert len(queries) == 1
     assert [found[ti.key].relaunches for ti in tis] == [0, 1, 0]
-    assert read_infrastructure_histories({}, session=session) == {}
+    assert read_whole_tries({}, session=session) == {}
     assert len(queries) == 1
 
 

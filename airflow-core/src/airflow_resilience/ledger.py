@@ -234,7 +234,7 @@ def read_histories(
     return {key: _launches(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 
-def read_infrastructure_histories(
+def read_whole_tries(
     ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, LaunchHistory]:
     """
@@ -247,7 +247,7 @@ def read_infrastructure_histories(
     :param ti_ids: the tries to look up, each with its task instance's present UUID
     :param session: session to read with
     """
-    rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
+    rows = _read(ti_ids, _EVENTS.values(), session)
     return {key: _whole_try(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
 
 

@@ -20,7 +20,6 @@ JsonObject = dict[str, Any]
 Query = Mapping[str, str | int]
 
 JSON = "application/json"
-"""Merges ``conditions`` by type, so that the kubelet's patches leave those of others alone."""
 
 PATIENCE = 10.0
 """Seconds for which a request is repeated, if nothing else is said."""

@@ -16,7 +16,7 @@ from typing import Final
 from airflow_resilience.context import StateChangeReason
 
 INFRASTRUCTURE: Final = "infrastructure"
-"""Name of the policy that is asked last about a running task, and of its one rule."""
+"""Name of the policy that is asked last about a running task, and of its rule about that."""
 BUDGET_OPTION: Final = "infrastructure_retry_budget"
 """The option that holds the budget of every task that asks for no other."""
 DELAY_OPTION: Final = "infrastructure_retry_delay"

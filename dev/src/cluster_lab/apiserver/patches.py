@@ -14,6 +14,7 @@ from cluster_lab.apiserver.status import bad_request, unsupported_media_type
 
 MERGE = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+"""Merges ``conditions`` by type, so that the kubelet's patches leave those of others alone."""
 
 KEYED_BY_TYPE = ("conditions", "addresses")
 """Lists that a strategic merge patch merges by the ``type`` of their items; other lists are replaced here."""

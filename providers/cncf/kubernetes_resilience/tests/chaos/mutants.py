@@ -381,8 +381,8 @@ def count_losses_of_one_uuid_only(patch):
                 history.forget(entry)
         return histories
 
-    read_all = ledger.read_infrastructure_histories
-    patch.setattr(ledger, "read_infrastructure_histories", read)
+    read_all = ledger.read_whole_tries
+    patch.setattr(ledger, "read_whole_tries", read)
 
 
 def pass_heartbeat_timeouts_on(patch):

@@ -423,11 +423,14 @@ def test_pod_whose_task_runs_again_is_explained_as_it_was_decided(run, lost_pod,
     assert "from the metadata database" in told["circumstances"]
 
 
-def test_launch_that_has_failed_before_its_task_began_stays_a_launch(run, lost_pod, session, budget):
+@pytest.mark.parametrize(("hostname", "phase"), [("its-replacement", "launch"), (m.NAME, "execution")])
+def test_pod_that_was_given_up_is_a_launch_unless_its_task_runs_in_it(
+    run, lost_pod, session, budget, hostname, phase
+):
     ti, manifest = lost_pod
-    ti.state = "running"
-    decided(session, ti, manifest["metadata"]["uid"], "infrastructure")
-    assert run("explain", "lost", "-o", "json").data[0]["phase"] == "launch"
+    ti.state, ti.hostname = "running", hostname
+    decided(session, ti, manifest["metadata"]["uid"], "built-in")
+    assert run("explain", "lost", "-o", "json").data[0]["phase"] == phase
 
 
 def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):

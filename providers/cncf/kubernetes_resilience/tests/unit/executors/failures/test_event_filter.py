@@ -116,6 +116,21 @@ def test_an_event_may_come_before_the_answer_to_the_create_call(harness, queued_
     assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
 
 
+def test_the_second_pod_of_a_create_call_counts_if_the_first_is_gone(harness, queued_ti):
+    """A call without an answer was carried out too."""
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    first, second = Pod(body), Pod(body)
+    harness.observe(first, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
+    harness.send(PodConfirmed(first.ref, None))
+    harness.send(PodCreated(launch_id, second.ref))
+    harness.observe(second, m.alive())
+    harness.wait(60)
+    assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)
+
+
 def test_another_pod_of_the_same_name_is_not_taken_for_the_launch(harness, queued_ti):
     ti = queued_ti()
     harness.queue(ti)

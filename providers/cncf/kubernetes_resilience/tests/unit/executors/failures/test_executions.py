@@ -557,6 +557,19 @@ def heartbeat_timeout(harness, ti):
     return sent
 
 
+def test_a_guess_about_a_task_that_is_cleared_is_forgotten(start, running):
+    """Its worker stops by itself."""
+    harness = start(**BUDGET)
+    ti, pod = running(harness)
+    harness.set_state(ti, "restarting")
+    heartbeat_timeout(harness, ti)
+    harness.executor.sync()
+    harness.set_state(ti, "running")
+    harness.observe(pod, m.alive())
+    harness.wait(60)
+    assert (losses(harness), harness.events()) == ([], {})
+
+
 def test_a_guess_takes_the_callback_before_it_and_none_from_before(start, running):
     harness = start(**BUDGET)
     ti, _ = running(harness)

@@ -88,9 +88,9 @@ def test_the_more_certain_end_wins():
     without(is_silent=False)
     without(facts=replace(launch.facts, containers=()))
     without(given_up=None)
-    without(deadlines={Lasting.DELETION: 0.0})
+    without(deadlines={Lasting.PENDING: 0.0})
     without()
-    less_certain = ["ErrImagePull", "told before", "Pending", "DeletionOverdue"]
+    less_certain = ["ErrImagePull", "told before", "DeletionOverdue", "Pending"]
     assert found == ["Deleted", "HeartbeatTimeout", *less_certain]
 
 
@@ -103,14 +103,20 @@ def test_a_pod_that_is_gone_stays_gone_whatever_is_seen_late(facts):
 
 @given(seen=st.lists(st.tuples(PODS, st.floats(0, 100)), min_size=1))
 def test_no_other_change_of_the_pod_postpones_the_end_of_a_state_that_lasts(seen):
-    launch, now, since = launch_of(None), 0.0, {}
+    launch, now, expected = launch_of(None), 0.0, {}
+    seconds_of = {
+        Lasting.WORKER: SIDECAR_GRACE,
+        Lasting.UNSCHEDULABLE: LIMITS.unschedulable_timeout,
+        Lasting.PENDING: LIMITS.pending_timeout,
+    }
     for facts, seconds in seen:
         now += seconds
         launch.facts = facts
         note_deadlines(launch, now, LIMITS)
-        since = {state: since.get(state, now) for state in launch.deadlines}
-        longest = max(LIMITS.pending_timeout, facts.deletion_grace_seconds + DELETION_MARGIN)
-        assert all(deadline <= since[state] + longest for state, deadline in launch.deadlines.items())
+        grace = facts.deletion_grace_seconds + DELETION_MARGIN
+        latest = {state: now + seconds_of.get(state, grace) for state in launch.deadlines}
+        expected = {state: min(expected.get(state, inf), latest[state]) for state in launch.deadlines}
+        assert launch.deadlines == expected
 
 
 def test_a_pod_that_does_not_start_has_its_time_after_an_outage():

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances, from_pod
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
@@ -40,7 +41,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         with create_session() as session:
             present = _read_present(key, session)
             now = str(present.id) if present and present.try_number == key.try_number else ti_id
-            whole_try = ledger.read_infrastructure_histories({key: now}, session=session)[key]
+            whole_try = ledger.read_whole_tries({key: now}, session=session)[key]
             launches = ledger.read_histories({key: ti_id}, session=session)[key]
             # A task instance that runs again after a loss has another UUID than its earlier pods.
             earlier_ids = {entry.ti_id for entry in whole_try.entries}
@@ -51,8 +52,14 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         return from_pod(facts, "The pod's task instance is not in the metadata database any more")
     if phase is None:
         runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
+        hostname = present.hostname if present else None
+        host = locate(hostname, name=facts.ref.name, addresses=facts.addresses)
         entry = whole_try.of_worker(facts.ref.uid)
-        phase = entry.phase if entry else Phase.EXECUTION if runs else None
+        # A pod that was given up may have started after all.
+        if entry and not (runs and host is Place.HERE and entry.phase is Phase.LAUNCH):
+            phase = entry.phase
+        elif runs:
+            phase = Phase.EXECUTION
     return Circumstances(
         profile=profile,
         earlier=(
@@ -76,12 +83,13 @@ class _Present(NamedTuple):
     id: Any
     try_number: int
     state: str | None
+    hostname: str | None
 
 
 def _read_present(key: TaskInstanceKey, session: Session) -> _Present | None:
     ti = TaskInstance
     row = session.execute(
-        select(ti.id, ti.try_number, ti.state).where(
+        select(ti.id, ti.try_number, ti.state, ti.hostname).where(
             ti.dag_id == key.dag_id,
             ti.task_id == key.task_id,
             ti.run_id == key.run_id,

@@ -113,7 +113,7 @@ class OrphanCollector:
         """Return the UUIDs that these pods' task instances had before they ran again in the same try."""
         keys = {key for pod in pods if (key := task_key(pod.annotations))}
         present = task_instances.read_ids(keys, session=session)
-        histories = ledger.read_infrastructure_histories(present, session=session)
+        histories = ledger.read_whole_tries(present, session=session)
         return {
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }

@@ -272,6 +272,8 @@ class StaleEventFilter:
     def _evaluate(self, launch: Launch) -> None:
         now = self._clock()
         note_deadlines(launch, now, self._limits)
+        if self._commands.is_away:
+            postpone_start(launch, now, self._limits)
         if end := find_end(launch, now, self._limits):
             self._registry.end(launch, end.failure, now)
         elif launch.state is LaunchState.ENDED:

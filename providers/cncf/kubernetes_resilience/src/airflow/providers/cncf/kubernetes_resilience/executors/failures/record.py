@@ -191,7 +191,7 @@ class Recorder:
         The commit had no answer, or what follows it has failed.
         """
         ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
-        histories = ledger.read_infrastructure_histories(ti_ids, session=session)
+        histories = ledger.read_whole_tries(ti_ids, session=session)
         found = [
             (launch, _loss_of(launch, histories[launch.key])) for launch in gone if launch.key in histories
         ]

@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Lasting, Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    NO_DEADLINES,
+    Lasting,
+    Launch,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
@@ -73,14 +77,20 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
         return End(failure)
     if launch.given_up:
         return End(launch.given_up)
+    return _find_end_of_what_lasts(facts, overdue)
+
+
+def _find_end_of_what_lasts(facts: PodFacts, overdue: Collection[Lasting]) -> End | None:
     if Lasting.WORKER in overdue and facts.has_done_worker:
         # After exit code 0 only the task instance's row says whether the worker has failed.
         return End(None)
+    if Lasting.DELETION in overdue:
+        return End(find_overdue_deletion(facts))
     if Lasting.UNSCHEDULABLE in overdue and (failure := find_unschedulable(facts)):
         return End(failure)
     if Lasting.PENDING in overdue and (failure := find_obstacle(facts)):
         return End(failure)
-    return End(find_overdue_deletion(facts)) if Lasting.DELETION in overdue else None
+    return None
 
 
 def note_deadlines(launch: Launch, now: float, limits: Limits) -> None:
@@ -91,10 +101,11 @@ def note_deadlines(launch: Launch, now: float, limits: Limits) -> None:
     times in the pod's status are of other clocks.
     """
     known = launch.deadlines
-    launch.deadlines = {
+    found = {
         state: min(known.get(state, now + seconds), now + seconds)
         for state, seconds in _find_lasting(launch.facts, limits)
     }
+    launch.deadlines = found or NO_DEADLINES
 
 
 def postpone_start(launch: Launch, now: float, limits: Limits) -> None:

@@ -140,7 +140,8 @@ class Creation:
     way."""
 
 
-_NO_DEADLINES: Final[dict[Lasting, float]] = {}
+NO_DEADLINES: Final[dict[Lasting, float]] = {}
+"""Of most launches. One is enough to keep, and nobody writes into it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +178,7 @@ class Launch:
     """Whether the API server has said that the pod does not exist any more."""
     is_silent: bool = False
     """Whether Airflow has not heard of the worker for too long."""
-    deadlines: dict[Lasting, float] = field(default_factory=lambda: _NO_DEADLINES)
+    deadlines: dict[Lasting, float] = field(default_factory=lambda: NO_DEADLINES)
     """When a state that the pod is in is its end, on the executor's monotonic clock (seconds)."""
     confirm_at: float | None = None
     """When the API server is asked about the pod, on that clock; infinite until it has answered. None if an

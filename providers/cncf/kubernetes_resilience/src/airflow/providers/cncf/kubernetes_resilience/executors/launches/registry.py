@@ -19,6 +19,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     ALLOWED,
+    NO_DEADLINES,
     Creation,
     Launch,
     LaunchState,
@@ -189,7 +190,7 @@ class LaunchRegistry:
         """Note the identity of the pod that was created for a launch, in place of an earlier one."""
         self._check(launch)
         if launch.ref:
-            launch.facts, launch.is_gone, launch.deadlines = None, False, {}
+            launch.facts, launch.is_gone, launch.deadlines = None, False, NO_DEADLINES
         launch.creation = None
         self.created += 1
         self._refer(launch, ref)

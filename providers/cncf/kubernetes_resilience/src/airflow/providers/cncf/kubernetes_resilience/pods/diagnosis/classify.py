@@ -45,7 +45,7 @@ def classify(
     program said at its end, it is the end, :data:`~.last_words.LOG_LIMIT` bytes.
 
     :param launch_number: 1 for the first launch of a try
-    :param infrastructure_attempt: 1 for the first run of a try; None for a launch
+    :param infrastructure_attempt: 1 for the first run of a try; None if nothing was running
     :param phase: how far the task had come
     """
     cause = find_cause(failure, phase)
