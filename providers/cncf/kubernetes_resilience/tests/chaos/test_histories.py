@@ -407,13 +407,10 @@ def test_a_creation_is_carried_out_after_another_scheduler_has_launched_the_next
     succeeds_in_the_first_try(chaos)
 
 
-@pytest.mark.parametrize("pods_are", ["waiting", "running", "leaving"])
+@pytest.mark.parametrize("pods_are", ["waiting", "running"])
 def test_a_creation_is_carried_out_when_its_own_scheduler_has_adopted_what_another_launched(
-    by_hand, pods_are
+    chaos, world, pods_are
 ):
-    chaos = by_hand(2)
-    world = chaos.world
-    chaos.launch_all()
     first = stand_still_while_another_launches(chaos)
     theirs = chaos.living()
     if pods_are == "running":
@@ -429,6 +426,15 @@ def test_a_creation_is_carried_out_when_its_own_scheduler_has_adopted_what_anoth
     assert all(pod.asked_at for pod in ours)
     assert all(bool(pod.asked_at) is (pods_are == "leaving") for pod in theirs)
     succeeds_in_the_first_try(chaos)
+
+
+def test_a_creation_is_carried_out_beside_adopted_pods_that_are_being_deleted(by_hand):
+    """Each of them takes a relaunch."""
+    chaos = by_hand(2)
+    chaos.launch_all()
+    test_a_creation_is_carried_out_when_its_own_scheduler_has_adopted_what_another_launched(
+        chaos, chaos.world, "leaving"
+    )
 
 
 def test_a_creation_is_carried_out_when_its_own_scheduler_has_its_task_again(chaos, world):
