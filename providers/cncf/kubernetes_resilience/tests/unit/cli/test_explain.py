@@ -338,9 +338,12 @@ def lost_pod(queued_ti, session, monkeypatch):
     return ti, manifest
 
 
-def decided(session, ti, uid, rule, **fields):
+def decided(session, ti, uid, rule, metadata=None, **fields):
     context = ExecutionContext(
-        StateChangeCategory.INFRASTRUCTURE, StateChangeReason.WORKER_LOST, ContextSource.EXECUTOR
+        StateChangeCategory.INFRASTRUCTURE,
+        StateChangeReason.WORKER_LOST,
+        ContextSource.EXECUTOR,
+        metadata or {},
     )
     decision = Decision(action=Action.RELAUNCH, policy="standard", rule=rule, explanation="")
     entry = LedgerEntry(
@@ -423,13 +426,20 @@ def test_pod_whose_task_runs_again_is_explained_as_it_was_decided(run, lost_pod,
     assert "from the metadata database" in told["circumstances"]
 
 
-@pytest.mark.parametrize(("hostname", "phase"), [("its-replacement", "launch"), (m.NAME, "execution")])
+@pytest.mark.parametrize(
+    ("hostname", "was", "phase"),
+    [
+        ("its-replacement", "Pending", "launch"),
+        (m.NAME, "Pending", "execution"),
+        (m.NAME, "Failed", "launch"),
+    ],
+)
 def test_pod_that_was_given_up_is_a_launch_unless_its_task_runs_in_it(
-    run, lost_pod, session, budget, hostname, phase
+    run, lost_pod, session, budget, hostname, was, phase
 ):
     ti, manifest = lost_pod
     ti.state, ti.hostname = "running", hostname
-    decided(session, ti, manifest["metadata"]["uid"], "built-in")
+    decided(session, ti, manifest["metadata"]["uid"], "built-in", metadata={"phase": was})
     assert run("explain", "lost", "-o", "json").data[0]["phase"] == phase
 
 

@@ -60,7 +60,10 @@ def _without_quoted(line: str) -> str:
     """Return a line without secrets that somebody has quoted; as it is if it has none."""
     plain = line
     for _ in range(_QUOTED_TIMES):
-        plain = _ESCAPE.sub(_character, plain)
+        unquoted = _ESCAPE.sub(_character, plain)
+        if unquoted == plain:
+            break
+        plain = unquoted
         if (masked := str(redact(plain))) != plain:
             line = plain = masked
     return line

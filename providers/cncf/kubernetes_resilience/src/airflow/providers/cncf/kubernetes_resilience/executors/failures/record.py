@@ -154,33 +154,37 @@ class Recorder:
 
     def record(self, failed: Sequence[Failed], session: Session) -> list[Settled]:
         """Decide about what can be decided now; the others are left to a later turn."""
-        profiles = read_profiles({item.launch.ti_id for item in failed}, session=session)
-        # A task instance without a profile was cleared since; its launch is assessed again.
-        due = [item for item in failed if item.launch.ti_id in profiles]
-        due = [item for item in due if not self._awaits_report(item, profiles[item.launch.ti_id])]
-        locked = task_instances.lock_rows({item.launch.ti_id for item in due}, session=session)
+        locked = task_instances.lock_rows({item.launch.ti_id for item in failed}, session=session)
         # The rows were first read without a lock. Only what they say under the lock counts.
-        held = [item for item in due if self._stands(item, locked.get(item.launch.ti_id))]
+        held = [item for item in failed if self._stands(item, locked.get(item.launch.ti_id))]
         ti_ids = {item.launch.key: item.launch.ti_id for item in held}
         histories = ledger.read_all_histories(ti_ids, session=session)
+        profiles = read_profiles(ti_ids.values(), session=session)
         settled: list[Settled] = []
         new: list[_New] = []
-        for launch, phase in held:
-            look_up = self._look_up_launch if phase is Phase.LAUNCH else self._look_up_loss
-            found = look_up(launch, histories[launch.key], profiles[launch.ti_id])
+        for item in held:
+            launch, profile = item.launch, profiles.get(item.launch.ti_id)
+            # Without row locks a task instance may be cleared between two statements. The launch is then
+            # assessed again in the next turn.
+            if profile is None or self._awaits_report(item, profile):
+                continue
+            look_up = self._look_up_launch if item.phase is Phase.LAUNCH else self._look_up_loss
+            found = look_up(launch, histories[launch.key], profile)
             if isinstance(found, Settled):
                 settled.append(found)
             else:
                 new.append(found)
         # What many launches say together is known before any of them is decided about.
-        for item in new:
-            if item.phase is Phase.LAUNCH:
-                self._outages.failed(item.launch, item.dependency, item.classified.context)
-                self._suspect_nodes.failed(item.launch, item.failure.facts.node, item.classified.cause)
-        made = [(item, self._make_entry(item)) for item in new]
-        self._write([(item.launch, entry) for item, entry in made], session)
-        settled += [_settled(item.launch, entry, item.failure) for item, entry in made]
-        queued = {item.launch.ti_id for item in settled if item.entry and item.entry.phase is Phase.LAUNCH}
+        for failure in new:
+            if failure.phase is Phase.LAUNCH:
+                self._outages.failed(failure.launch, failure.dependency, failure.classified.context)
+                self._suspect_nodes.failed(
+                    failure.launch, failure.failure.facts.node, failure.classified.cause
+                )
+        made = [(failure, self._make_entry(failure)) for failure in new]
+        self._write([(failure.launch, entry) for failure, entry in made], session)
+        settled += [_settled(failure.launch, entry, failure.failure) for failure, entry in made]
+        queued = {done.launch.ti_id for done in settled if done.entry and done.entry.phase is Phase.LAUNCH}
         task_instances.refresh_queued(queued, at=datetime.now(UTC), session=session)
         return settled
 

@@ -30,10 +30,10 @@ def _node_says(pattern: str) -> Predicate:
 
 _IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
 
+_NOT_CREATED = container_reason("CreateContainerError")
 _NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
 # Only later versions of Kubernetes repeat the runtime's message in that of an ImagePullBackOff. Without it,
 # the general row applies.
-_NOT_CREATED = container_reason("CreateContainerError")
 
 _REGISTRY_IN_TROUBLE = _node_says(
     r"timeout|deadline exceeded|connection re(fused|set)|no such host|server misbehaving|no route to host"
@@ -124,7 +124,8 @@ IMAGES = (
             both(
                 _NOT_CREATED,
                 _node_says(
-                    r"failed to (resolve|get) image|image not known|not resolve to an image id|no such image"
+                    r"failed to (resolve|get) image.*not found|image not known|not resolve to an image id"
+                    r"|no such image"
                 ),
             ),
         ),
