@@ -28,7 +28,7 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import case, func, insert, select, tuple_
 from sqlalchemy.orm import Session
 
-from airflow_resilience.context import ExecutionContext
+from airflow_resilience.context import ExecutionContext, MetadataKey
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency
@@ -71,6 +71,11 @@ class LedgerEntry:
     """Since when that dependency was away, with a time zone; None if no outage was known."""
     node_is_suspect: bool = False
     """Whether its node is suspect from this failure on, so that all launches prefer others."""
+
+    @property
+    def was_pending(self) -> bool:
+        """Whether the worker could still start when it was given up."""
+        return self.context.metadata.get(MetadataKey.PHASE) == "Pending"
 
     def to_json(self) -> str:
         """Return the text that is stored in ``Log.extra``."""

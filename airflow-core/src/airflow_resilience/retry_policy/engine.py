@@ -105,13 +105,17 @@ def trace(
     random: Callable[[], float],
 ) -> Trace:
     """Decide as :func:`decide` does, and return each step too."""
-    if evidence.phase is Phase.EXECUTION and (why := _why_off(selection, policy_set)):
-        decision = Decision(action=Action.COUNT, policy=INFRASTRUCTURE, rule=BUDGET_OPTION, explanation=why)
-        return Trace(decision, (Step(INFRASTRUCTURE, BUDGET_OPTION, True, why),))
+    why_off = _why_off(selection, policy_set)
+    if why_off and evidence.phase is Phase.EXECUTION:
+        decision = Decision(
+            action=Action.COUNT, policy=INFRASTRUCTURE, rule=BUDGET_OPTION, explanation=why_off
+        )
+        return Trace(decision, (Step(INFRASTRUCTURE, BUDGET_OPTION, True, why_off),))
+    infrastructure = None if why_off else infrastructure_policy(policy_set.infrastructure, evidence.phase)
     relaunches = [
         earlier for earlier in history if earlier.action is Action.RELAUNCH and earlier.policy != NO_POLICY
     ]
-    policy, rule, steps = _match(evidence, selection, policy_set)
+    policy, rule, steps = _match(evidence, selection, policy_set.default_policy, infrastructure)
     limits = tuple(_limits(evidence.phase, policy, rule, selection, policy_set, relaunches))
     if rule.action is Action.RELAUNCH:
         steps.extend(Step(policy.name, limit.field, limit.left == 0, str(limit)) for limit in limits)
@@ -128,29 +132,29 @@ def trace(
 
 
 def _match(
-    evidence: Evidence, selection: Selection, policy_set: PolicySet
+    evidence: Evidence, selection: Selection, default: Policy, infrastructure: Policy | None
 ) -> tuple[Policy, Rule, list[Step]]:
     """Return the first rule that applies, its policy, and a step for each rule up to it."""
     steps: list[Step] = []
-    for policy, rule in _candidates(evidence.phase, selection, policy_set):
+    for policy, rule in _candidates(evidence.phase, selection, infrastructure):
         finding = _check(rule, evidence)
         steps.append(Step(policy.name, rule.name, *finding))
         if finding.holds:
             return policy, rule, steps
-    last = policy_set.default_policy
-    if evidence.phase is Phase.EXECUTION:
-        last = infrastructure_policy(policy_set.infrastructure, evidence.phase)
+    last = infrastructure if infrastructure and evidence.phase is Phase.EXECUTION else default
     rule = Rule(name=DEFAULT_ACTION, action=Action.COUNT, matchers=(), note=NO_RULE)
     steps.append(Step(last.name, rule.name, True, rule.note))
     return last, rule, steps
 
 
-def _candidates(phase: Phase, selection: Selection, policy_set: PolicySet) -> Iterator[tuple[Policy, Rule]]:
+def _candidates(
+    phase: Phase, selection: Selection, infrastructure: Policy | None
+) -> Iterator[tuple[Policy, Rule]]:
     policies = [policy for policy, _ in selection.policies]
-    if not _why_off(selection, policy_set):
+    if infrastructure:
         names = [policy.name for policy in policies]
         place = names.index(BUILT_IN) if phase is Phase.LAUNCH and BUILT_IN in names else len(names)
-        policies.insert(place, infrastructure_policy(policy_set.infrastructure, phase))
+        policies.insert(place, infrastructure)
     for policy in policies:
         for rule in policy.rules:
             yield policy, rule
@@ -195,11 +199,9 @@ def _limits(
     limit, both count every relaunch of the try, in the phase in question. The launches of workers that could
     not reach Airflow have the infrastructure budget for themselves.
     """
-    by_budget = [decision for decision in relaunches if _is_by_budget(decision.policy, decision.rule)]
     replaced = phase is Phase.LAUNCH and selection.retries is not None
-    by_rule = partial(
-        _Limit, "retryLimit", f"policy {policy.name}, rule {rule.name}", _count(relaunches, policy, rule)
-    )
+    used_by_rule = _count(relaunches, policy, rule)
+    by_rule = partial(_Limit, "retryLimit", f"policy {policy.name}, rule {rule.name}", used_by_rule)
     if rule.retry_limit is not None:
         yield by_rule(rule.retry_limit, "the rule's own limit")
     elif policy.retry_limit is not None and not replaced:
@@ -207,9 +209,9 @@ def _limits(
     if phase is Phase.EXECUTION:
         yield _budget(selection, policy_set, len(relaunches))
     elif _is_by_budget(policy.name, rule.name):
-        yield _budget(selection, policy_set, len(by_budget))
+        yield _budget(selection, policy_set, used_by_rule)
     elif selection.retries is not None:
-        used = len(relaunches) - len(by_budget)
+        used = sum(not _is_by_budget(earlier.policy, earlier.rule) for earlier in relaunches)
         yield _Limit(RETRIES_KEY, f"the task's {RETRIES_KEY}", used, selection.retries)
     elif policy.shared_limit is not None:
         yield _Limit(RETRIES_KEY, f"policy {policy.name}", _count(relaunches, policy), policy.shared_limit)

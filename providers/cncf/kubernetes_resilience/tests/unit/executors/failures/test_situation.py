@@ -19,7 +19,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation i
     Limits,
     find_end,
     note_deadlines,
-    postpone_start,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Lasting, Launch
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -38,7 +37,7 @@ DELETED_WHILE = {
 def launch_of(facts: PodFacts | dict[str, Any] | None, **known: Any) -> Launch:
     facts = read_pod(facts) if isinstance(facts, dict) else facts
     launch = Launch(TaskInstanceKey("dag", "task", "run", 1, -1), "ti-id", facts=facts, **known)
-    note_deadlines(launch, 0.0, LIMITS)
+    note_deadlines(launch, 0.0, LIMITS, is_away=False)
     return launch
 
 
@@ -112,7 +111,7 @@ def test_no_other_change_of_the_pod_postpones_the_end_of_a_state_that_lasts(seen
     for facts, seconds in seen:
         now += seconds
         launch.facts = facts
-        note_deadlines(launch, now, LIMITS)
+        note_deadlines(launch, now, LIMITS, is_away=False)
         grace = facts.deletion_grace_seconds + DELETION_MARGIN
         latest = {state: now + seconds_of.get(state, grace) for state in launch.deadlines}
         expected = {state: min(expected.get(state, inf), latest[state]) for state in launch.deadlines}
@@ -121,18 +120,18 @@ def test_no_other_change_of_the_pod_postpones_the_end_of_a_state_that_lasts(seen
 
 def test_a_pod_that_does_not_start_has_its_time_after_an_outage():
     launch = launch_of(m.unschedulable())
-    postpone_start(launch, 50.0, LIMITS)
+    note_deadlines(launch, 50.0, LIMITS, is_away=True)
     assert reason_of(launch, 109.9) is None
     assert reason_of(launch, 110.0) == "Unschedulable"
 
 
 def test_an_outage_is_no_excuse_for_a_worker_that_has_ended():
     launch = launch_of(m.lingering())
-    postpone_start(launch, 20.0, LIMITS)
+    note_deadlines(launch, 20.0, LIMITS, is_away=True)
     assert reason_of(launch, SIDECAR_GRACE) == "Error"
 
 
 def test_a_pod_that_nobody_has_seen_has_not_ended():
     launch = launch_of(None, is_silent=True)
-    postpone_start(launch, 0.0, LIMITS)
+    note_deadlines(launch, 0.0, LIMITS, is_away=True)
     assert find_end(launch, inf, LIMITS) is None

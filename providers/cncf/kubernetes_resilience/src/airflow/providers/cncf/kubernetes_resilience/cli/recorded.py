@@ -21,9 +21,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
 from airflow_resilience import ledger
-from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Decision
-from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
 
 _KNOWN = "The task, and what was decided about earlier failures of the try, are from the metadata database."
@@ -57,7 +56,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         host = locate(hostname, name=facts.ref.name, addresses=facts.addresses)
         entry = whole_try.of_worker(facts.ref.uid)
         # A pod that was given up may have started after all. One that had ended has run nothing of its task.
-        has_survived = runs and host is Place.HERE and _was_pending(entry)
+        has_survived = runs and host is Place.HERE and entry is not None and entry.was_pending
         if entry and not has_survived:
             phase = entry.phase
         elif runs:
@@ -77,10 +76,6 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
 def _decisions_before(facts: PodFacts, history: LaunchHistory, phase: Phase) -> list[Decision]:
     before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
     return [entry.decision for entry in before if entry.phase is phase]
-
-
-def _was_pending(entry: LedgerEntry | None) -> bool:
-    return entry is not None and entry.context.metadata.get(MetadataKey.PHASE) == "Pending"
 
 
 class _Present(NamedTuple):

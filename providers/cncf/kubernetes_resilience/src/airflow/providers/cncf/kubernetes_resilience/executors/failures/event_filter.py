@@ -25,7 +25,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation i
     Limits,
     find_end,
     note_deadlines,
-    postpone_start,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
@@ -271,9 +270,7 @@ class StaleEventFilter:
 
     def _evaluate(self, launch: Launch) -> None:
         now = self._clock()
-        note_deadlines(launch, now, self._limits)
-        if self._commands.is_away:
-            postpone_start(launch, now, self._limits)
+        note_deadlines(launch, now, self._limits, is_away=self._commands.is_away)
         if end := find_end(launch, now, self._limits):
             self._registry.end(launch, end.failure, now)
         elif launch.state is LaunchState.ENDED:
@@ -444,12 +441,9 @@ class StaleEventFilter:
             # one in a namespace that is not watched is in none of them.
             if launch.ref and launch.confirm_at is not None and launch.confirm_at <= now:
                 self._ask(launch, launch.ref)
-            if is_away:
-                postpone_start(launch, now, self._limits)
-            if due <= now:
+            # While the API server is away, each pod that does not start has its time anew.
+            if due <= now or (is_away and due < inf):
                 self._isolation.alone("track", launch, self._evaluate, name=_id, give_up=self._give_up)
-            elif is_away:
-                self._wait(launch, now)
 
     def _give_up(self, launch: Launch, _: Exception) -> None:
         facts = launch.facts or PodFacts(launch.ref or PodRef("", launch.name, ""), {}, {})

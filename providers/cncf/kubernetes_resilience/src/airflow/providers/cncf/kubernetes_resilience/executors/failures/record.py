@@ -115,12 +115,8 @@ class _New(NamedTuple):
     history: LaunchHistory
     """What has failed before in the try, and in the same phase."""
     profile: TaskProfile
-
-    @property
-    def dependency(self) -> Dependency | None:
-        """What was not available to a launch, if that is something which others need too."""
-        is_launch = self.phase is Phase.LAUNCH
-        return find_dependency(self.failure, self.classified.cause) if is_launch else None
+    dependency: Dependency | None = None
+    """What was not available to a launch, if that is something which others need too."""
 
 
 class Recorder:
@@ -233,7 +229,8 @@ class Recorder:
         if entry:
             return _settled(launch, entry, failure)
         classified = classify(failure, launch_number=launch.number)
-        return _New(launch, Phase.LAUNCH, failure, classified, history, profile)
+        dependency = find_dependency(failure, classified.cause)
+        return _New(launch, Phase.LAUNCH, failure, classified, history, profile, dependency)
 
     def _look_up_loss(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Settled | _New:
         """Return what the ledger says was decided about a loss, or what there is to decide."""
@@ -312,8 +309,9 @@ def _loss_of(launch: Launch, whole_try: LaunchHistory) -> LedgerEntry | None:
     for entry in whole_try.entries:
         if entry.phase is not Phase.EXECUTION or entry.ti_id != launch.ti_id:
             continue
-        is_same_host = locate(launch.name, name=entry.worker_name) is Place.HERE
-        if entry.worker_uid == launch.worker_uid or (launch.ref is None and is_same_host):
+        if entry.worker_uid == launch.worker_uid:
+            return entry
+        if launch.ref is None and locate(launch.name, name=entry.worker_name) is Place.HERE:
             return entry
     return None
 

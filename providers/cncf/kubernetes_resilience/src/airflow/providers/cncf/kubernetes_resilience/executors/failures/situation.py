@@ -93,26 +93,24 @@ def _find_end_of_what_lasts(facts: PodFacts, overdue: Collection[Lasting]) -> En
     return None
 
 
-def note_deadlines(launch: Launch, now: float, limits: Limits) -> None:
+def note_deadlines(launch: Launch, now: float, limits: Limits, *, is_away: bool) -> None:
     """
     Note since when a launch's pod is in states that are its end if they last.
 
     Other changes of the pod do not postpone the deadlines. They are counted from when the state was seen:
     times in the pod's status are of other clocks.
+
+    :param is_away: whether the API server is: a pod that does not start has its time anew, since none is
+        seen to start
     """
     known = launch.deadlines
+    if is_away:
+        known = {state: deadline for state, deadline in known.items() if state not in _STARTING}
     found = {
         state: min(known.get(state, now + seconds), now + seconds)
         for state, seconds in _find_lasting(launch.facts, limits)
     }
     launch.deadlines = found or NO_DEADLINES
-
-
-def postpone_start(launch: Launch, now: float, limits: Limits) -> None:
-    """Give a pod that does not start its time anew: while the API server is away, none is seen to start."""
-    found = dict(_find_lasting(launch.facts, limits))
-    for state in _STARTING & launch.deadlines.keys() & found.keys():
-        launch.deadlines[state] = now + found[state]
 
 
 def _find_lasting(facts: PodFacts | None, limits: Limits) -> Iterator[tuple[Lasting, float]]:

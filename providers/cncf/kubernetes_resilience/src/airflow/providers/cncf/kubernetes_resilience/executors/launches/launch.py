@@ -248,9 +248,8 @@ class Launch:
         followed the pod all the time, the pod has to show that it has started. A pod that is being deleted
         does not count: that decision may be the reason.
         """
-        was_pending = entry.context.metadata.get("phase") == "Pending"
         has_started = pod.has_started and not pod.deletion_timestamp
-        return was_pending and (self.has_survived or has_started)
+        return entry.was_pending and (self.has_survived or has_started)
 
     def describe(self, now: float) -> str:
         """
