@@ -31,7 +31,7 @@ STEPS = {
     "failures.situation:find_failure": "orphaned",
     "deletion.cancelled_launches:standing": "pending",
     "deletion.garbage_collection:task_key": "left behind",
-    "adoption.completion:_launch": "orphaned",
+    "adoption.completion:launch_of": "orphaned",
     "adoption.plan:task_key": "orphaned",
 }
 """Functions that are called about one task instance each, by module and name in :data:`PACKAGE`, and what has

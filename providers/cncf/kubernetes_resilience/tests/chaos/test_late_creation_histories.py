@@ -199,9 +199,9 @@ def test_nobody_waits_for_a_pod_that_is_followed_again(by_hand):
     chaos = by_hand(3)
     first = have_a_pod_seen_before_it_is_found(chaos)
     registry = first.executor._registry
-    assert [registry.departures(launch.key) for launch in registry] == [[], []]
+    assert [registry.departing_of(launch.key) for launch in registry] == [[], []]
     chaos.flush()
-    assert [registry.departures(launch.key) for launch in registry] == [[], []]
+    assert [registry.departing_of(launch.key) for launch in registry] == [[], []]
 
 
 def test_a_pod_of_an_old_call_that_is_followed_again_is_removed(by_hand):

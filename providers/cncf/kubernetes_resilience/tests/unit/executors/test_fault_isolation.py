@@ -169,7 +169,7 @@ class Play:
         collections = {
             "running": executor.running,
             "registry": list(executor._registry),
-            "leaving": executor._registry._departures,
+            "leaving": executor._registry._departing,
             "unsettled": executor._registry._unsettled,
             "adopting": executor._registry.adopting(),
             "early": executor._parts.event_filter._early,

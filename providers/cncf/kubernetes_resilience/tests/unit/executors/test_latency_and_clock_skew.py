@@ -43,7 +43,7 @@ def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(ha
     harness.refuse(ConnectionFailedError("refused"))
     harness.clock.advance(1000)
     harness.executor.sync()
-    assert harness.executor._registry._leaving == {}
+    assert harness.executor._registry._departing == {}
 
 
 def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monkeypatch):

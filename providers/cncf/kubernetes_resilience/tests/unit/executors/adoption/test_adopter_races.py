@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import Orphan, plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
@@ -84,8 +85,9 @@ def test_what_waits_to_be_handed_back_is_forgotten_with_the_next_adoption(
     pod = harness.launch(ti)
     heir = successor()
     heir.adopt(ti)
-    heir.executor._parts.launch_queue.relaunch(heir.executor._registry.get(ti.key), None)
-    heir.executor._registry.leave(ti.key, pod.ref.uid, heir.clock.now + 100)
+    adopted = heir.executor._registry.get(ti.key)
+    heir.executor._parts.launch_queue.relaunch(adopted, None)
+    heir.executor._registry.leave(adopted, Deletion(heir.clock.now + 100))
     cluster.remove(pod)
     second = cluster.add(Pod(pod.manifest))
     orphan_of(heir, ti)

@@ -125,7 +125,7 @@ def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
     """The loop ends with it: it keeps its slot for ever, and those without a pod before it are forgotten."""
     odd, *others = tis = queued_ti(mapped=5)
     pods = {ti.map_index: harness.launch(ti) for ti in (odd, others[0])}
-    real = completion._launch
+    real = completion.launch_of
 
     def broken(orphan, *args):
         if orphan.key == odd.key:
@@ -133,7 +133,7 @@ def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
         return real(orphan, *args)
 
     heir = successor()
-    monkeypatch.setattr(completion, "_launch", broken)
+    monkeypatch.setattr(completion, "launch_of", broken)
     heir.adopt(*tis)
     for _ in range(10):
         try_again(heir)

@@ -99,7 +99,7 @@ def test_it_is_left_if_another_scheduler_has_adopted_it(labelled_by_another):
     not_deleted(harness, pod, m.starting())
     harness.wait(10)
     assert harness.runtime.take("delete") == []
-    assert harness.executor._registry.departures(ti.key) == []
+    assert harness.executor._registry.departing_of(ti.key) == []
 
 
 def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_another):
@@ -116,7 +116,7 @@ def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_
 def test_it_is_deleted_if_it_is_labelled_in_vain_when_nobody_waits_for_it_any_more(labelled_by_another):
     harness, ti, pod = labelled_by_another
     harness.wait(DELETION_TIMEOUT + 1)
-    assert harness.executor._registry.departures(ti.key) == []
+    assert harness.executor._registry.departing_of(ti.key) == []
     harness.runtime.take("delete")
     not_deleted(harness, pod, m.starting())
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, "999")]
@@ -136,7 +136,7 @@ def test_it_is_deleted_if_its_label_is_ours_again(labelled_by_another):
 def test_it_is_followed_again_if_it_has_another_label_in_vain_and_has_started(labelled_by_another):
     harness, ti, pod = labelled_by_another
     not_deleted(harness, pod, STARTED)
-    assert harness.executor._registry.departures(ti.key) == []
+    assert harness.executor._registry.departing_of(ti.key) == []
     assert harness.executor._registry.get(ti.key).ref == pod.ref
     assert [ref for ref, _ in harness.runtime.take("adopt")] == [pod.ref]
     assert harness.runtime.take("delete") == harness.runtime.take("create") == []

@@ -143,7 +143,7 @@ def test_task_instance_that_another_scheduler_has_queued_is_left_to_it(
     # That one counts the failure of its pod. One that may still start could start beside another.
     counts = failure is not None and not failure.alive
     why = f"scheduler job {job_id} has queued it"
-    assert assessment == Release(why, leaves_pod=counts, is_anothers=True)
+    assert assessment == Release(why, leaves_pod=counts)
 
 
 @any_end

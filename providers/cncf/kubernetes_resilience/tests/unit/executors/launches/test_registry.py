@@ -7,6 +7,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from airflow.executors.workloads import ExecuteTask
@@ -17,6 +18,7 @@ from kubernetes.client import V1Pod
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import DeletePod
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
+    Deletion,
     Launch,
     LaunchState,
     Waiting,
@@ -31,8 +33,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, Po
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
 OTHER = KEY._replace(map_index=3)
 
+REF = PodRef("airflow", "load", "uid-1")
 UNCONDITIONAL = DeletePod(PodRef("airflow", "load", "uid-2"))
-VERSIONED = DeletePod(PodRef("airflow", "load", "uid-1"), "7")
+VERSIONED = DeletePod(REF, "7")
 
 
 def launch(key: TaskInstanceKey = KEY, **more: object) -> Launch:
@@ -198,64 +201,102 @@ def test_launch_ids_are_unique() -> None:
 # --------------------------------------------------------------------------------------------------- leaving
 
 
+def leave(registry: LaunchRegistry, uid: str, deadline: float, **more: Any) -> Launch:
+    """Have a launch depart that is not current any more."""
+    item = launch(ref=PodRef("airflow", "load", uid))
+    registry.leave(item, Deletion(deadline, **more))
+    return item
+
+
 def test_next_launch_waits_until_every_superseded_pod_has_left(registry: LaunchRegistry) -> None:
-    registry.leave(KEY, "uid-1", deadline=40.0)
-    registry.leave(KEY, "uid-2", deadline=60.0)
+    first, second = leave(registry, "uid-1", 40.0), leave(registry, "uid-2", 60.0)
     assert not registry.is_clear(KEY, now=10.0)
-    assert registry.left("uid-1") == KEY
+    assert registry.left("uid-1") is first
     assert not registry.is_clear(KEY, now=10.0)
-    assert registry.left("uid-2") == KEY
+    assert registry.left("of no pod", second.launch_id) is second
     assert registry.is_clear(KEY, now=10.0)
+    assert registry.is_clear(OTHER, now=0.0), "task instances wait for their own pods only"
 
 
 @pytest.mark.parametrize(("now", "clear"), [(39.9, False), (40.0, True), (1000.0, True)])
 def test_next_launch_waits_no_longer_than_the_deadline(
     registry: LaunchRegistry, now: float, clear: bool
 ) -> None:
-    registry.leave(KEY, "uid-1", deadline=40.0)
+    leave(registry, "uid-1", 40.0)
     assert registry.is_clear(KEY, now) is clear
 
 
 def test_deadline_that_is_over_does_not_end_another(registry: LaunchRegistry) -> None:
-    registry.leave(KEY, "uid-1", deadline=40.0)
-    registry.leave(KEY, "uid-2", deadline=60.0)
+    leave(registry, "uid-1", 40.0)
+    leave(registry, "uid-2", 60.0)
     assert not registry.is_clear(KEY, now=50.0)
     registry.prune(now=50.0)
     assert registry.left("uid-1") is None, "it was not waited for any more"
     assert registry.is_clear(KEY, now=60.0)
 
 
-def test_deadline_can_be_moved(registry: LaunchRegistry) -> None:
-    registry.leave(KEY, "uid-1", deadline=40.0)
-    registry.leave(KEY, "uid-1", deadline=90.0)
-    assert not registry.is_clear(KEY, now=50.0)
+@pytest.mark.parametrize(
+    ("accepted", "now"),
+    [((50.0,), 50.0), ((50.0, 70.0), 50.0), ((70.0, 50.0), 50.0), ((400.0,), 400.0)],
+    ids=["by its grace period", "once is enough", "the shortest grace period counts", "however long it is"],
+)
+def test_deadline_of_a_deletion_that_is_accepted(
+    registry: LaunchRegistry, accepted: tuple[float, ...], now: float
+) -> None:
+    leave(registry, "uid-1", 300.0)
+    (deletion,) = registry.deletions(KEY)
+    for deadline in accepted:
+        deletion.accept(deadline)
+    assert not registry.is_clear(KEY, now - 0.1)
+    assert registry.is_clear(KEY, now)
 
 
-def test_task_instances_wait_for_their_own_pods_only(registry: LaunchRegistry) -> None:
-    registry.leave(KEY, "uid-1", deadline=40.0)
-    assert registry.is_clear(OTHER, now=0.0)
-
-
-def test_pod_that_nobody_waits_for_may_leave_too(registry: LaunchRegistry) -> None:
-    assert registry.left("uid-1") is None
-
-
-def test_superseded_pods_of_a_key_are_known_with_what_they_were_the_pods_of(registry: LaunchRegistry) -> None:
-    given_up = launch()
-    registry.leave(KEY, "uid-1", 40.0, VERSIONED, launch=given_up, unless_started=True)
-    registry.leave(KEY, "uid-2", 40.0, UNCONDITIONAL)
-    registry.leave(OTHER, "uid-3", 40.0)
-    assert {(item.launch, item.unless_started) for item in registry.departures(KEY)} == {
-        (given_up, True),
-        (None, False),
-    }
-    departure = registry.departure("uid-1")
-    assert departure is not None
-    assert departure.launch is given_up
+def test_superseded_launches_of_a_key_are_known_by_their_pods_and_by_themselves(
+    registry: LaunchRegistry,
+) -> None:
+    given_up = leave(registry, "uid-1", 40.0, command=VERSIONED, unless_started=True)
+    revoked = leave(registry, "uid-2", 40.0, command=UNCONDITIONAL)
+    assert registry.departing_of(KEY) == [given_up, revoked]
+    assert [item.may_come_back for item in (given_up, revoked)] == [True, False]
+    assert registry.departing("uid-1") is registry.departing(given_up.launch_id) is given_up
     assert registry.pending_deletions() == [VERSIONED, UNCONDITIONAL]
+    registry.deletions(KEY)[1].accept(50.0)
+    assert registry.pending_deletions() == [VERSIONED]
     registry.left("uid-1")
-    assert registry.departure("uid-1") is None
-    assert len(registry.departures(KEY)) == 1
+    assert registry.departing("uid-1", given_up.launch_id) is None
+    assert registry.departing_of(KEY) == [revoked]
+
+
+def test_a_launch_may_depart_by_another_deletion(registry: LaunchRegistry) -> None:
+    item = leave(registry, "uid-1", 40.0, command=VERSIONED)
+    registry.leave(item, Deletion(90.0, UNCONDITIONAL))
+    assert not registry.is_clear(KEY, now=50.0)
+    assert registry.pending_deletions() == [UNCONDITIONAL]
+
+
+def test_a_pod_is_one_launch_s(registry: LaunchRegistry) -> None:
+    """A pod whose launch departs may be adopted: it is that launch's then, which may depart too."""
+    first, adopted = launch(ref=REF), launch(ref=REF)
+    registry.leave(first, Deletion(10.0, UNCONDITIONAL))
+    registry.hold(adopted)
+    assert (first.state, registry.departing_of(KEY)) == (None, [])
+    for item in (first, adopted):
+        registry.leave(item, Deletion(10.0, UNCONDITIONAL))
+        registry.release(KEY)
+    assert registry.in_state(LaunchState.DEPARTING) == [adopted]
+    registry.prune(10.0)
+    assert registry.in_state(LaunchState.DEPARTING) == []
+
+
+def test_the_pod_of_a_launch_that_is_released_later_is_the_last_that_was_seen(
+    registry: LaunchRegistry,
+) -> None:
+    item = launch()
+    registry.hold(item)
+    registry.leave(item, Deletion(10.0))
+    registry.bind(item, REF)
+    registry.release(KEY)
+    assert registry.left(REF.uid) is item
 
 
 def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRegistry) -> None:
@@ -270,8 +311,6 @@ def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRe
 
 
 # --------------------------------------------------------------------------------------------------- states
-
-REF = PodRef("airflow", "load", "uid-1")
 
 
 def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchRegistry) -> None:
@@ -291,7 +330,7 @@ def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchReg
     assert states() == [item.state] == [LaunchState.STARTED]
     registry.end(item, None, 0.0)
     assert states() == [item.state] == [LaunchState.ENDED]
-    registry.leave(KEY, "uid-1", 40.0, launch=item)
+    registry.leave(item, Deletion(40.0))
     assert states() == [LaunchState.ENDED], "it is the current launch until it is released"
     registry.release(KEY)
     assert states() == [item.state] == [LaunchState.DEPARTING]
@@ -303,7 +342,7 @@ def test_what_departs_ends_with_its_deadline(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
     registry.hold(item)
     registry.release(KEY)
-    registry.leave(KEY, "uid-1", 40.0, launch=item)
+    registry.leave(item, Deletion(40.0))
     assert item.state is LaunchState.DEPARTING
     registry.prune(40.0)
     assert item.state is None
@@ -343,7 +382,7 @@ def test_what_is_superseded_is_taken_back_while_its_replacement_waits(
 ) -> None:
     item = launch(ref=REF)
     registry.hold(item)
-    registry.leave(KEY, "uid-1", 40.0, launch=item, unless_started=True)
+    registry.leave(item, Deletion(40.0, unless_started=True))
     replacement = Launch(KEY, "ti", waiting=waiting)
     registry.hold(replacement)
     assert registry.take_back(item, REF) is taken
@@ -379,14 +418,3 @@ def test_what_was_released_does_not_come_back_by_itself(registry: LaunchRegistry
         with pytest.raises(IllegalTransitionError, match="not the current one"):
             step()
     assert item.state is None
-
-
-def test_a_pod_that_departs_twice_departs_as_the_last_of_its_launches(registry: LaunchRegistry) -> None:
-    first, second = launch(ref=REF), launch(ref=REF)
-    for item in (first, second):
-        registry.hold(item)
-        registry.leave(KEY, "uid-1", 10.0, UNCONDITIONAL, launch=item)
-        registry.release(KEY)
-    assert registry.in_state(LaunchState.DEPARTING) == [second]
-    registry.prune(10.0)
-    assert registry.in_state(LaunchState.DEPARTING) == []

@@ -9,9 +9,13 @@ from itertools import count
 from airflow.models.taskinstancekey import TaskInstanceKey
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Deletion,
+    Launch,
+    LaunchState,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
@@ -22,7 +26,6 @@ class Registry(RuleBasedStateMachine):
     """Checks after each step that only a current launch is ever found."""
 
     launches = Bundle("launches")
-    tokens = Bundle("tokens")
 
     @initialize()
     def start(self) -> None:
@@ -30,7 +33,7 @@ class Registry(RuleBasedStateMachine):
         self.current: dict[TaskInstanceKey, Launch] = {}
         self.pods: dict[str, Launch] = {}
         """Every pod that ever was, and what it was launched as."""
-        self.leaving: dict[str, tuple[TaskInstanceKey, float]] = {}
+        self.leaving: dict[str, tuple[Launch, float]] = {}
         self.now = 0.0
         self.numbers = count()
 
@@ -56,6 +59,7 @@ class Registry(RuleBasedStateMachine):
     def hold_again(self, launch: Launch) -> None:
         self.registry.hold(launch)
         self.current[launch.key] = launch
+        self.leaving.pop(launch.launch_id, None)
 
     @rule(launch=launches)
     def create_call_is_answered(self, launch: Launch) -> None:
@@ -83,28 +87,27 @@ class Registry(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ pods that leave
 
-    @rule(target=tokens, key=KEYS, seconds=st.integers(min_value=0, max_value=5))
-    def leave(self, key: TaskInstanceKey, seconds: int) -> object:
-        token = f"token-{next(self.numbers)}"
-        self.registry.leave(key, token, self.now + seconds)
-        self.leaving[token] = (key, self.now + seconds)
-        return multiple(token)
+    @rule(launch=launches, seconds=st.integers(min_value=0, max_value=5))
+    def leave(self, launch: Launch, seconds: int) -> None:
+        self.registry.leave(launch, Deletion(self.now + seconds))
+        self.leaving[launch.launch_id] = (launch, self.now + seconds)
 
-    @rule(token=tokens)
-    def left(self, token: str) -> None:
-        key, _ = self.leaving.pop(token, (None, 0.0))
-        assert self.registry.left(token) == key
+    @rule(launch=launches, by_pod=st.booleans())
+    def left(self, launch: Launch, by_pod: bool) -> None:
+        known, _ = self.leaving.pop(launch.launch_id, (None, 0.0))
+        token = launch.ref.uid if by_pod and launch.ref else launch.launch_id
+        assert self.registry.left(token) is known
 
     @rule(key=KEYS, seconds=st.integers(min_value=0, max_value=3))
     def ask_later(self, key: TaskInstanceKey, seconds: int) -> None:
         self.now += seconds
-        waited_for = [deadline for of, deadline in self.leaving.values() if of == key]
+        waited_for = [deadline for launch, deadline in self.leaving.values() if launch.key == key]
         assert self.registry.is_clear(key, self.now) == all(deadline <= self.now for deadline in waited_for)
 
     @rule()
     def prune(self) -> None:
         self.registry.prune(self.now)
-        self.leaving = {token: item for token, item in self.leaving.items() if item[1] > self.now}
+        self.leaving = {name: item for name, item in self.leaving.items() if item[1] > self.now}
 
     # ------------------------------------------------------------------ what always holds
 
@@ -122,7 +125,8 @@ class Registry(RuleBasedStateMachine):
         in_state = {
             launch.launch_id: state for state in LaunchState for launch in self.registry.in_state(state)
         }
-        assert in_state == {launch.launch_id: launch.state for launch in self.current.values()}
+        departing = dict.fromkeys(self.leaving, LaunchState.DEPARTING)
+        assert in_state == departing | {launch.launch_id: launch.state for launch in self.current.values()}
 
     def teardown(self) -> None:
         for key in list(self.current):

@@ -372,7 +372,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         launch, outcome = settled.launch, settled.outcome
         if not settled.leaves_pod:
-            self._parts.deletion.supersede(launch, settled.failure, is_anothers=settled.is_anothers)
+            self._parts.deletion.supersede(launch, settled.failure)
         match outcome:
             case Keep():
                 pass
@@ -416,7 +416,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Replace a launch that has not failed, unless it starts first."""
         if launch.facts is None:
             raise AssertionError("a launch is replaced for what is seen of its pod")
-        self._parts.deletion.give_up(launch.key, launch.facts, launch, unless_adopted=True)
+        self._parts.deletion.give_up(launch, launch.facts, unless_adopted=True)
         self._parts.launch_queue.relaunch(launch, None)
         self._parts.traces.cancelled(launch)
 

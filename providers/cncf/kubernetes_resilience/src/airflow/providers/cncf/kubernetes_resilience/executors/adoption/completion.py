@@ -14,7 +14,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import choose
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
@@ -27,7 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 
@@ -136,7 +135,13 @@ class Completion:
         """Adopt a task instance; return what became of it."""
         key = orphan.key
         if pod := found.plan.current.get(key):
-            launch = _launch(orphan, pod, decided.get(pod.ref.uid))
+            launch = launch_of(orphan, pod)
+            entry = decided.get(pod.ref.uid)
+            # A pod that has started after it was given up on is neither deleted nor replaced.
+            if entry and not launch.has_outlived(entry, pod):
+                launch.given_up = PodFailure(
+                    reason=entry.reason, facts=mask_secrets(pod), alive=not pod.is_terminal
+                )
             launch.has_siblings, launch.was_held = key in found.plan.shared, found.is_late
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
@@ -186,21 +191,3 @@ class Completion:
 
 def _key(orphan: Orphan) -> TaskInstanceKey:
     return orphan.key
-
-
-def _launch(orphan: Orphan, pod: PodFacts, decided: LedgerEntry | None) -> Launch:
-    pod = mask_secrets(pod)
-    launch = Launch(
-        key=orphan.key,
-        ti_id=orphan.pod_id,
-        namespace=pod.ref.namespace,
-        name=pod.ref.name,
-        number=pod.launch_number,
-        ref=pod.ref,
-        facts=pod,
-        adopted_from=orphan.job_id,
-    )
-    # A pod that has started after it was given up on is neither deleted nor replaced.
-    if decided and not launch.has_outlived(decided, pod):
-        launch.given_up = PodFailure(reason=decided.reason, facts=pod, alive=not pod.is_terminal)
-    return launch

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 
@@ -48,3 +50,17 @@ class FoundPods:
     def superseded_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
         """Return the pods that are not the current launches of these task instances."""
         return [(key, pod) for key, pod in self.plan.superseded if key in keys]
+
+
+def launch_of(orphan: Orphan, pod: PodFacts) -> Launch:
+    """Return what a pod that was found is the launch of."""
+    return Launch(
+        key=orphan.key,
+        ti_id=orphan.pod_id,
+        namespace=pod.ref.namespace,
+        name=pod.ref.name,
+        number=pod.launch_number,
+        ref=pod.ref,
+        facts=mask_secrets(pod),
+        adopted_from=orphan.job_id,
+    )

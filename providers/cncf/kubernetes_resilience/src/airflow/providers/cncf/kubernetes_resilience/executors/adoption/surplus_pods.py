@@ -11,13 +11,14 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import State, TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     DELETION_TIMEOUT,
     PodDeletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import is_host
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -59,12 +60,18 @@ class SurplusPods:
         """
         self.abandoned[orphan.key] = orphan
         if orphan.state == TaskInstanceState.QUEUED:  # else its worker has started and reported since
-            self._registry.leave(orphan.key, orphan.ti_id, inf)
+            search = Launch(orphan.key, orphan.ti_id, launch_id=orphan.ti_id)
+            self._registry.leave(search, Deletion(inf))
 
     def wait_no_longer(self) -> None:
         """Limit the waits of the next launches, as it is not known when the pods can be listed."""
         for orphan in self.abandoned.values():
-            self._registry.wait_until(orphan.ti_id, self._clock() + DELETION_TIMEOUT)
+            self._limit(orphan)
+
+    def _limit(self, orphan: Orphan) -> None:
+        launch = self._registry.departing(orphan.ti_id)
+        if launch and launch.deletion:
+            launch.deletion.deadline = min(launch.deletion.deadline, self._clock() + DELETION_TIMEOUT)
 
     def reclaim(self, keys: Iterable[TaskInstanceKey]) -> None:
         """Leave the pods of task instances whose adoption begins anew: they are found with the new ones."""
@@ -74,7 +81,7 @@ class SurplusPods:
     def delete(self, found: FoundPods, adopted: Container[TaskInstanceKey]) -> None:
         """Delete or keep the other pods of task instances that are adopted."""
         for key, pod in self._unknown(found.superseded_of(adopted)):
-            self._deletion.give_up(key, pod)
+            self._deletion.give_up(launch_of(found.orphans[key], pod), pod)
         self._delete_replaced(found, adopted)
 
     def delete_abandoned(self, found: FoundPods) -> None:
@@ -87,7 +94,7 @@ class SurplusPods:
         if not answered:
             return
         for orphan in answered.values():
-            self._registry.wait_until(orphan.ti_id, self._clock() + DELETION_TIMEOUT)
+            self._limit(orphan)
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({o.ti_id for o in answered.values()}, session=session)
         by_key = {row.key: row for row in rows.values()}
@@ -107,7 +114,7 @@ class SurplusPods:
             if not self._is_used(pod, by_key.get(key))
         )
         for key, pod in self._unknown(unused):
-            self._deletion.delete(key, pod)
+            self._deletion.revoke(launch_of(found.orphans[key], pod))
         self._delete_replaced(found, abandoned)
         for key in abandoned:
             self._close(key)
@@ -156,4 +163,4 @@ class SurplusPods:
         """Delete the pods in which these ran before they ran again; their next launches wait for them."""
         for key, pod in found.plan.replaced:
             if key in keys and not pod.is_terminal:  # its node may be cut off
-                self._deletion.delete(key, pod)
+                self._deletion.revoke(launch_of(found.orphans[key], pod))

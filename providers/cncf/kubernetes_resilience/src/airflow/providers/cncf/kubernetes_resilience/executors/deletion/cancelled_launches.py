@@ -129,7 +129,7 @@ class CancelledLaunches:
             self._registry.release(launch.key)
             self._slots.free(launch.key)
             # It may have started, and ended its try, and nobody has told this scheduler.
-            self._deletion.give_up(launch.key, launch.facts or _unseen(launch.ref))
+            self._deletion.give_up(launch, launch.facts or _unseen(launch.ref))
 
 
 def _unseen(ref: PodRef | None) -> PodFacts:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
     PodCommands,
     StopAndKeepPod,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -140,15 +141,13 @@ class PodDeletion:
         else:
             self._commands.send(MarkPodDone(ref))
 
-    def supersede(self, launch: Launch, failure: PodFailure | None, *, is_anothers: bool = False) -> None:
+    def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
         """
         Delete or keep the pod of a launch that has ended, and delete that of one that was given up on.
 
         One that was given up on is left alone if another scheduler has adopted it: that one knows how it is.
 
         :param failure: how it failed; None if it succeeded
-        :param is_anothers: whether its task instance is known to be another scheduler's, so that the launch
-            is not followed again
         """
         if launch.ref is None:
             self._delete_if_created(launch, unless_started=True)
@@ -162,57 +161,38 @@ class PodDeletion:
         elif failure.reason == HEARTBEAT_TIMEOUT:
             self.revoke(launch)
         else:
-            self.give_up(launch.key, failure.facts, None if is_anothers else launch, unless_adopted=True)
+            self.give_up(launch, failure.facts, unless_adopted=True)
 
-    def give_up(
-        self,
-        key: TaskInstanceKey,
-        pod: PodFacts,
-        launch: Launch | None = None,
-        *,
-        unless_adopted: bool = False,
-    ) -> None:
+    def give_up(self, launch: Launch, pod: PodFacts, *, unless_adopted: bool = False) -> None:
         """
         Delete a pod that does not start, unless it has by then. The next launch of the key waits for it.
 
         :param pod: what was known of it when that was decided
-        :param launch: what it is the pod of, which is followed again if it has started; None to leave it
-            alone then
         :param unless_adopted: whether it also stays if it has another scheduler's label by then
         """
         if pod.resource_version is None:
-            self._delete(key, pod, DeletePod(pod.ref), launch)
-        elif not self._registry.departure(pod.ref.uid):  # else it goes already, maybe whatever it does
+            self._delete(launch, pod, DeletePod(pod.ref))
+        elif not self._registry.departing(pod.ref.uid):  # else it goes already, maybe whatever it does
             label = self._own_label if unless_adopted else None
-            self._delete(key, pod, DeletePod(pod.ref, pod.resource_version, label), launch)
+            self._delete(launch, pod, DeletePod(pod.ref, pod.resource_version, label))
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch, whatever its state."""
         if launch.ref is None:
             self._delete_if_created(launch, unless_started=False)
         else:
-            pod = launch.facts or PodFacts(launch.ref, {}, {})
-            self._delete(launch.key, pod, DeletePod(launch.ref), launch)
+            self._delete(launch, launch.facts or PodFacts(launch.ref, {}, {}), DeletePod(launch.ref))
 
     def revoke_given_up(self, key: TaskInstanceKey) -> None:
         """Delete the pods of a key that were given up on, even if they have started since."""
-        for departure in self._registry.departures(key):
-            if departure.survivor:
-                self.revoke(departure.survivor)
+        for launch in self._registry.departing_of(key):
+            if launch.may_come_back:
+                self.revoke(launch)
 
-    def delete(self, key: TaskInstanceKey, pod: PodFacts) -> None:
-        """Delete a pod that may still run, and have the next launch of the key wait for it."""
-        self._delete(key, pod, DeletePod(pod.ref), None)
-
-    def _delete(self, key: TaskInstanceKey, pod: PodFacts, command: DeletePod, launch: Launch | None) -> None:
-        self._registry.leave(
-            key,
-            pod.ref.uid,
-            self._clock() + DELETION_TIMEOUT,
-            command,
-            launch=launch,
-            unless_started=command.unless_started_since is not None,
-        )
+    def _delete(self, launch: Launch, pod: PodFacts, command: DeletePod) -> None:
+        deadline = self._clock() + DELETION_TIMEOUT
+        is_conditional = command.unless_started_since is not None
+        self._registry.leave(launch, Deletion(deadline, command, unless_started=is_conditional))
         if pod.deletion_timestamp:
             self.accepted(pod.ref, pod.deletion_grace_seconds)
         self._commands.send(command)
@@ -223,7 +203,9 @@ class PodDeletion:
 
         :param grace_seconds: that the pod is given; they count from now, which is later than they do
         """
-        self._registry.leaves_by(ref.uid, self._clock() + grace_seconds + GRACE_MARGIN)
+        launch = self._registry.departing(ref.uid)
+        if launch and launch.deletion:
+            launch.deletion.accept(self._clock() + grace_seconds + GRACE_MARGIN)
 
     def _delete_if_created(self, launch: Launch, *, unless_started: bool) -> None:
         """
@@ -237,20 +219,18 @@ class PodDeletion:
             return
         deadline = self._clock() + CREATION_TIMEOUT
         command = FindCreatedPod(launch.namespace, launch.name, launch.launch_id)
-        self._registry.leave(
-            launch.key, launch.launch_id, deadline, command, launch=launch, unless_started=unless_started
-        )
+        self._registry.leave(launch, Deletion(deadline, command, unless_started=unless_started))
         self._commands.call_off(launch.launch_id)
         self._commands.send(command)
 
     def not_created(self, launch_id: str, error: KubernetesApiError) -> None:
         """Note that a create call has failed whose launch was given up meanwhile."""
-        departure = self._registry.departure(launch_id)
-        if departure is None or departure.command is None:
+        launch = self._registry.departing(launch_id)
+        if launch is None or launch.creation is None or launch.deletion is None:
             return
-        if error.leaves_open:
-            self._commands.send(departure.command)  # the first look may have been too early
-        elif not _was_unclear(departure.launch):  # a call before may have made the pod
+        if error.leaves_open and launch.deletion.command:
+            self._commands.send(launch.deletion.command)  # the first look may have been too early
+        elif not launch.creation.was_unclear:  # else a call before may have made the pod
             self._registry.left(launch_id)
 
     def look_again(self, launch_id: str, pod: PodFacts) -> None:
@@ -260,18 +240,11 @@ class PodDeletion:
         It is not deleted at once. What was seen may be from long ago, and another scheduler may have adopted
         it since.
         """
-        departure = self._registry.departure(launch_id)
-        if departure and departure.command:
-            deadline = self._clock() + DELETION_TIMEOUT
-            self._registry.leave(
-                departure.key,
-                pod.ref.uid,
-                deadline,
-                departure.command,
-                launch=departure.launch,
-                unless_started=departure.unless_started,
-            )
-            self._commands.send(departure.command)
+        launch = self._registry.departing(launch_id)
+        if launch and launch.ref is None and (deletion := launch.deletion) and deletion.command:
+            launch.ref = pod.ref
+            self._registry.leave(launch, replace(deletion, deadline=self._clock() + DELETION_TIMEOUT))
+            self._commands.send(deletion.command)
 
     def created_in_vain(self, launch_id: str, pod: PodFacts, *, is_ours: bool = False) -> None:
         """
@@ -282,22 +255,19 @@ class PodDeletion:
         :param is_ours: whether its task instance is known to be this scheduler's, so that the label of
             another one, from an adoption that has failed, means nothing, until it is yet another one
         """
-        departure = self._registry.departure(launch_id) or self._registry.departure(pod.ref.uid)
+        launch = self._registry.departing(launch_id, pod.ref.uid)
         label = pod.labels.get(SCHEDULER_LABEL) if is_ours else self._own_label
         command = DeletePod(pod.ref, UNKNOWN_VERSION, label)
-        if departure is None:
+        if launch is None:
             self._commands.send(command)
-        elif isinstance(departure.command, DeletePod) and not is_ours:
+        elif launch.creation is None and not is_ours:
             pass  # it was found before
-        elif not departure.unless_started:
-            self._registry.left(launch_id)
-            self.delete(departure.key, pod)
-        elif is_ours and pod.is_past_starting:
-            self._registry.left_to_others(launch_id, pod.ref.uid)  # to whoever finds that a task runs in it
+        elif is_ours and launch.may_come_back and pod.is_past_starting:
+            self._registry.left(launch_id, pod.ref.uid)  # to whoever finds that a task runs in it
         else:
-            if departure.launch:
-                self._registry.found(departure.launch, pod.ref)
-            self._delete(departure.key, pod, command, departure.launch)
+            is_revoked = not launch.may_come_back
+            self._registry.found(launch, pod.ref)
+            self._delete(launch, pod, DeletePod(pod.ref) if is_revoked else command)
 
     def call_off(self, key: TaskInstanceKey) -> None:
         """
@@ -308,7 +278,3 @@ class PodDeletion:
         launch = self._registry.release(key)
         if launch and launch.ref is None:
             self._delete_if_created(launch, unless_started=True)
-
-
-def _was_unclear(launch: Launch | None) -> bool:
-    return launch is not None and launch.creation is not None and launch.creation.was_unclear

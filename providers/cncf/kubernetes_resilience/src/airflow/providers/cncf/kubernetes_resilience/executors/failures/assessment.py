@@ -49,8 +49,6 @@ class Release:
     """Whether the pod stays as it is, for the scheduler that has the task instance to count its failure."""
     runs_elsewhere: bool = False
     """Whether the task runs in another pod."""
-    is_anothers: bool = False
-    """Whether another scheduler has the task instance, and may have adopted the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ def assess(
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
         why = f"scheduler job {row.queued_by_job_id} has queued it"
-        return Release(why, leaves_pod=_has_failed(failure), is_anothers=True)
+        return Release(why, leaves_pod=_has_failed(failure))
     return _assess_started(failure, row, job_id=job_id, runs_here=runs_here)
 
 

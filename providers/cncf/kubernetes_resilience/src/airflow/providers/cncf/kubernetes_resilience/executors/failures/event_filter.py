@@ -284,7 +284,7 @@ class StaleEventFilter:
 
     def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
         """Clean up a pod that is not a current launch. That changes no task."""
-        if gone and not facts.is_terminal and self._registry.departure(facts.ref.uid):
+        if gone and not facts.is_terminal and self._registry.departing(facts.ref.uid):
             # Another scheduler may have relabelled it, and it may still run.
             self._commands.send(ConfirmPod(facts.ref))
         elif gone:
@@ -304,20 +304,20 @@ class StaleEventFilter:
                 self._deletion.accepted(facts.ref, facts.deletion_grace_seconds)
 
     def _not_deleted(self, facts: PodFacts) -> None:
-        departure = self._registry.departure(facts.ref.uid)
-        survivor = departure.survivor if departure else None
+        launch = self._registry.departing(facts.ref.uid)
+        may_come_back = launch is not None and launch.may_come_back
         # What neither has started nor ended stays for its label. Nobody may wait for it any more.
-        is_kept = not facts.is_past_starting and (departure is None or survivor is not None)
+        is_kept = not facts.is_past_starting and (launch is None or may_come_back)
         is_labelled = facts.labels.get(SCHEDULER_LABEL) != self._own_label
         launch_id = facts.annotations.get(LAUNCH_ID_ANNOTATION, "")
         if self._registry.by_uid(facts.ref.uid):
             self._informed(PodObservation(facts))
-        elif is_labelled and (is_kept or survivor):
+        elif is_labelled and (is_kept or may_come_back):
             self._ownership.doubt_created(launch_id, facts)
         elif is_kept:  # the label of an adoption that has failed was taken back meanwhile
             self._deletion.created_in_vain(launch_id, facts, is_ours=True)
         elif not self._has_survived(facts):
-            if departure and departure.unless_started:  # else it is being deleted, whatever it does
+            if may_come_back:  # else it is being deleted, whatever it does
                 self._registry.left(facts.ref.uid)
             self._observe_stray(facts, gone=False)
 
@@ -327,9 +327,8 @@ class StaleEventFilter:
 
         :param facts: they show that its deletion is not carried out any more
         """
-        departure = self._registry.departure(facts.ref.uid)
-        launch = departure.survivor if departure else None
-        if launch is None or not self._registry.take_back(launch, facts.ref):
+        launch = self._registry.departing(facts.ref.uid)
+        if launch is None or not launch.may_come_back or not self._registry.take_back(launch, facts.ref):
             return False
         log.info("Pod %s of %s has started after all; it is followed again", facts.ref, launch.key)
         self._observe(launch, facts, gone=False)
@@ -341,9 +340,9 @@ class StaleEventFilter:
 
         It has another scheduler's label, from an adoption that has failed: its task instance is ours.
         """
-        departure = self._registry.departure(launch_id) or self._registry.departure(pod.ref.uid)
-        launch = departure.survivor if departure else None
-        if launch and pod.is_past_starting and self._registry.take_back(launch, pod.ref):
+        launch = self._registry.departing(launch_id, pod.ref.uid)
+        may_come_back = launch is not None and launch.may_come_back and pod.is_past_starting
+        if launch and may_come_back and self._registry.take_back(launch, pod.ref):
             log.info("Pod %s carries another scheduler's label; %s is still ours", pod.ref, launch.key)
             self._commands.send(AdoptPod(pod.ref))
             self.labelled_again(launch, pod)
@@ -366,10 +365,10 @@ class StaleEventFilter:
     def _created_in_vain(self, message: PodCreated) -> None:
         """Delete a pod whose launch is not known any more, unless it was adopted since."""
         launch_id, pod = message.launch_id, message.facts or PodFacts(message.ref, {}, {})
-        departure = self._registry.departure(launch_id)
-        key = departure.key if departure else task_key(pod.annotations)
+        launch = self._registry.departing(launch_id)
+        key = launch.key if launch else task_key(pod.annotations)
         if self._registry.by_uid(pod.ref.uid):
-            self._registry.left_to_others(launch_id, pod.ref.uid)
+            self._registry.left(launch_id, pod.ref.uid)
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
         elif message.facts and pod.labels.get(SCHEDULER_LABEL) != self._own_label:

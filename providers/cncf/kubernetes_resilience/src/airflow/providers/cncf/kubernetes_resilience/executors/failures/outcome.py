@@ -51,11 +51,6 @@ class Settled:
         return self.found or self.launch.failure
 
     @property
-    def is_anothers(self) -> bool:
-        """Whether another scheduler has its task instance."""
-        return isinstance(self.outcome, Release) and self.outcome.is_anothers
-
-    @property
     def leaves_pod(self) -> bool:
         """
         Whether its pod stays as it is.

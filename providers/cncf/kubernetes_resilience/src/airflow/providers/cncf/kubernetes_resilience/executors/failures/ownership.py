@@ -155,7 +155,7 @@ class Ownership:
     def _leave_created(self, item: tuple[str, PodFacts], _: Exception | None = None) -> None:
         launch_id, pod = item
         del self._created[launch_id]
-        self._registry.left_to_others(launch_id, pod.ref.uid)
+        self._registry.left(launch_id, pod.ref.uid)
 
     def _take_forsaken(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         rows = _read_rows(pods)

@@ -13,11 +13,13 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Any, Final
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import runs_in
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -140,6 +142,39 @@ class Creation:
     way."""
 
 
+@dataclass(slots=True)
+class Deletion:
+    """How the pod of a superseded launch goes."""
+
+    deadline: float
+    """
+    Until when the next launch waits for that, on the executor's monotonic clock (seconds). Infinite while it
+    is not known whether there is a pod.
+    """
+    command: Command | None = None
+    """Asks for it, and is repeated if it is lost; None if nothing does."""
+    unless_started: bool = False
+    """Whether the pod stays if it has started by the time that this is carried out."""
+    is_accepted: bool = False
+    """Whether the API server has accepted it, so that the pod goes without our doing."""
+
+    def is_over(self, now: float) -> bool:
+        """Whether the pod is waited for no longer."""
+        return self.deadline <= now
+
+    def accept(self, deadline: float) -> None:
+        """Note that the API server has accepted it; the pod is waited for until then and no longer."""
+        if not self.is_accepted or deadline < self.deadline:
+            self.deadline, self.is_accepted = deadline, True
+
+    def describe(self, now: float) -> str:
+        """Say what is waited for, and for how long, for people."""
+        if self.deadline == inf:
+            return "waits until its pods can be listed"
+        step = "accepted" if self.is_accepted else "asked for"
+        return f"deletion {step}; waited for at most {max(0.0, self.deadline - now):.0f} s"
+
+
 NO_DEADLINES: Final[dict[Lasting, float]] = {}
 """Of most launches. One is enough to keep, and nobody writes into it."""
 
@@ -170,6 +205,8 @@ class Launch:
     an earlier call without an answer may have created it, and it may have gone."""
     token_made_at: float = 0.0
     """When its workload's token was made, or a little later, on the executor's monotonic clock (seconds)."""
+    deletion: Deletion | None = None
+    """Once it is superseded, until its pod is gone or is waited for no longer. Changed by the registry."""
     ref: PodRef | None = None
     """The pod's identity; None until the API server has confirmed its creation."""
     facts: PodFacts | None = None
@@ -229,6 +266,11 @@ class Launch:
         return self.facts is None or not self.facts.is_terminal
 
     @property
+    def may_come_back(self) -> bool:
+        """Whether it is superseded, and its pod stays if it has started before its deletion."""
+        return self.deletion is not None and self.deletion.unless_started
+
+    @property
     def worker_uid(self) -> str:
         """What the ledger knows its worker by."""
         return self.ref.uid if self.ref else self.launch_id
@@ -265,6 +307,8 @@ class Launch:
             due = max(0.0, self.waiting.not_before - now)
             goal = "launched" if self.waiting.job else "handed back to the scheduler"
             return f"{goal} in {due:.0f} s, once the pods before it are gone"
+        if self.deletion and not self.name:
+            return self.deletion.describe(now)
         parts = [f"launch {self.number}, pod {self.namespace}/{self.name}"]
         if self.creation and self.creation.next_attempt:
             parts.append(f"asked for in {max(0.0, self.creation.next_attempt.not_before - now):.0f} s")
@@ -274,6 +318,8 @@ class Launch:
             parts.append(f"phase {self.facts.phase}")
         if self.state is LaunchState.ENDED:
             parts.append(str(self.failure or "succeeded"))
+        if self.deletion:
+            parts.append(self.deletion.describe(now))
         return ", ".join(parts)
 
     @property

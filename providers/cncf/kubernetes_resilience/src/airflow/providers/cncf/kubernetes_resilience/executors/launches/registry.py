@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -21,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     ALLOWED,
     NO_DEADLINES,
     Creation,
+    Deletion,
     Launch,
     LaunchState,
     Waiting,
@@ -35,38 +34,6 @@ class IllegalTransitionError(Exception):
     """A launch cannot go from the state in which it is to the one that was asked for, or is not current."""
 
 
-@dataclass(slots=True)
-class Departure:
-    """A superseded pod that may still run or start."""
-
-    key: TaskInstanceKey
-    deadline: float
-    """
-    Until when the next launch waits for it, on the executor's monotonic clock (seconds). Infinite while it
-    is not known whether there is one.
-    """
-    command: Command | None
-    """Asks for its deletion, and is repeated if it is lost; None if there is none."""
-    launch: Launch | None = None
-    """What it was the pod of, or was to be; None if that is not known."""
-    unless_started: bool = False
-    """Whether it stays if it has started by the time that its deletion is carried out."""
-    accepted: bool = False
-    """Whether the API server has accepted its deletion, so that it goes without our doing."""
-
-    @property
-    def survivor(self) -> Launch | None:
-        """The launch that is followed again if its pod has started; None if the pod goes in any case."""
-        return self.launch if self.unless_started else None
-
-    def describe(self, token: str, now: float) -> str:
-        """Say what is waited for, and for how long, for people."""
-        if self.deadline == inf:
-            return "waits until its pods can be listed"
-        step = "accepted" if self.accepted else "asked for"
-        return f"deletion of {token} {step}; waited for at most {max(0.0, self.deadline - now):.0f} s"
-
-
 class LaunchRegistry:
     """The launches of an executor by state, and the task instances whose adoption is not complete."""
 
@@ -77,8 +44,9 @@ class LaunchRegistry:
         self._by_state: dict[LaunchState, dict[str, Launch]] = {state: {} for state in LaunchState}
         self._held: Counter[Dependency] = Counter()
         self._unsettled: dict[str, Launch] = {}
-        self._departures: dict[str, Departure] = {}
-        self._leaving: dict[TaskInstanceKey, set[str]] = {}
+        self._departing: dict[TaskInstanceKey, list[Launch]] = {}
+        self._departing_by: dict[str, Launch] = {}
+        """By launch id, and by the pod's UID."""
         self._adopting: dict[TaskInstanceKey, Orphan] = {}
         self.created = 0
         """How many pods were created so far."""
@@ -147,14 +115,15 @@ class LaunchRegistry:
         for state in LaunchState:
             for launch in self._by_state[state].values():
                 yield f"{launch.key}: {state}; {launch.describe(now)}"
-        for token, departure in self._departures.items():
-            yield f"{departure.key}: {departure.describe(token, now)}"
 
     # ------------------------------------------------------------------ the states
 
     def hold(self, launch: Launch) -> None:
         """Make this the current launch; one that was there before is released."""
         self.release(launch.key)
+        self._forget(launch)
+        if launch.ref:
+            self.left(launch.ref.uid)  # its pod was another launch's
         self._current[launch.key] = self._by_launch_id[launch.launch_id] = launch
         if launch.ref:
             self._by_uid[launch.ref.uid] = launch
@@ -238,7 +207,7 @@ class LaunchRegistry:
                 self._by_uid.pop(launch.ref.uid, None)
             if launch.state is LaunchState.ENDED:
                 self._unsettled[launch.launch_id] = launch
-            self._move(launch, LaunchState.DEPARTING if self._is_departing(launch) else None)
+            self._move(launch, LaunchState.DEPARTING if launch.deletion else None)
         return launch
 
     def unsettled(self) -> list[Launch]:
@@ -247,7 +216,7 @@ class LaunchRegistry:
 
     def found(self, launch: Launch, ref: PodRef) -> None:
         """Note the pod of a superseded launch, whose creation may not have been known to be carried out."""
-        self.left(launch.launch_id)
+        self._forget(launch)
         launch.ref, launch.creation, launch.calls = ref, None, 0
 
     def take_back(self, launch: Launch, ref: PodRef) -> bool:
@@ -262,7 +231,6 @@ class LaunchRegistry:
         if replacement.waiting.job and not replacement.waiting.is_relaunch:
             return False
         self.found(launch, ref)
-        self.left(ref.uid)
         launch.given_up, launch.has_survived = None, True
         self.hold(launch)
         return True
@@ -278,8 +246,11 @@ class LaunchRegistry:
             return
         if launch.ref:
             self._by_uid.pop(launch.ref.uid, None)
+            self._departing_by.pop(launch.ref.uid, None)
         launch.ref = ref
         self._by_uid[ref.uid] = launch
+        if launch.deletion:
+            self._departing_by[ref.uid] = launch
 
     def _move(self, launch: Launch, state: LaunchState | None) -> None:
         if launch.state is state:
@@ -299,90 +270,79 @@ class LaunchRegistry:
 
     # ------------------------------------------------------------------ superseded pods
 
-    def leave(
-        self,
-        key: TaskInstanceKey,
-        token: str,
-        deadline: float,
-        command: Command | None = None,
-        *,
-        launch: Launch | None = None,
-        unless_started: bool = False,
-    ) -> None:
+    def leave(self, launch: Launch, deletion: Deletion) -> None:
         """
-        Note a superseded pod that may still run; the next launch of the key waits for it.
+        Note that a launch is superseded, and how its pod goes; the next launch of its key waits for that.
 
-        :param token: the pod's UID, or the launch id of a creation whose outcome is not known yet
-        :param deadline: when it is waited for no longer, on the executor's monotonic clock (seconds)
-        :param command: asks for its deletion
-        :param launch: what it was the pod of, or was to be; one that is still the current launch departs
-            when it is released
-        :param unless_started: whether it stays if it has started by then
+        The current launch departs when it is released.
         """
-        self.left(token)  # in its place, with what it was noted as the pod of
-        self._leaving.setdefault(key, set()).add(token)
-        self._departures[token] = Departure(key, deadline, command, launch, unless_started)
-        if launch and not self.is_current(launch):
+        self._forget(launch)
+        if launch.ref:
+            self.left(launch.ref.uid)  # its pod was another launch's
+            self._departing_by[launch.ref.uid] = launch
+        self._departing_by[launch.launch_id] = launch
+        self._departing.setdefault(launch.key, []).append(launch)
+        launch.deletion = deletion
+        if not self.is_current(launch):
             self._move(launch, LaunchState.DEPARTING)
 
-    def leaves_by(self, token: str, deadline: float) -> None:
-        """Note that a superseded pod's deletion was accepted; it is waited for until then and no longer."""
-        if departure := self._departures.get(token):
-            known = departure.deadline if departure.accepted else deadline
-            departure.deadline, departure.accepted = min(known, deadline), True
-
-    def wait_until(self, token: str, deadline: float) -> None:
-        """Note that a superseded pod is waited for until then, and no longer."""
-        if departure := self._departures.get(token):
-            departure.deadline = min(departure.deadline, deadline)
-
-    def left(self, token: str) -> TaskInstanceKey | None:
-        """Note that a superseded pod is gone; return the key it was waited for, if it was."""
-        departure = self._departures.pop(token, None)
-        if departure is None:
-            return None
-        tokens = self._leaving[departure.key]
-        tokens.remove(token)
-        if not tokens:
-            del self._leaving[departure.key]
-        launch = departure.launch
-        if launch and launch.state is LaunchState.DEPARTING and not self._is_departing(launch):
-            self._move(launch, None)
-        return departure.key
-
-    def left_to_others(self, launch_id: str, uid: str) -> None:
-        """Note that the pod of a launch that was given up was adopted since, here or by another scheduler."""
-        self.left(launch_id)
-        self.left(uid)
+    def left(self, *tokens: str) -> Launch | None:
+        """Note that the pod of a superseded launch is gone, or another's; return the launch."""
+        launch = self.departing(*tokens)
+        if launch:
+            self._forget(launch)
+        return launch
 
     def prune(self, now: float) -> None:
         """Forget what is waited for no longer."""
-        for token, departure in list(self._departures.items()):
-            if departure.deadline <= now:
-                self.left(token)
+        for key in list(self._departing):
+            for launch in self.departing_of(key):
+                if launch.deletion and launch.deletion.is_over(now):
+                    self._forget(launch)
 
-    def departure(self, token: str) -> Departure | None:
-        """Return what is known of a superseded pod, if it is waited for."""
-        return self._departures.get(token)
+    def departing(self, *tokens: str) -> Launch | None:
+        """Return the superseded launch that has one of these launch ids, or of these UIDs of pods."""
+        return next((self._departing_by[token] for token in tokens if token in self._departing_by), None)
 
-    def departures(self, key: TaskInstanceKey) -> list[Departure]:
-        """Return the superseded pods of a key that are waited for."""
-        return [self._departures[token] for token in self._leaving.get(key, ())]
+    def departing_of(self, key: TaskInstanceKey) -> list[Launch]:
+        """Return the superseded launches of a task instance whose pods are waited for."""
+        return list(self._departing.get(key, ()))
+
+    def deletions(self, key: TaskInstanceKey) -> list[Deletion]:
+        """Return those of the superseded launches of a task instance."""
+        return [launch.deletion for launch in self.departing_of(key) if launch.deletion]
 
     def pending_deletions(self) -> list[Command]:
         """Return the commands that have superseded pods deleted and are not known to be carried out."""
-        return [item.command for item in self._departures.values() if item.command and not item.accepted]
+        return [
+            deletion.command
+            for key in self._departing
+            for deletion in self.deletions(key)
+            if deletion.command and not deletion.is_accepted
+        ]
 
     def is_clear(self, key: TaskInstanceKey, now: float) -> bool:
         """Whether no superseded pod of the key has to be waited for."""
-        return all(departure.deadline <= now for departure in self.departures(key))
+        return all(deletion.is_over(now) for deletion in self.deletions(key))
 
     def is_stopped(self, key: TaskInstanceKey, now: float) -> bool:
         """Whether no superseded pod of the key can start any more, or is waited for no longer."""
-        return all(item.accepted or item.deadline <= now for item in self.departures(key))
+        return all(deletion.is_accepted or deletion.is_over(now) for deletion in self.deletions(key))
 
-    def _is_departing(self, launch: Launch) -> bool:
-        return any(departure.launch is launch for departure in self.departures(launch.key))
+    def _forget(self, launch: Launch) -> None:
+        """Forget that a launch departs."""
+        if launch.deletion is None:
+            return
+        launch.deletion = None
+        others = self._departing[launch.key]
+        others.remove(launch)
+        if not others:
+            del self._departing[launch.key]
+        del self._departing_by[launch.launch_id]
+        if launch.ref:
+            self._departing_by.pop(launch.ref.uid, None)
+        if launch.state is LaunchState.DEPARTING:
+            self._move(launch, None)
 
     # ------------------------------------------------------------------ adoption
 
