@@ -26,6 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import reco
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
@@ -188,7 +189,9 @@ def delete_what_was_created_without_an_answer(patch):
     """Delete the pod of a creation whose launch was let go of, whoever has adopted it."""
 
     def delete(self, message):
-        self._deletion.created_in_vain(message.launch_id, PodFacts(message.ref, {}, {}))
+        pod = message.facts or PodFacts(message.ref, {}, {})
+        labels = {**pod.labels, SCHEDULER_LABEL: self._own_label}
+        self.heard(News.CREATED, replace(pod, labels=labels), message.launch_id)
 
     patch.setattr(StaleEventFilter, "_created_in_vain", delete)
 
@@ -206,15 +209,7 @@ def delete_what_has_started_of_old_calls(patch):
 def take_the_place_of_any_launch(patch):
     """Follow a pod of an old create call that has started, in place of one that is followed already."""
 
-    def take_back(self, launch, ref):
-        replacement = self.get(launch.key)
-        if replacement is None or replacement.ti_id != launch.ti_id:
-            return False
-        self.found(launch, ref)
-        self.hold(launch)
-        return True
-
-    patch.setattr(LaunchRegistry, "take_back", take_back)
+    patch.setattr(Launch, "gives_way_to", lambda self, launch: self.ti_id == launch.ti_id)
 
 
 def delete_what_others_have_labelled(patch):

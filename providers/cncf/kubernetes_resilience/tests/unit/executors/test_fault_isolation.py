@@ -39,6 +39,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import (
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
@@ -374,7 +375,7 @@ def test_pods_that_had_ended_when_their_launches_were_called_off(play, error, co
     assert counted == (["retire"] if lost else [])
 
 
-@pytest.mark.parametrize("step", [(StaleEventFilter, "_observe_stray"), (PodDeletion, "created_in_vain")])
+@pytest.mark.parametrize("step", [(SupersededPods, "heard"), (SupersededPods, "_delete")])
 def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, poison, counted, step):
     pods = play.queue().answer()
     play.turn()
@@ -383,7 +384,7 @@ def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, po
     heir.offer(*tis)
     for pod in pods:
         pod.labels["airflow-worker"] = heir.label
-        if step[0] is PodDeletion:
+        if step[1] == "_delete":
             heir.executor._inbox.put(PodCreated(pod.launch_id, pod.ref, pod.facts()))
         else:
             heir.executor._inbox.put(PodObservation(pod.become(m.succeeded()).facts()))
@@ -394,7 +395,7 @@ def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, po
         heir.executor.revoke_task(ti=ti)
     heir.executor.sync()
     heir.quiet()
-    taken = heir.runtime.take("delete" if step[0] is PodDeletion else "clean_up")
+    taken = heir.runtime.take("delete" if step[1] == "_delete" else "clean_up")
     assert {ref for ref, *_ in taken} == {pod.ref for pod in pods} - {pods[BAD].ref}
     assert heir.executor._parts.event_filter._early == {}
     assert "receive" in counted

@@ -369,31 +369,30 @@ def test_what_was_released_before_its_end_was_settled_is_told_once(registry: Lau
 
 
 @pytest.mark.parametrize(
-    ("waiting", "taken"),
+    ("waiting", "gives_way"),
     [
         (Waiting(job=None), True),
         (Waiting(KubernetesJob(KEY, [], None, None), is_relaunch=True), True),
         (Waiting(KubernetesJob(KEY, [], None, None)), False),
+        (None, False),
     ],
-    ids=["handed back", "relaunch", "next phase"],
+    ids=["handed back", "relaunch", "next phase", "created"],
 )
-def test_what_is_superseded_is_taken_back_while_its_replacement_waits(
-    registry: LaunchRegistry, waiting: Waiting, taken: bool
-) -> None:
+def test_a_replacement_gives_way_while_it_waits(waiting: Waiting | None, gives_way: bool) -> None:
+    item = launch(ref=REF)
+    assert Launch(KEY, "ti", waiting=waiting).gives_way_to(item) is gives_way
+    assert not Launch(KEY, "another life", waiting=waiting).gives_way_to(item)
+
+
+def test_what_is_taken_back_is_current_and_departs_no_more(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
     registry.hold(item)
     registry.leave(item, Deletion(40.0, unless_started=True))
-    replacement = Launch(KEY, "ti", waiting=waiting)
-    registry.hold(replacement)
-    assert registry.take_back(item, REF) is taken
-    assert registry.get(KEY) is (item if taken else replacement)
-    assert item.state is (LaunchState.PENDING if taken else LaunchState.DEPARTING)
-
-
-def test_another_life_of_the_task_instance_does_not_give_way(registry: LaunchRegistry) -> None:
-    item = launch(ref=REF)
-    registry.hold(Launch(KEY, "another", waiting=Waiting(job=None)))
-    assert not registry.take_back(item, REF)
+    registry.hold(Launch(KEY, "ti", waiting=Waiting(job=None)))
+    assert item.state is LaunchState.DEPARTING
+    registry.take_back(item)
+    assert (registry.get(KEY), item.state) == (item, LaunchState.PENDING)
+    assert registry.is_clear(KEY, now=0.0)
 
 
 def test_a_transition_that_is_not_allowed_is_an_error(registry: LaunchRegistry) -> None:

@@ -37,6 +37,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.record impo
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import Limits
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
@@ -203,6 +204,13 @@ class Parts:
             isolation=self._isolation,
             clock=self._clock,
         )
+        superseded = SupersededPods(
+            registry=self._registry,
+            commands=self.commands,
+            deletion=self.deletion,
+            ownership=self.ownership,
+            own_label=self._who.scheduler_label,
+        )
         self.event_filter = StaleEventFilter(
             registry=self._registry,
             commands=self.commands,
@@ -214,6 +222,7 @@ class Parts:
                 self._settings.pending_timeout,
             ),
             ownership=self.ownership,
+            superseded=superseded,
             create_retries=self.create_retries,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,

@@ -44,6 +44,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
     Decided,
     Settled,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
@@ -297,7 +298,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         for pod in self._parts.ownership.settle_strays():
             self._parts.deletion.tidy(pod.ref, failed=True)
         for launch_id, pod in self._parts.ownership.settle_created():
-            self._isolation.run("own", self._parts.event_filter.labelled_in_vain, launch_id, pod)
+            self._isolation.run("own", self._parts.event_filter.heard, News.OURS, pod, launch_id)
 
     def _continue_adoption(self) -> None:
         try:

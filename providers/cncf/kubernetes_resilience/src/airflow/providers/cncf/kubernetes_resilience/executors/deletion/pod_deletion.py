@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     HEARTBEAT_TIMEOUT,
     PodFailure,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
@@ -171,17 +170,17 @@ class PodDeletion:
         :param unless_adopted: whether it also stays if it has another scheduler's label by then
         """
         if pod.resource_version is None:
-            self._delete(launch, pod, DeletePod(pod.ref))
+            self.delete(launch, pod, DeletePod(pod.ref))
         elif not self._registry.departing(pod.ref.uid):  # else it goes already, maybe whatever it does
             label = self._own_label if unless_adopted else None
-            self._delete(launch, pod, DeletePod(pod.ref, pod.resource_version, label))
+            self.delete(launch, pod, DeletePod(pod.ref, pod.resource_version, label))
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch, whatever its state."""
-        if launch.ref is None:
+        if launch.ref is None or launch.creation:
             self._delete_if_created(launch, unless_started=False)
         else:
-            self._delete(launch, launch.facts or PodFacts(launch.ref, {}, {}), DeletePod(launch.ref))
+            self.delete(launch, launch.facts or PodFacts(launch.ref, {}, {}), DeletePod(launch.ref))
 
     def revoke_given_up(self, key: TaskInstanceKey) -> None:
         """Delete the pods of a key that were given up on, even if they have started since."""
@@ -189,7 +188,8 @@ class PodDeletion:
             if launch.may_come_back:
                 self.revoke(launch)
 
-    def _delete(self, launch: Launch, pod: PodFacts, command: DeletePod) -> None:
+    def delete(self, launch: Launch, pod: PodFacts, command: DeletePod) -> None:
+        """Delete the pod of a launch. The next launch of the key waits for it."""
         deadline = self._clock() + DELETION_TIMEOUT
         is_conditional = command.unless_started_since is not None
         self._registry.leave(launch, Deletion(deadline, command, unless_started=is_conditional))
@@ -233,41 +233,11 @@ class PodDeletion:
         elif not launch.creation.was_unclear:  # else a call before may have made the pod
             self._registry.left(launch_id)
 
-    def look_again(self, launch_id: str, pod: PodFacts) -> None:
-        """
-        Look for the pod of a launch that was given up before its creation was known: it has been seen.
-
-        It is not deleted at once. What was seen may be from long ago, and another scheduler may have adopted
-        it since.
-        """
-        launch = self._registry.departing(launch_id)
-        if launch and launch.ref is None and (deletion := launch.deletion) and deletion.command:
-            launch.ref = pod.ref
-            self._registry.leave(launch, replace(deletion, deadline=self._clock() + DELETION_TIMEOUT))
-            self._commands.send(deletion.command)
-
-    def created_in_vain(self, launch_id: str, pod: PodFacts, *, is_ours: bool = False) -> None:
-        """
-        Delete a pod whose launch was given up before its creation was known, however long ago.
-
-        If nobody waits for it any more, its task instance may be queued again, and run in it.
-
-        :param is_ours: whether its task instance is known to be this scheduler's, so that the label of
-            another one, from an adoption that has failed, means nothing, until it is yet another one
-        """
-        launch = self._registry.departing(launch_id, pod.ref.uid)
-        label = pod.labels.get(SCHEDULER_LABEL) if is_ours else self._own_label
-        command = DeletePod(pod.ref, UNKNOWN_VERSION, label)
-        if launch is None:
-            self._commands.send(command)
-        elif launch.creation is None and not is_ours:
-            pass  # it was found before
-        elif is_ours and launch.may_come_back and pod.is_past_starting:
-            self._registry.left(launch_id, pod.ref.uid)  # to whoever finds that a task runs in it
-        else:
-            is_revoked = not launch.may_come_back
-            self._registry.found(launch, pod.ref)
-            self._delete(launch, pod, DeletePod(pod.ref) if is_revoked else command)
+    def look_again(self, launch: Launch) -> None:
+        """Look for the pod of a launch that was given up before its creation was known: it has been seen."""
+        if launch.deletion and launch.deletion.command:
+            launch.deletion.deadline = self._clock() + DELETION_TIMEOUT
+            self._commands.send(launch.deletion.command)
 
     def call_off(self, key: TaskInstanceKey) -> None:
         """

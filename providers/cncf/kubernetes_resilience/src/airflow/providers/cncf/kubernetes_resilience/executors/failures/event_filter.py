@@ -26,9 +26,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation i
     find_end,
     note_deadlines,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
+    News,
+    SupersededPods,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
-    AdoptPod,
     ConfirmPod,
     PodCommands,
 )
@@ -42,7 +45,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
-    LAUNCH_ID_ANNOTATION,
     SCHEDULER_LABEL,
     PodFacts,
     PodRef,
@@ -73,6 +75,7 @@ class StaleEventFilter:
     :param own_label: value of the label by which this scheduler's pods are selected
     :param limits: for how long a pod may wait for a node, or for its worker to start
     :param ownership: decides whose a launch is if its pod has another scheduler's label
+    :param superseded: does what follows from news of other pods
     :param create_retries: takes create calls that have failed
     :param outages: are told what has been created, and has started
     :param suspect_nodes: are told what has started
@@ -88,6 +91,7 @@ class StaleEventFilter:
         own_label: str,
         limits: Limits,
         ownership: Ownership,
+        superseded: SupersededPods,
         create_retries: CreateRetries,
         outages: Outages,
         suspect_nodes: SuspectNodes,
@@ -100,6 +104,7 @@ class StaleEventFilter:
         self._own_label = own_label
         self._limits = limits
         self._ownership = ownership
+        self._superseded = superseded
         self._create_retries = create_retries
         self._outages = outages
         self._suspect_nodes = suspect_nodes
@@ -231,7 +236,7 @@ class StaleEventFilter:
         elif (key := task_key(seen.facts.annotations)) and self._registry.adopting_of(key):
             self._early[seen.facts.ref.uid] = (key, seen)
         else:
-            self._observe_stray(seen.facts, gone=seen.gone)
+            self.heard(News.LEFT if seen.gone else News.SEEN, seen.facts)
 
     def _retire(self, launch: Launch) -> None:
         self._deletion.supersede(launch, launch.failure)
@@ -282,72 +287,22 @@ class StaleEventFilter:
         ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
         self._due[launch.launch_id] = (launch, min(ahead, default=inf))
 
-    def _observe_stray(self, facts: PodFacts, *, gone: bool) -> None:
-        """Clean up a pod that is not a current launch. That changes no task."""
-        if gone and not facts.is_terminal and self._registry.departing(facts.ref.uid):
-            # Another scheduler may have relabelled it, and it may still run.
-            self._commands.send(ConfirmPod(facts.ref))
-        elif gone:
-            self._registry.left(facts.ref.uid)
-            self._ownership.forget_stray(facts)
-        elif facts.has_started and not facts.deletion_timestamp and self._has_survived(facts):
-            return
-        elif facts.is_terminal:
-            was_replaced = self._registry.left(facts.ref.uid) is not None
-            if facts.phase == "Succeeded" or was_replaced:
-                self._deletion.tidy(facts.ref, failed=facts.phase == "Failed")
-            else:
-                self._ownership.doubt_stray(facts)
-        else:
-            self._deletion.look_again(facts.annotations.get(LAUNCH_ID_ANNOTATION, ""), facts)
-            if facts.deletion_timestamp:
-                self._deletion.accepted(facts.ref, facts.deletion_grace_seconds)
+    def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> None:
+        """
+        Do what follows from news of a pod that is not a current launch's.
+
+        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
+        """
+        if launch := self._superseded.heard(news, pod, launch_id):
+            if news is not News.SEEN:
+                self._expect(launch)
+            self._observe(launch, pod, gone=False)
 
     def _not_deleted(self, facts: PodFacts) -> None:
-        launch = self._registry.departing(facts.ref.uid)
-        may_come_back = launch is not None and launch.may_come_back
-        # What neither has started nor ended stays for its label. Nobody may wait for it any more.
-        is_kept = not facts.is_past_starting and (launch is None or may_come_back)
-        is_labelled = facts.labels.get(SCHEDULER_LABEL) != self._own_label
-        launch_id = facts.annotations.get(LAUNCH_ID_ANNOTATION, "")
         if self._registry.by_uid(facts.ref.uid):
             self._informed(PodObservation(facts))
-        elif is_labelled and (is_kept or may_come_back):
-            self._ownership.doubt_created(launch_id, facts)
-        elif is_kept:  # the label of an adoption that has failed was taken back meanwhile
-            self._deletion.created_in_vain(launch_id, facts, is_ours=True)
-        elif not self._has_survived(facts):
-            if may_come_back:  # else it is being deleted, whatever it does
-                self._registry.left(facts.ref.uid)
-            self._observe_stray(facts, gone=False)
-
-    def _has_survived(self, facts: PodFacts) -> bool:
-        """
-        Follow a pod that was given up on again, unless it was replaced; return whether it is followed.
-
-        :param facts: they show that its deletion is not carried out any more
-        """
-        launch = self._registry.departing(facts.ref.uid)
-        if launch is None or not launch.may_come_back or not self._registry.take_back(launch, facts.ref):
-            return False
-        log.info("Pod %s of %s has started after all; it is followed again", facts.ref, launch.key)
-        self._observe(launch, facts, gone=False)
-        return True
-
-    def labelled_in_vain(self, launch_id: str, pod: PodFacts) -> None:
-        """
-        Delete a pod of a launch that was let go of, or follow it again if it has started, or ended.
-
-        It has another scheduler's label, from an adoption that has failed: its task instance is ours.
-        """
-        launch = self._registry.departing(launch_id, pod.ref.uid)
-        may_come_back = launch is not None and launch.may_come_back and pod.is_past_starting
-        if launch and may_come_back and self._registry.take_back(launch, pod.ref):
-            log.info("Pod %s carries another scheduler's label; %s is still ours", pod.ref, launch.key)
-            self._commands.send(AdoptPod(pod.ref))
-            self.labelled_again(launch, pod)
         else:
-            self._deletion.created_in_vain(launch_id, pod, is_ours=True)
+            self.heard(News.KEPT, facts)
 
     def _created(self, message: PodCreated) -> None:
         launch = self._answered(message.launch_id)
@@ -363,18 +318,17 @@ class StaleEventFilter:
             self._commands.send(ConfirmPod(message.ref))
 
     def _created_in_vain(self, message: PodCreated) -> None:
-        """Delete a pod whose launch is not known any more, unless it was adopted since."""
-        launch_id, pod = message.launch_id, message.facts or PodFacts(message.ref, {}, {})
+        """Handle a pod whose launch is not known any more, unless it was adopted since."""
+        launch_id, ref = message.launch_id, message.ref
+        pod = message.facts or PodFacts(ref, {SCHEDULER_LABEL: self._own_label}, {})
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
-        if self._registry.by_uid(pod.ref.uid):
-            self._registry.left(launch_id, pod.ref.uid)
+        if self._registry.by_uid(ref.uid):
+            self._registry.left(launch_id, ref.uid)
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
-        elif message.facts and pod.labels.get(SCHEDULER_LABEL) != self._own_label:
-            self._ownership.doubt_created(launch_id, pod)
         else:
-            self._deletion.created_in_vain(launch_id, pod)
+            self.heard(News.CREATED, pod, launch_id)
 
     def _answered(self, launch_id: str) -> Launch | None:
         launch = self._registry.by_launch_id(launch_id)

@@ -270,6 +270,12 @@ class Launch:
         """Whether it is superseded, and its pod stays if it has started before its deletion."""
         return self.deletion is not None and self.deletion.unless_started
 
+    def gives_way_to(self, superseded: Launch) -> bool:
+        """Whether it waits to replace that launch, which may take its place back."""
+        if self.waiting is None or self.ti_id != superseded.ti_id:
+            return False
+        return self.waiting.job is None or self.waiting.is_relaunch
+
     @property
     def worker_uid(self) -> str:
         """What the ledger knows its worker by."""

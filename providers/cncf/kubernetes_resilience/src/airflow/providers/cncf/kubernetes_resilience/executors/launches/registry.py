@@ -216,24 +216,17 @@ class LaunchRegistry:
 
     def found(self, launch: Launch, ref: PodRef) -> None:
         """Note the pod of a superseded launch, whose creation may not have been known to be carried out."""
+        deletion = launch.deletion
         self._forget(launch)
-        launch.ref, launch.creation, launch.calls = ref, None, 0
+        launch.ref = ref
+        if deletion:
+            self.leave(launch, deletion)
 
-    def take_back(self, launch: Launch, ref: PodRef) -> bool:
-        """
-        Make a superseded launch the current one again if its replacement waits; return whether it does.
-
-        :param ref: its pod, which has started
-        """
-        replacement = self._current.get(launch.key)
-        if replacement is None or replacement.waiting is None or replacement.ti_id != launch.ti_id:
-            return False
-        if replacement.waiting.job and not replacement.waiting.is_relaunch:
-            return False
-        self.found(launch, ref)
+    def take_back(self, launch: Launch) -> None:
+        """Make a superseded launch, whose pod has started, the current one again."""
+        launch.creation, launch.calls = None, 0
         launch.given_up, launch.has_survived = None, True
         self.hold(launch)
-        return True
 
     def _check(self, launch: Launch) -> None:
         # What was released does not come back by itself: something else may have taken its place.

@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What becomes of pods that are not the pod of a current launch.
+
+A superseded launch has another in its place, or none, and its pod is to go: that is a decision, which neither
+the pod nor its task instance's row shows. Of other pods this scheduler knows nothing but what they say.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    UNKNOWN_VERSION,
+    PodDeletion,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
+    AdoptPod,
+    ConfirmPod,
+    DeletePod,
+    PodCommands,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_ID_ANNOTATION,
+    SCHEDULER_LABEL,
+    PodFacts,
+)
+
+log = logging.getLogger(__name__)
+
+
+class News(Enum):
+    """What is heard of a pod."""
+
+    SEEN = auto()
+    """An informer has seen the pod with this scheduler's label."""
+    LEFT = auto()
+    """The pod has left the informer's watch: it is gone, or has another scheduler's label."""
+    CREATED = auto()
+    """A call has created the pod, or has found it."""
+    KEPT = auto()
+    """The pod has started, has ended or has another label, so that its deletion was not carried out."""
+    OURS = auto()
+    """The pod has another scheduler's label, and the row says that its task instance is this scheduler's."""
+
+
+class Step(Enum):
+    """What is done about a pod."""
+
+    FORGET = auto()
+    """It is gone, or is left alone; no launch waits for it."""
+    WAIT = auto()
+    CONFIRM = auto()
+    """The API server is asked whether it exists."""
+    FIND = auto()
+    """It is looked for by the name that its create call had: what was seen may be from long ago, and another
+    scheduler may have adopted it since."""
+    DELETE = auto()
+    """If its launch was revoked, in any case, else unless it has started."""
+    TAKE_BACK = auto()
+    """It is followed again, and its replacement is dropped."""
+    CLEAN_UP = auto()
+    """It has ended; it is deleted or kept, as configured."""
+    ASK_WHOSE = auto()
+    """The row is asked whose it is: it has another scheduler's label, which an adoption may have left that
+    has failed."""
+    ASK_WHO_COUNTS = auto()
+    """The row is asked whose it is: it has failed, and another scheduler may have to count that."""
+
+
+def judge_superseded(
+    news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None, *, is_labelled: bool
+) -> Step:
+    """
+    Return what is to be done about a pod that is not a current launch's.
+
+    :param launch: the superseded launch whose pod it is; None if it is none's, or is waited for no longer
+    :param replacement: the current launch of the same task instance
+    :param is_labelled: whether the pod has this scheduler's label
+    """
+    may_come_back = launch is not None and launch.may_come_back
+    may_start = not pod.is_past_starting
+    match news:
+        case News.LEFT:
+            return Step.CONFIRM if launch and not pod.is_terminal else Step.FORGET
+        case News.CREATED if not is_labelled:
+            return Step.ASK_WHOSE
+        case News.CREATED:
+            was_found = launch is not None and launch.creation is None
+            return Step.WAIT if was_found else Step.DELETE
+        case News.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
+            return Step.ASK_WHOSE
+        case News.KEPT if may_start and (may_come_back or launch is None):
+            return Step.DELETE
+        case News.OURS if may_start or not may_come_back:
+            return Step.DELETE
+    return _judge_what_stays(news, pod, launch, replacement)
+
+
+def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
+    """Return what is to be done about a pod that nobody deletes now, or that goes already."""
+    if launch and launch.may_come_back:
+        has_started = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
+        if has_started and replacement and replacement.gives_way_to(launch):
+            return Step.TAKE_BACK
+        if news is News.OURS or (news is News.KEPT and not pod.is_terminal):
+            return Step.FORGET
+    if pod.is_terminal:
+        return Step.CLEAN_UP if launch or pod.phase == "Succeeded" else Step.ASK_WHO_COUNTS
+    return Step.FIND if launch and launch.ref is None else Step.WAIT
+
+
+class SupersededPods:
+    """
+    Carries out what becomes of pods that are not the pod of a current launch. That changes no task.
+
+    :param own_label: value of the label by which this scheduler's pods are selected
+    :param ownership: decides whose a pod is of which neither label nor launch tells
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: LaunchRegistry,
+        commands: PodCommands,
+        deletion: PodDeletion,
+        ownership: Ownership,
+        own_label: str,
+    ) -> None:
+        self._registry = registry
+        self._commands = commands
+        self._deletion = deletion
+        self._ownership = ownership
+        self._own_label = own_label
+
+    def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> Launch | None:
+        """
+        Do what follows from news of a pod; return its launch if that is the current one again.
+
+        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
+        """
+        launch_id = launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, "")
+        launch = self._find(pod, launch_id)
+        replacement = self._registry.get(launch.key) if launch else None
+        is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._own_label
+        step = judge_superseded(news, pod, launch, replacement, is_labelled=is_labelled)
+        if launch and launch.ref != pod.ref and step is not Step.ASK_WHOSE:
+            self._registry.found(launch, pod.ref)
+        self._carry_out(step, pod, launch, launch_id)
+        if step is Step.TAKE_BACK:
+            return launch
+        if news is News.LEFT:
+            self._ownership.forget_stray(pod)
+        elif pod.deletion_timestamp:
+            self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
+        return None
+
+    def _carry_out(self, step: Step, pod: PodFacts, launch: Launch | None, launch_id: str) -> None:
+        match step:
+            case Step.FORGET:
+                self._registry.left(pod.ref.uid)
+            case Step.CONFIRM:
+                self._commands.send(ConfirmPod(pod.ref))
+            case Step.FIND if launch:
+                self._deletion.look_again(launch)
+            case Step.DELETE:
+                self._delete(launch, pod)
+            case Step.TAKE_BACK if launch:
+                self._take_back(launch, pod)
+            case Step.CLEAN_UP:
+                self._registry.left(pod.ref.uid)
+                self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
+            case Step.ASK_WHOSE:
+                self._ownership.doubt_created(launch_id, pod)
+            case Step.ASK_WHO_COUNTS:
+                self._ownership.doubt_stray(pod)
+
+    def _find(self, pod: PodFacts, launch_id: str) -> Launch | None:
+        launch = self._registry.departing(pod.ref.uid, launch_id)
+        # Once its pod was found, another one that has its launch id is a copy.
+        return launch if launch and (launch.creation or launch.ref == pod.ref) else None
+
+    def _delete(self, launch: Launch | None, pod: PodFacts) -> None:
+        command = DeletePod(pod.ref, UNKNOWN_VERSION, pod.labels.get(SCHEDULER_LABEL))
+        if launch is None:
+            # Its task instance may be queued again, and run in it.
+            self._commands.send(command)
+            return
+        launch.creation, launch.calls = None, 0
+        self._deletion.delete(launch, pod, command if launch.may_come_back else DeletePod(pod.ref))
+
+    def _take_back(self, launch: Launch, pod: PodFacts) -> None:
+        log.info("Pod %s of %s has started after all; it is followed again", pod.ref, launch.key)
+        self._registry.take_back(launch)
+        if pod.labels.get(SCHEDULER_LABEL) != self._own_label:
+            self._commands.send(AdoptPod(pod.ref))

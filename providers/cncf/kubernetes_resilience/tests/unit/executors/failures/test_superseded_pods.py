@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a pod that is not the pod of a current launch, for all that may be heard of it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
+    News,
+    Step,
+    judge_superseded,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Creation,
+    Deletion,
+    Launch,
+    Waiting,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+
+from ....support import manifests as m
+
+KEY = TaskInstanceKey("dag", "task", "run", 1, -1)
+PODS = {
+    "pending": read_pod(m.starting()),
+    "running": read_pod(m.pod("Running", [m.base(m.running())])),
+    "deleted": read_pod(m.pod("Running", [m.base(m.running())], deleted=True)),
+    "succeeded": read_pod(m.succeeded()),
+    "failed": read_pod(m.start_error()),
+}
+CREATION = Creation({}, "token", may_exist=True)
+LAUNCHES = {
+    "unknown": None,
+    "given up": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0, unless_started=True)),
+    "revoked": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0)),
+    "called off": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0, unless_started=True)),
+    "called off and revoked": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0)),
+}
+REPLACEMENTS = {
+    "no other": None,
+    "waits": Launch(KEY, "ti", waiting=Waiting(job=None)),
+    "is created": Launch(KEY, "ti", creation=CREATION),
+}
+
+
+def judge(news: News, pod: str, launch: str, replacement: str = "no other", label: str = "ours") -> Step:
+    return judge_superseded(
+        news, PODS[pod], LAUNCHES[launch], REPLACEMENTS[replacement], is_labelled=label == "ours"
+    )
+
+
+@pytest.mark.parametrize(
+    ("heard", "step"),
+    [
+        # The pod is gone, or another scheduler has labelled it.
+        ((News.LEFT, "running", "given up"), Step.CONFIRM),
+        ((News.LEFT, "failed", "given up"), Step.FORGET),
+        ((News.LEFT, "running", "unknown"), Step.FORGET),
+        # What has started is followed again if its replacement waits, and else ends by itself.
+        ((News.SEEN, "running", "given up", "waits"), Step.TAKE_BACK),
+        ((News.SEEN, "running", "called off", "waits"), Step.TAKE_BACK),
+        ((News.SEEN, "deleted", "given up", "waits"), Step.WAIT),
+        ((News.SEEN, "running", "given up", "is created"), Step.WAIT),
+        ((News.SEEN, "running", "revoked", "waits"), Step.WAIT),
+        ((News.KEPT, "running", "given up", "waits"), Step.TAKE_BACK),
+        ((News.KEPT, "failed", "given up", "waits"), Step.TAKE_BACK),
+        ((News.KEPT, "running", "given up", "is created"), Step.FORGET),
+        ((News.KEPT, "running", "revoked", "waits"), Step.WAIT),
+        # What has ended is cleaned up. Whose failure that is matters if nobody has followed it.
+        ((News.SEEN, "succeeded", "unknown"), Step.CLEAN_UP),
+        ((News.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
+        ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
+        ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
+        # The answer to a create call may be missing, late, or given twice.
+        ((News.SEEN, "pending", "called off"), Step.FIND),
+        ((News.SEEN, "running", "called off and revoked"), Step.FIND),
+        ((News.SEEN, "pending", "given up"), Step.WAIT),
+        ((News.SEEN, "running", "unknown"), Step.WAIT),
+        ((News.CREATED, "pending", "called off"), Step.DELETE),
+        ((News.CREATED, "pending", "unknown"), Step.DELETE),
+        ((News.CREATED, "pending", "given up"), Step.WAIT),
+        # A label is no proof, in either direction.
+        ((News.CREATED, "pending", "called off", "waits", "another's"), Step.ASK_WHOSE),
+        ((News.KEPT, "pending", "given up", "waits", "another's"), Step.ASK_WHOSE),
+        ((News.KEPT, "running", "given up", "waits", "another's"), Step.ASK_WHOSE),
+        ((News.KEPT, "pending", "unknown", "waits", "another's"), Step.ASK_WHOSE),
+        ((News.KEPT, "pending", "given up"), Step.DELETE),
+        ((News.OURS, "pending", "given up", "waits", "another's"), Step.DELETE),
+        ((News.OURS, "running", "given up", "waits", "another's"), Step.TAKE_BACK),
+        ((News.OURS, "running", "given up", "is created", "another's"), Step.FORGET),
+        ((News.OURS, "running", "revoked", "waits", "another's"), Step.DELETE),
+        ((News.OURS, "running", "unknown", "waits", "another's"), Step.DELETE),
+    ],
+)
+def test_what_becomes_of_it(heard: tuple[News, str, str], step: Step) -> None:
+    assert judge(*heard) is step
+
+
+def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
+    heard = product(News, PODS, LAUNCHES, REPLACEMENTS, ("ours", "another's"))
+    taken = [item for item in heard if judge(*item) is Step.TAKE_BACK]
+    news, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
+    assert news == {News.SEEN, News.KEPT, News.OURS}
+    assert pods == {"running", "succeeded", "failed"}
+    assert launches == {"given up", "called off"}
+    assert replacements == {"waits"}
