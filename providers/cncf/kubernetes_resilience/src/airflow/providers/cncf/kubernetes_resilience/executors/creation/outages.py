@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,6 +58,19 @@ READ_LIMIT = 1_000
 """Rows of the ledger that a scheduler reads when it starts."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known of a dependency for which launches have failed."""
+
+    outage: Outage
+    context: ExecutionContext
+    """Why a launch has failed last."""
+    dags: set[str] = field(default_factory=set)
+    """Of which Dags launches have failed."""
+    logged: float = 0.0
+    """When the log has last said that it is away, on the executor's monotonic clock (seconds)."""
+
+
 class Outages:
     """
     Knows what is away, and which launches may be made.
@@ -79,17 +92,11 @@ class Outages:
         self._registry = registry
         self._slots = slots
         self._clock = clock
-        self._outages: dict[Dependency, Outage] = {}
-        self._contexts: dict[Dependency, ExecutionContext] = {}
-        """Why a launch has failed last for each."""
-        self._dags: defaultdict[Dependency, set[str]] = defaultdict(set)
-        """Of which Dags launches have failed for each."""
+        self._known: dict[Dependency, _Known] = {}
         self._held_longest = math.inf
         """When the launch that is held longest was held first, or earlier."""
         self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
         """Launches that are held, and of which the audit log does not tell yet."""
-        self._told: dict[Dependency, float] = {}
-        """When the log was told last of each that is open."""
         self._is_restored = not limits.threshold
         self._next_look = self._next_query = 0.0
 
@@ -101,15 +108,19 @@ class Outages:
 
     def is_free(self, launch: Launch, dependency: Dependency | None) -> bool:
         """Whether the failure of a launch counts against no limit, since the dependency is away."""
-        outage = self._outages.get(dependency) if dependency else None
+        outage = self._find(dependency)
         return outage is not None and outage.is_open and not self.has_waited(launch)
 
     def away_since(self, dependency: Dependency | None) -> datetime | None:
         """Return since when a dependency is away; None if no outage is known."""
-        outage = self._outages.get(dependency) if dependency else None
+        outage = self._find(dependency)
         if outage is None or outage.state is OutageState.SUSPECTED:
             return None
         return datetime.now(UTC) - timedelta(seconds=self._clock() - outage.since)
+
+    def _find(self, dependency: Dependency | None) -> Outage | None:
+        known = self._known.get(dependency) if dependency else None
+        return known.outage if known else None
 
     # ------------------------------------------------------------------ launches that wait
 
@@ -131,17 +142,16 @@ class Outages:
         return away is not None
 
     def _find_away(self, launch: Launch, manifest: Mapping[str, Any]) -> Dependency | None:
-        outages = self._outages
-        if not outages or self.has_waited(launch):
+        if not self._known or self.has_waited(launch):
             return None
-        if any(outage.probe == launch.launch_id for outage in outages.values()):
+        if any(known.outage.probe == launch.launch_id for known in self._known.values()):
             return None
         for dependency in needs_of(manifest):
-            outage = outages.get(dependency)
+            known = self._known.get(dependency)
             if (
-                outage
-                and self._concerns(launch, dependency)
-                and outage.holds(
+                known
+                and self._concerns(launch, dependency, known)
+                and known.outage.holds(
                     launch.launch_id,
                     was_released=launch.held_for == dependency,
                     are_held=self._registry.count_held(dependency) > 0,
@@ -150,15 +160,14 @@ class Outages:
                 return dependency
         return None
 
-    def _concerns(self, launch: Launch, dependency: Dependency) -> bool:
+    def _concerns(self, launch: Launch, dependency: Dependency, known: _Known) -> bool:
         """
         Whether what is said of a dependency is about a launch, too.
 
         A quota has no room for the large pods of a Dag, and may have it for those of others.
         """
-        dags = self._dags[dependency]
-        is_of_few = dependency.kind is DependencyKind.QUOTA and len(dags) < self._limits.threshold
-        return launch.key.dag_id in dags or not is_of_few
+        is_of_few = dependency.kind is DependencyKind.QUOTA and len(known.dags) < self._limits.threshold
+        return launch.key.dag_id in known.dags or not is_of_few
 
     # ------------------------------------------------------------------ evidence
 
@@ -167,23 +176,23 @@ class Outages:
         if dependency is None or not self._limits.threshold:
             return
         now = self._clock()
-        outage = self._outages.setdefault(dependency, Outage(self._limits, now))
+        known = self._known.setdefault(dependency, _Known(Outage(self._limits, now), context))
         # What a worker writes is the word of a Dag's author. One Dag does not hold back the others.
         subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key.primary
-        self._contexts[dependency] = context
-        self._dags[dependency].add(launch.key.dag_id)
-        before = outage.state
-        outage.failed(subject, launch.launch_id, launch.token_made_at, now)
-        self._tell(dependency, outage, before)
+        known.context = context
+        known.dags.add(launch.key.dag_id)
+        before = known.outage.state
+        known.outage.failed(subject, launch.launch_id, launch.token_made_at, now)
+        self._tell(dependency, known, before)
 
     def created(self, launch: Launch) -> None:
         """Note that the pod of a launch was created."""
-        for kind in OF_NAMESPACES if self._outages else ():
+        for kind in OF_NAMESPACES if self._known else ():
             self._got(launch, Dependency(kind, launch.namespace))
 
     def observed(self, launch: Launch, pod: PodFacts) -> None:
         """Note what is seen of a launch's pod, before that is noted of the launch."""
-        if not self._outages:
+        if not self._known:
             return
         before = launch.facts
         if before is None and not launch.token_made_at:
@@ -191,7 +200,7 @@ class Outages:
         for dependency in registries_used(pod) - registries_used(before):
             self._got(launch, dependency)
         if pod.is_terminal and not (before and before.is_terminal):
-            if outage := self._outages.get(Dependency(DependencyKind.QUOTA, pod.ref.namespace)):
+            if outage := self._find(Dependency(DependencyKind.QUOTA, pod.ref.namespace)):
                 outage.hint(self._clock())
             if pod.phase == "Succeeded":
                 self._got(launch, AIRFLOW_API)
@@ -199,10 +208,10 @@ class Outages:
     def _got(self, launch: Launch, dependency: Dependency) -> None:
         if launch.held_for == dependency:
             launch.held_since = 0.0
-        if (outage := self._outages.get(dependency)) and self._concerns(launch, dependency):
-            before = outage.state
-            outage.started(launch.token_made_at, self._clock())
-            self._tell(dependency, outage, before)
+        if (known := self._known.get(dependency)) and self._concerns(launch, dependency, known):
+            before = known.outage.state
+            known.outage.started(launch.token_made_at, self._clock())
+            self._tell(dependency, known, before)
 
     # ------------------------------------------------------------------ the loop
 
@@ -212,7 +221,7 @@ class Outages:
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer; it is asked again then
         """
-        if not self._outages or self._clock() < self._next_look:
+        if not self._known or self._clock() < self._next_look:
             return
         self._next_look = self._clock() + INTERVAL
         self._let_go(self._clock())
@@ -224,12 +233,13 @@ class Outages:
     def _let_go(self, now: float) -> None:
         is_overdue = now - self._held_longest >= self._limits.max_wait
         free = self._slots.configured - len(self._slots.occupied) + self._registry.count(LaunchState.HELD)
-        for dependency, outage in list(self._outages.items()):
+        for dependency, known in list(self._known.items()):
+            outage = known.outage
             held, before = self._registry.count_held(dependency), outage.state
             probe = self._registry.by_launch_id(outage.probe) if outage.probe else None
             lives = probe is not None and probe.state is not LaunchState.HELD
-            is_known = outage.tick(held, probe_lives=lives, now=now)
-            self._tell(dependency, outage, before)
+            is_over = not outage.tick(held, probe_lives=lives, now=now)
+            self._tell(dependency, known, before)
             first = outage.may_go(held, now)
             if outage.state is OutageState.RECOVERING:
                 first = min(first, max(0, free))
@@ -238,10 +248,10 @@ class Outages:
                 outage.go(launch.launch_id, now)
                 self._registry.unsuspend(launch)
                 free -= 1
-            if not is_known:
-                self._forget(dependency, outage)
-            elif outage.state is OutageState.OPEN and now - self._told[dependency] >= REPORT_INTERVAL:
-                self._told[dependency] = now
+            if is_over:
+                self._forget(dependency, known)
+            elif outage.state is OutageState.OPEN and now - known.logged >= REPORT_INTERVAL:
+                known.logged = now
                 log.info(
                     "%s is still away, for %.0f s; %d launches are held",
                     dependency,
@@ -266,16 +276,14 @@ class Outages:
         """
         held = sum(
             self._registry.count_held(dependency)
-            for dependency, outage in self._outages.items()
-            if outage.state is OutageState.OPEN
+            for dependency, known in self._known.items()
+            if known.outage.state is OutageState.OPEN
         )
         self._slots.lend(min(held, self._slots.configured))
 
-    def _forget(self, dependency: Dependency, outage: Outage) -> None:
-        del self._outages[dependency]
-        self._contexts.pop(dependency, None)
-        self._dags.pop(dependency, None)
-        if self._told.pop(dependency, None) is not None and outage.state is OutageState.OPEN:
+    def _forget(self, dependency: Dependency, known: _Known) -> None:
+        del self._known[dependency]
+        if known.outage.state is OutageState.OPEN:
             log.info("No launch needs %s any more, which was away", dependency)
             listeners.call("on_outage_closed", dependency=str(dependency))
 
@@ -286,8 +294,8 @@ class Outages:
             self._to_record.clear()
 
     def _ask_for_beginnings(self) -> None:
-        outage, now = self._outages.get(AIRFLOW_API), self._clock()
-        if outage is None or now < self._next_query:
+        known, now = self._known.get(AIRFLOW_API), self._clock()
+        if known is None or now < self._next_query:
             return
         self._next_query = now + BEGINNINGS_INTERVAL
         with create_session(scoped=False) as session:
@@ -295,10 +303,10 @@ class Outages:
         if last is None:
             return
         began = now - (datetime.now(UTC) - last).total_seconds()
-        if began >= outage.since:
-            before = outage.state
-            outage.started(began, now)
-            self._tell(AIRFLOW_API, outage, before)
+        if began >= known.outage.since:
+            before = known.outage.state
+            known.outage.started(began, now)
+            self._tell(AIRFLOW_API, known, before)
 
     def restore(self) -> None:
         """
@@ -313,20 +321,20 @@ class Outages:
             failures = read_failures(at - OUTAGE_MEMORY, at, dag_ids=None, limit=READ_LIMIT, session=session)
         self._is_restored = True
         for dependency, entry in find_outages(failures.found).items():
-            outage = self._outages.setdefault(dependency, Outage(self._limits, now))
-            self._contexts[dependency] = entry.context
-            before = outage.state
+            known = self._known.setdefault(dependency, _Known(Outage(self._limits, now), entry.context))
+            before = known.outage.state
             since = entry.away_since or at
-            outage.restore(now - max(0.0, (at - since).total_seconds()), now)
-            self._tell(dependency, outage, before)
+            known.outage.restore(now - max(0.0, (at - since).total_seconds()), now)
+            self._tell(dependency, known, before)
         for failure in failures.found:
-            if (found := failure.entry.dependency) in self._outages:
-                self._dags[found].add(failure.key.dag_id)
+            if (found := failure.entry.dependency) and found in self._known:
+                self._known[found].dags.add(failure.key.dag_id)
         self._measure()
 
     # ------------------------------------------------------------------ who is told
 
-    def _tell(self, dependency: Dependency, outage: Outage, before: OutageState) -> None:
+    def _tell(self, dependency: Dependency, known: _Known, before: OutageState) -> None:
+        outage, context = known.outage, known.context
         if outage.state is before:
             return
         now = self._clock()
@@ -336,8 +344,7 @@ class Outages:
             listeners.call("on_outage_closed", dependency=str(dependency))
         match outage.state:
             case OutageState.OPEN:
-                context = self._contexts[dependency]
-                self._told[dependency] = now
+                known.logged = now
                 # Within a minute it is the same one: the quota of a namespace may be used up all day.
                 log.log(
                     logging.INFO if before is OutageState.RECOVERING else logging.WARNING,
@@ -364,8 +371,8 @@ class Outages:
         for kind in DependencyKind:
             away = [
                 dependency
-                for dependency, outage in self._outages.items()
-                if dependency.kind is kind and outage.state is not OutageState.SUSPECTED
+                for dependency, known in self._known.items()
+                if dependency.kind is kind and known.outage.state is not OutageState.SUSPECTED
             ]
             OUTAGES.set(len(away), kind=kind)
             HELD_LAUNCHES.set(sum(map(self._registry.count_held, away)), kind=kind)
