@@ -13,15 +13,23 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     UNKNOWN_VERSION,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
+    CreationCalledOffError,
+    KubernetesApiError,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
+    PodCreated,
     PodDeleted,
+    PodNotCreated,
     PodNotDeleted,
     PodObservation,
 )
 from airflow_resilience.propagation.database import read_failure
 
 from ....support import manifests as m
+from ....support.cluster import Pod
 from ....support.harness import lock
 
 CONFIG = {"KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS": "RunContainerError"}
@@ -274,6 +282,86 @@ def test_a_next_phase_that_was_handed_in_is_not_called_off(given_up):
     harness.executor.heartbeat()
     not_deleted(harness, pod, STARTED)
     assert harness.created().launch_number == 2
+
+
+class TestAPodOfAnOpenCreateCall:
+    """The task is taken back while its create call is under way, and queued again."""
+
+    @pytest.fixture
+    def called_off(self, start, queued_ti):
+        harness = start(**CONFIG)
+        ti = queued_ti()
+        harness.queue(ti)
+        harness.executor.heartbeat()
+        launch_id, body = harness.create_call()
+        harness.runtime.crash()  # one call may be carried out, and is repeated
+        harness.executor.sync()
+        harness.runtime.take("create")
+        harness.executor.revoke_task(ti=ti)
+        harness.queue(ti)
+        harness.executor.heartbeat()
+        return harness, launch_id, body
+
+    def test_is_waited_for_once_it_was_seen_whatever_becomes_of_the_call(self, called_off, cluster):
+        harness, launch_id, body = called_off
+        pod = cluster.add(Pod(body))
+        harness.send(PodObservation(pod.facts()), PodNotCreated(launch_id, CreationCalledOffError("in time")))
+        harness.wait(1)
+        assert harness.runtime.take("create") == []
+        harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+        assert harness.runtime.take("delete") == [(pod.ref,)]
+        harness.deleted(pod.ref)
+        assert len(harness.runtime.take("create")) == 1
+
+    def test_may_be_the_second(self, called_off, cluster):
+        harness, launch_id, body = called_off
+        first = cluster.add(Pod(body))
+        harness.send(PodObservation(first.facts()))
+        harness.vanish(first)
+        second = cluster.add(Pod(body))
+        harness.wait(1)
+        assert harness.runtime.take("create") == []
+        harness.send(PodCreated(launch_id, second.ref))
+        assert harness.runtime.take("delete") == [(second.ref,)]
+
+
+def test_one_that_is_found_after_its_launch_could_not_be_released_is_deleted(start, queued_ti, monkeypatch):
+    """The deletion that was noted by then looks for the pod of a create call."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    harness.send(PodNotCreated(launch_id, ConnectionFailedError("reset")))
+    harness.wait(40)
+    with monkeypatch.context() as patch:
+        patch.setattr(LaunchQueue, "fail", lambda *_: 1 / 0)
+        harness.send(PodNotCreated(launch_id, KubernetesApiError("no", status=422)))
+    pod = harness.cluster.add(Pod(body))
+    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    harness.wait(10)
+    give_up(harness, pod)
+    harness.wait(10)
+    assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
+
+
+def test_one_beside_the_adopted_one_does_not_speak_for_the_task(given_up, successor):
+    """The host name says nothing of pods, and the worker that loses the start fails."""
+    harness, ti, first = given_up
+    harness.deleted(first.ref)
+    second = harness.created()
+    harness.cluster.add(first)
+    at_version(first, "9", m.starting())
+    heir = successor(**CONFIG, KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="5")
+    heir.adopt(ti)
+    give_up(heir, second)
+    heir.observe(first, STARTED)
+    heir.observe(second, STARTED)
+    heir.set_state(ti, "running", hostname="a-name-that-is-no-pod-s")
+    heir.observe(first, m.worker_error())
+    heir.wait(5)
+    assert heir.events() == {}
+    assert heir.row(ti).state == "running"
 
 
 class TestGivenUpForGood:

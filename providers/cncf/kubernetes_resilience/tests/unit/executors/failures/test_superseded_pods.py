@@ -38,6 +38,12 @@ LAUNCHES = {
     "given up": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0, unless_started=True)),
     "revoked": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0)),
     "called off": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0, unless_started=True)),
+    "seen": Launch(
+        KEY,
+        "ti",
+        creation=CREATION,
+        deletion=Deletion(300.0, unless_started=True, seen=PODS["pending"].ref),
+    ),
     "called off and revoked": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0)),
 }
 REPLACEMENTS = {
@@ -74,13 +80,16 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.SEEN, "succeeded", "unknown"), Step.CLEAN_UP),
         ((News.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
+        ((News.SEEN, "failed", "called off", "waits"), Step.CLEAN_UP),
         ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
         # The answer to a create call may be missing, late, or given twice.
         ((News.SEEN, "pending", "called off"), Step.FIND),
         ((News.SEEN, "running", "called off and revoked"), Step.FIND),
+        ((News.SEEN, "pending", "seen"), Step.WAIT),
         ((News.SEEN, "pending", "given up"), Step.WAIT),
         ((News.SEEN, "running", "unknown"), Step.WAIT),
         ((News.CREATED, "pending", "called off"), Step.DELETE),
+        ((News.CREATED, "pending", "seen"), Step.DELETE),
         ((News.CREATED, "pending", "unknown"), Step.DELETE),
         ((News.CREATED, "pending", "given up"), Step.WAIT),
         # A label is no proof, in either direction.
@@ -106,5 +115,5 @@ def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
     news, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
     assert news == {News.SEEN, News.KEPT, News.OURS}
     assert pods == {"running", "succeeded", "failed"}
-    assert launches == {"given up", "called off"}
+    assert launches == {"given up", "called off", "seen"}
     assert replacements == {"waits"}

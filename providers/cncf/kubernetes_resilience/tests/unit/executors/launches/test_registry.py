@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -209,11 +210,12 @@ def leave(registry: LaunchRegistry, uid: str, deadline: float, **more: Any) -> L
 
 
 def test_next_launch_waits_until_every_superseded_pod_has_left(registry: LaunchRegistry) -> None:
-    first, second = leave(registry, "uid-1", 40.0), leave(registry, "uid-2", 60.0)
+    leave(registry, "uid-1", 40.0)
+    second = leave(registry, "uid-2", 60.0)
     assert not registry.is_clear(KEY, now=10.0)
-    assert registry.left("uid-1") is first
+    registry.left("uid-1")
     assert not registry.is_clear(KEY, now=10.0)
-    assert registry.left("of no pod", second.launch_id) is second
+    registry.left("of no pod", second.launch_id)
     assert registry.is_clear(KEY, now=10.0)
     assert registry.is_clear(OTHER, now=0.0), "task instances wait for their own pods only"
 
@@ -231,7 +233,7 @@ def test_deadline_that_is_over_does_not_end_another(registry: LaunchRegistry) ->
     leave(registry, "uid-2", 60.0)
     assert not registry.is_clear(KEY, now=50.0)
     registry.prune(now=50.0)
-    assert registry.left("uid-1") is None, "it was not waited for any more"
+    assert registry.departing("uid-1") is None, "it is not waited for any more"
     assert registry.is_clear(KEY, now=60.0)
 
 
@@ -263,7 +265,7 @@ def test_superseded_launches_of_a_key_are_known_by_their_pods_and_by_themselves(
     registry.deletions(KEY)[1].accept(50.0)
     assert registry.pending_deletions() == [VERSIONED]
     registry.left("uid-1")
-    assert registry.departing("uid-1", given_up.launch_id) is None
+    assert registry.departing("uid-1") is registry.departing(given_up.launch_id) is None
     assert registry.departing_of(KEY) == [revoked]
 
 
@@ -288,15 +290,41 @@ def test_a_pod_is_one_launch_s(registry: LaunchRegistry) -> None:
     assert registry.in_state(LaunchState.DEPARTING) == []
 
 
-def test_the_pod_of_a_launch_that_is_released_later_is_the_last_that_was_seen(
-    registry: LaunchRegistry,
+@pytest.mark.parametrize(
+    "supersede", [LaunchRegistry.hold, partial(LaunchRegistry.leave, deletion=Deletion(9.0))]
+)
+def test_the_pod_of_an_open_call_may_be_another_launch_s(
+    registry: LaunchRegistry, supersede: Callable[..., None]
 ) -> None:
+    """Adoption has listed it before the call is answered."""
+    called_off = launch()
+    registry.leave(called_off, Deletion(10.0))
+    found = launch(ref=REF, facts=pod("uid-1", called_off))
+    supersede(registry, found)
+    assert called_off.deletion is None
+    assert registry.departing_of(KEY) == ([found] if found.deletion else [])
+
+
+def test_what_is_bound_to_a_pod_does_not_depart_for_its_create_call(registry: LaunchRegistry) -> None:
     item = launch()
     registry.hold(item)
     registry.leave(item, Deletion(10.0))
     registry.bind(item, REF)
-    registry.release(KEY)
-    assert registry.left(REF.uid) is item
+    assert (item.deletion, registry.departing(REF.uid)) == (None, None)
+
+
+def test_a_pod_of_an_open_call_is_known_once_it_was_seen(registry: LaunchRegistry) -> None:
+    item, copied = launch(), pod("uid-2")
+    registry.leave(item, Deletion(10.0))
+    assert registry.find_departing(pod("uid-1", item)) is item
+    registry.sighted(item, REF)
+    assert registry.departing(REF.uid) is item
+    registry.found(item, REF)
+    registry.leave(item, Deletion(10.0))
+    assert registry.find_departing(pod("uid-1")) is item
+    assert registry.find_departing(replace(copied, annotations=pod("uid-1", item).annotations)) is None
+    registry.prune(10.0)
+    assert registry.departing(REF.uid) is None
 
 
 def test_what_has_not_started_is_known_with_and_without_a_pod(registry: LaunchRegistry) -> None:
@@ -390,7 +418,7 @@ def test_what_is_taken_back_is_current_and_departs_no_more(registry: LaunchRegis
     registry.leave(item, Deletion(40.0, unless_started=True))
     registry.hold(Launch(KEY, "ti", waiting=Waiting(job=None)))
     assert item.state is LaunchState.DEPARTING
-    registry.take_back(item)
+    registry.take_back(item, REF)
     assert (registry.get(KEY), item.state) == (item, LaunchState.PENDING)
     assert registry.is_clear(KEY, now=0.0)
 

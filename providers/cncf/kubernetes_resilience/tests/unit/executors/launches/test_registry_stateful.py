@@ -64,7 +64,7 @@ class Registry(RuleBasedStateMachine):
     @rule(launch=launches)
     def create_call_is_answered(self, launch: Launch) -> None:
         if self.registry.by_launch_id(launch.launch_id) and launch.ref is None:
-            self.registry.bind(launch, self._new_pod(launch))
+            self._bind(launch, self._new_pod(launch))
 
     @rule(launch=launches)
     def event_comes_before_the_answer(self, launch: Launch) -> None:
@@ -73,7 +73,7 @@ class Registry(RuleBasedStateMachine):
             found = self.registry.find(self._facts(ref.uid))
             assert found is (launch if self.current.get(launch.key) is launch else None)
             if found:
-                self.registry.bind(launch, ref)
+                self._bind(launch, ref)
 
     @rule(launch=launches)
     def copy_of_its_pod_appears(self, launch: Launch) -> None:
@@ -96,7 +96,8 @@ class Registry(RuleBasedStateMachine):
     def left(self, launch: Launch, by_pod: bool) -> None:
         known, _ = self.leaving.pop(launch.launch_id, (None, 0.0))
         token = launch.ref.uid if by_pod and launch.ref else launch.launch_id
-        assert self.registry.left(token) is known
+        assert self.registry.departing(token) is known
+        self.registry.left(token)
 
     @rule(key=KEYS, seconds=st.integers(min_value=0, max_value=3))
     def ask_later(self, key: TaskInstanceKey, seconds: int) -> None:
@@ -138,6 +139,10 @@ class Registry(RuleBasedStateMachine):
         by_state = left_over.pop("_by_state")
         assert not left_over, "every index is empty when nothing is held"
         assert not any(by_state.values())
+
+    def _bind(self, launch: Launch, ref: PodRef) -> None:
+        self.registry.bind(launch, ref)
+        self.leaving.pop(launch.launch_id, None)
 
     def _new_pod(self, launch: Launch) -> PodRef:
         uid = f"uid-{next(self.numbers)}"

@@ -135,14 +135,14 @@ class Completion:
         """Adopt a task instance; return what became of it."""
         key = orphan.key
         if pod := found.plan.current.get(key):
-            launch = launch_of(orphan, pod)
+            launch = launch_of(orphan, pod, has_siblings=key in found.plan.shared)
             entry = decided.get(pod.ref.uid)
             # A pod that has started after it was given up on is neither deleted nor replaced.
             if entry and not launch.has_outlived(entry, pod):
                 launch.given_up = PodFailure(
                     reason=entry.reason, facts=mask_secrets(pod), alive=not pod.is_terminal
                 )
-            launch.has_siblings, launch.was_held = key in found.plan.shared, found.is_late
+            launch.was_held = found.is_late
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
             self._registry.hold(launch)

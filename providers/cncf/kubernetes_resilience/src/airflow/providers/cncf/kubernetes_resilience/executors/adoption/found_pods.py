@@ -52,8 +52,11 @@ class FoundPods:
         return [(key, pod) for key, pod in self.plan.superseded if key in keys]
 
 
-def launch_of(orphan: Orphan, pod: PodFacts) -> Launch:
-    """Return what a pod that was found is the launch of."""
+def launch_of(orphan: Orphan, pod: PodFacts, *, has_siblings: bool) -> Launch:
+    """Return what a pod that was found is the launch of.
+
+    :param has_siblings: whether the task instance has other pods too
+    """
     return Launch(
         key=orphan.key,
         ti_id=orphan.pod_id,
@@ -63,4 +66,5 @@ def launch_of(orphan: Orphan, pod: PodFacts) -> Launch:
         ref=pod.ref,
         facts=mask_secrets(pod),
         adopted_from=orphan.job_id,
+        has_siblings=has_siblings,
     )

@@ -71,7 +71,7 @@ class SurplusPods:
     def _limit(self, orphan: Orphan) -> None:
         launch = self._registry.departing(orphan.ti_id)
         if launch and launch.deletion:
-            launch.deletion.deadline = min(launch.deletion.deadline, self._clock() + DELETION_TIMEOUT)
+            launch.deletion.limit(self._clock() + DELETION_TIMEOUT)
 
     def reclaim(self, keys: Iterable[TaskInstanceKey]) -> None:
         """Leave the pods of task instances whose adoption begins anew: they are found with the new ones."""
@@ -81,7 +81,7 @@ class SurplusPods:
     def delete(self, found: FoundPods, adopted: Container[TaskInstanceKey]) -> None:
         """Delete or keep the other pods of task instances that are adopted."""
         for key, pod in self._unknown(found.superseded_of(adopted)):
-            self._deletion.give_up(launch_of(found.orphans[key], pod), pod)
+            self._deletion.give_up(launch_of(found.orphans[key], pod, has_siblings=True), pod)
         self._delete_replaced(found, adopted)
 
     def delete_abandoned(self, found: FoundPods) -> None:
@@ -114,7 +114,7 @@ class SurplusPods:
             if not self._is_used(pod, by_key.get(key))
         )
         for key, pod in self._unknown(unused):
-            self._deletion.revoke(launch_of(found.orphans[key], pod))
+            self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
         self._delete_replaced(found, abandoned)
         for key in abandoned:
             self._close(key)
@@ -163,4 +163,4 @@ class SurplusPods:
         """Delete the pods in which these ran before they ran again; their next launches wait for them."""
         for key, pod in found.plan.replaced:
             if key in keys and not pod.is_terminal:  # its node may be cut off
-                self._deletion.revoke(launch_of(found.orphans[key], pod))
+                self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))

@@ -169,15 +169,17 @@ class PodDeletion:
         :param pod: what was known of it when that was decided
         :param unless_adopted: whether it also stays if it has another scheduler's label by then
         """
-        if pod.resource_version is None:
+        before = self._registry.find_departing(pod)
+        was_revoked = before is not None and before.ref is None and not before.may_come_back
+        if pod.resource_version is None or was_revoked:
             self.delete(launch, pod, DeletePod(pod.ref))
-        elif not self._registry.departing(pod.ref.uid):  # else it goes already, maybe whatever it does
+        elif before is None or before.ref is None:  # else it goes already, maybe whatever it does
             label = self._own_label if unless_adopted else None
             self.delete(launch, pod, DeletePod(pod.ref, pod.resource_version, label))
 
     def revoke(self, launch: Launch) -> None:
         """Delete the pod of a launch, whatever its state."""
-        if launch.ref is None or launch.creation:
+        if launch.ref is None:
             self._delete_if_created(launch, unless_started=False)
         else:
             self.delete(launch, launch.facts or PodFacts(launch.ref, {}, {}), DeletePod(launch.ref))
@@ -204,7 +206,7 @@ class PodDeletion:
         :param grace_seconds: that the pod is given; they count from now, which is later than they do
         """
         launch = self._registry.departing(ref.uid)
-        if launch and launch.deletion:
+        if launch and launch.ref and launch.deletion:
             launch.deletion.accept(self._clock() + grace_seconds + GRACE_MARGIN)
 
     def _delete_if_created(self, launch: Launch, *, unless_started: bool) -> None:
@@ -230,14 +232,23 @@ class PodDeletion:
             return
         if error.leaves_open and launch.deletion.command:
             self._commands.send(launch.deletion.command)  # the first look may have been too early
-        elif not launch.creation.was_unclear:  # else a call before may have made the pod
+        elif not (launch.creation.was_unclear or launch.deletion.seen):  # else there is or was a pod
             self._registry.left(launch_id)
 
-    def look_again(self, launch: Launch) -> None:
+    def look_again(self, launch: Launch, seen: PodRef) -> None:
         """Look for the pod of a launch that was given up before its creation was known: it has been seen."""
         if launch.deletion and launch.deletion.command:
+            self._registry.sighted(launch, seen)
             launch.deletion.deadline = self._clock() + DELETION_TIMEOUT
             self._commands.send(launch.deletion.command)
+
+    def gone(self, uid: str) -> None:
+        """Note that a pod is gone. A create call that has had no answer may make another one."""
+        launch = self._registry.departing(uid)
+        if launch and launch.deletion and launch.ref is None:
+            launch.deletion.limit(self._clock() + CREATION_TIMEOUT)
+        else:
+            self._registry.left(uid)
 
     def call_off(self, key: TaskInstanceKey) -> None:
         """

@@ -133,7 +133,7 @@ class StaleEventFilter:
             case PodNotConfirmed():
                 self._ask_again(message.ref)
             case PodDeleted():
-                self._registry.left(message.ref.uid)
+                self._deletion.gone(message.ref.uid)
             case PodDeletionAccepted():
                 self._deletion.accepted(message.ref, message.grace_seconds)
             case PodNotDeleted():
@@ -144,6 +144,19 @@ class StaleEventFilter:
         self._expect(launch)
         if launch.facts:
             self._observe(launch, launch.facts, gone=False)
+
+    def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> None:
+        """
+        Do what follows from news of a pod that is not a current launch's.
+
+        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
+        """
+        if launch := self._superseded.heard(news, pod, launch_id):
+            if news is News.SEEN:
+                launch.confirm_at = None  # from now on the informer notices if the pod is gone
+            elif news is News.OURS or launch.confirm_at is not None:
+                self._expect(launch)
+            self._observe(launch, pod, gone=False)
 
     def released(self) -> Iterator[Message]:
         """Return, each once, the messages that have waited for an adoption, which is over by now."""
@@ -287,17 +300,6 @@ class StaleEventFilter:
         ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
         self._due[launch.launch_id] = (launch, min(ahead, default=inf))
 
-    def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> None:
-        """
-        Do what follows from news of a pod that is not a current launch's.
-
-        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
-        """
-        if launch := self._superseded.heard(news, pod, launch_id):
-            if news is not News.SEEN:
-                self._expect(launch)
-            self._observe(launch, pod, gone=False)
-
     def _not_deleted(self, facts: PodFacts) -> None:
         if self._registry.by_uid(facts.ref.uid):
             self._informed(PodObservation(facts))
@@ -320,6 +322,7 @@ class StaleEventFilter:
     def _created_in_vain(self, message: PodCreated) -> None:
         """Handle a pod whose launch is not known any more, unless it was adopted since."""
         launch_id, ref = message.launch_id, message.ref
+        # Without more facts it has the label with which it was asked for.
         pod = message.facts or PodFacts(ref, {SCHEDULER_LABEL: self._own_label}, {})
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
@@ -365,7 +368,7 @@ class StaleEventFilter:
         launch = self._registry.by_uid(message.ref.uid)
         if launch is None:
             if message.facts is None or message.facts.is_terminal:
-                self._registry.left(message.ref.uid)
+                self._deletion.gone(message.ref.uid)
             return
         if self._has_ended(launch):
             return

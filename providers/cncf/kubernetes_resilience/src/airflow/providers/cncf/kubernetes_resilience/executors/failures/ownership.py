@@ -64,8 +64,8 @@ class Ownership:
         self._clock = clock
         self._strays: dict[str, tuple[PodFacts, float]] = {}
         """Each with the time of the next look at its row."""
-        self._created: dict[str, PodFacts] = {}
-        """Pods of launches that this scheduler has let go of, by launch id."""
+        self._created: dict[str, tuple[str, PodFacts]] = {}
+        """Pods of launches that this scheduler has let go of, with their launch ids, by UID."""
 
     def doubt(self, launch: Launch, pod: PodFacts) -> None:
         """Note a current launch whose pod has the label of another scheduler."""
@@ -122,21 +122,21 @@ class Ownership:
 
     def doubt_created(self, launch_id: str, pod: PodFacts) -> None:
         """Note a pod that has another scheduler's label, of a launch that this one has let go of since."""
-        self._created[launch_id] = pod
+        self._created[pod.ref.uid] = (launch_id, pod)
 
     def settle_created(self) -> list[tuple[str, PodFacts]]:
         """
         Return those of these pods, with their launch ids, whose task instances are still this scheduler's.
 
-        They are to be deleted. The others are left: another scheduler has adopted them.
+        The others are left: another scheduler has adopted them.
 
         :raises DatabaseAwayError: if the database does not answer; they stay in doubt then
         """
         return self._isolation.batch(
             "own",
-            list(self._created.items()),
+            list(self._created.values()),
             self._take_created,
-            name=lambda item: item[0],
+            name=lambda item: item[1].ref.uid,
             give_up=self._leave_created,
         )
 
@@ -145,7 +145,7 @@ class Ownership:
         ours = []
         for launch_id, pod in created:
             if self._is_here(pod, rows.get(ti_id_of(pod) or "")):
-                del self._created[launch_id]
+                del self._created[pod.ref.uid]
                 ours.append((launch_id, pod))
             else:
                 log.info("Pod %s was adopted by another scheduler", pod.ref)
@@ -154,7 +154,7 @@ class Ownership:
 
     def _leave_created(self, item: tuple[str, PodFacts], _: Exception | None = None) -> None:
         launch_id, pod = item
-        del self._created[launch_id]
+        del self._created[pod.ref.uid]
         self._registry.left(launch_id, pod.ref.uid)
 
     def _take_forsaken(self, pods: Sequence[PodFacts]) -> list[PodFacts]:

@@ -91,7 +91,7 @@ def judge_superseded(
         case News.CREATED if not is_labelled:
             return Step.ASK_WHOSE
         case News.CREATED:
-            was_found = launch is not None and launch.creation is None
+            was_found = launch is not None and launch.ref is not None
             return Step.WAIT if was_found else Step.DELETE
         case News.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
             return Step.ASK_WHOSE
@@ -104,15 +104,21 @@ def judge_superseded(
 
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
     """Return what is to be done about a pod that nobody deletes now, or that goes already."""
-    if launch and launch.may_come_back:
-        has_started = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
-        if has_started and replacement and replacement.gives_way_to(launch):
+    # What was decided about a create call that has failed stands, if its pod has ended before it was found.
+    if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):
+        stays = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
+        if stays and replacement and replacement.gives_way_to(launch):
             return Step.TAKE_BACK
         if news is News.OURS or (news is News.KEPT and not pod.is_terminal):
             return Step.FORGET
     if pod.is_terminal:
         return Step.CLEAN_UP if launch or pod.phase == "Succeeded" else Step.ASK_WHO_COUNTS
-    return Step.FIND if launch and launch.ref is None else Step.WAIT
+    return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
+
+
+def _is_news_of_a_call(launch: Launch, pod: PodFacts) -> bool:
+    """Whether a pod has not been seen before, of a create call that has had no answer."""
+    return launch.ref is None and launch.deletion is not None and launch.deletion.seen != pod.ref
 
 
 class SupersededPods:
@@ -144,46 +150,39 @@ class SupersededPods:
 
         :param launch_id: of the launch that the pod was created for; "" if only the pod says so
         """
-        launch_id = launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, "")
-        launch = self._find(pod, launch_id)
+        launch = self._registry.find_departing(pod, launch_id)
         replacement = self._registry.get(launch.key) if launch else None
         is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._own_label
         step = judge_superseded(news, pod, launch, replacement, is_labelled=is_labelled)
-        if launch and launch.ref != pod.ref and step is not Step.ASK_WHOSE:
-            self._registry.found(launch, pod.ref)
-        self._carry_out(step, pod, launch, launch_id)
-        if step is Step.TAKE_BACK:
+        if launch and step is Step.TAKE_BACK:
+            self._take_back(launch, pod)
             return launch
-        if news is News.LEFT:
-            self._ownership.forget_stray(pod)
-        elif pod.deletion_timestamp:
-            self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
+        if step is Step.ASK_WHOSE:
+            self._ownership.doubt_created(launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod)
+        else:
+            self._carry_out(step, news, pod, launch)
         return None
 
-    def _carry_out(self, step: Step, pod: PodFacts, launch: Launch | None, launch_id: str) -> None:
+    def _carry_out(self, step: Step, news: News, pod: PodFacts, launch: Launch | None) -> None:
         match step:
+            case Step.FORGET if launch and news is not News.LEFT:
+                self._registry.left(launch.launch_id)
             case Step.FORGET:
-                self._registry.left(pod.ref.uid)
+                self._deletion.gone(pod.ref.uid)
+                self._ownership.forget_stray(pod)
+            case Step.WAIT if pod.deletion_timestamp:
+                self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
             case Step.CONFIRM:
                 self._commands.send(ConfirmPod(pod.ref))
             case Step.FIND if launch:
-                self._deletion.look_again(launch)
+                self._deletion.look_again(launch, pod.ref)
             case Step.DELETE:
                 self._delete(launch, pod)
-            case Step.TAKE_BACK if launch:
-                self._take_back(launch, pod)
             case Step.CLEAN_UP:
-                self._registry.left(pod.ref.uid)
+                self._deletion.gone(pod.ref.uid)
                 self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
-            case Step.ASK_WHOSE:
-                self._ownership.doubt_created(launch_id, pod)
             case Step.ASK_WHO_COUNTS:
                 self._ownership.doubt_stray(pod)
-
-    def _find(self, pod: PodFacts, launch_id: str) -> Launch | None:
-        launch = self._registry.departing(pod.ref.uid, launch_id)
-        # Once its pod was found, another one that has its launch id is a copy.
-        return launch if launch and (launch.creation or launch.ref == pod.ref) else None
 
     def _delete(self, launch: Launch | None, pod: PodFacts) -> None:
         command = DeletePod(pod.ref, UNKNOWN_VERSION, pod.labels.get(SCHEDULER_LABEL))
@@ -191,11 +190,13 @@ class SupersededPods:
             # Its task instance may be queued again, and run in it.
             self._commands.send(command)
             return
-        launch.creation, launch.calls = None, 0
-        self._deletion.delete(launch, pod, command if launch.may_come_back else DeletePod(pod.ref))
+        if not launch.may_come_back:
+            command = DeletePod(pod.ref)
+        self._registry.found(launch, pod.ref)
+        self._deletion.delete(launch, pod, command)
 
     def _take_back(self, launch: Launch, pod: PodFacts) -> None:
         log.info("Pod %s of %s has started after all; it is followed again", pod.ref, launch.key)
-        self._registry.take_back(launch)
+        self._registry.take_back(launch, pod.ref)
         if pod.labels.get(SCHEDULER_LABEL) != self._own_label:
             self._commands.send(AdoptPod(pod.ref))

@@ -155,12 +155,18 @@ class Deletion:
     """Asks for it, and is repeated if it is lost; None if nothing does."""
     unless_started: bool = False
     """Whether the pod stays if it has started by the time that this is carried out."""
+    seen: PodRef | None = None
+    """A pod that was seen while the create call of the launch has had no answer."""
     is_accepted: bool = False
     """Whether the API server has accepted it, so that the pod goes without our doing."""
 
     def is_over(self, now: float) -> bool:
         """Whether the pod is waited for no longer."""
         return self.deadline <= now
+
+    def limit(self, deadline: float) -> None:
+        """Have the pod waited for until then and no longer."""
+        self.deadline = min(self.deadline, deadline)
 
     def accept(self, deadline: float) -> None:
         """Note that the API server has accepted it; the pod is waited for until then and no longer."""
@@ -206,7 +212,7 @@ class Launch:
     token_made_at: float = 0.0
     """When its workload's token was made, or a little later, on the executor's monotonic clock (seconds)."""
     deletion: Deletion | None = None
-    """Once it is superseded, until its pod is gone or is waited for no longer. Changed by the registry."""
+    """Once it is superseded, until its pod is gone or is waited for no longer."""
     ref: PodRef | None = None
     """The pod's identity; None until the API server has confirmed its creation."""
     facts: PodFacts | None = None
@@ -316,7 +322,7 @@ class Launch:
         if self.deletion and not self.name:
             return self.deletion.describe(now)
         parts = [f"launch {self.number}, pod {self.namespace}/{self.name}"]
-        if self.creation and self.creation.next_attempt:
+        if self.creation and self.creation.next_attempt and not self.deletion:
             parts.append(f"asked for in {max(0.0, self.creation.next_attempt.not_before - now):.0f} s")
         if self.facts and self.facts.node:
             parts.append(f"node {self.facts.node}")

@@ -122,8 +122,7 @@ class LaunchRegistry:
         """Make this the current launch; one that was there before is released."""
         self.release(launch.key)
         self._forget(launch)
-        if launch.ref:
-            self.left(launch.ref.uid)  # its pod was another launch's
+        self._take_over(launch)
         self._current[launch.key] = self._by_launch_id[launch.launch_id] = launch
         if launch.ref:
             self._by_uid[launch.ref.uid] = launch
@@ -158,6 +157,7 @@ class LaunchRegistry:
     def bind(self, launch: Launch, ref: PodRef) -> None:
         """Note the identity of the pod that was created for a launch, in place of an earlier one."""
         self._check(launch)
+        self._forget(launch)
         if launch.ref:
             launch.facts, launch.is_gone, launch.deadlines = None, False, NO_DEADLINES
         launch.creation = None
@@ -215,16 +215,13 @@ class LaunchRegistry:
         return list(self._unsettled.values())
 
     def found(self, launch: Launch, ref: PodRef) -> None:
-        """Note the pod of a superseded launch, whose creation may not have been known to be carried out."""
-        deletion = launch.deletion
+        """Note the pod of a superseded launch, which is followed no longer for what its create call says."""
         self._forget(launch)
-        launch.ref = ref
-        if deletion:
-            self.leave(launch, deletion)
+        launch.ref, launch.creation, launch.calls = ref, None, 0
 
-    def take_back(self, launch: Launch) -> None:
+    def take_back(self, launch: Launch, ref: PodRef) -> None:
         """Make a superseded launch, whose pod has started, the current one again."""
-        launch.creation, launch.calls = None, 0
+        self.found(launch, ref)
         launch.given_up, launch.has_survived = None, True
         self.hold(launch)
 
@@ -239,11 +236,8 @@ class LaunchRegistry:
             return
         if launch.ref:
             self._by_uid.pop(launch.ref.uid, None)
-            self._departing_by.pop(launch.ref.uid, None)
         launch.ref = ref
         self._by_uid[ref.uid] = launch
-        if launch.deletion:
-            self._departing_by[ref.uid] = launch
 
     def _move(self, launch: Launch, state: LaunchState | None) -> None:
         if launch.state is state:
@@ -269,9 +263,9 @@ class LaunchRegistry:
 
         The current launch departs when it is released.
         """
-        self._forget(launch)
+        self.left(launch.launch_id)
+        self._take_over(launch)
         if launch.ref:
-            self.left(launch.ref.uid)  # its pod was another launch's
             self._departing_by[launch.ref.uid] = launch
         self._departing_by[launch.launch_id] = launch
         self._departing.setdefault(launch.key, []).append(launch)
@@ -279,12 +273,17 @@ class LaunchRegistry:
         if not self.is_current(launch):
             self._move(launch, LaunchState.DEPARTING)
 
-    def left(self, *tokens: str) -> Launch | None:
-        """Note that the pod of a superseded launch is gone, or another's; return the launch."""
-        launch = self.departing(*tokens)
-        if launch:
-            self._forget(launch)
-        return launch
+    def sighted(self, launch: Launch, ref: PodRef) -> None:
+        """Note a pod that was seen while the create call of a superseded launch has had no answer."""
+        if launch.deletion:
+            launch.deletion.seen = ref
+            self._departing_by[ref.uid] = launch
+
+    def left(self, *tokens: str) -> None:
+        """Note that the pods of superseded launches are waited for no longer, by launch id or by UID."""
+        for token in tokens:
+            if launch := self._departing_by.get(token):
+                self._forget(launch)
 
     def prune(self, now: float) -> None:
         """Forget what is waited for no longer."""
@@ -293,9 +292,20 @@ class LaunchRegistry:
                 if launch.deletion and launch.deletion.is_over(now):
                     self._forget(launch)
 
-    def departing(self, *tokens: str) -> Launch | None:
-        """Return the superseded launch that has one of these launch ids, or of these UIDs of pods."""
-        return next((self._departing_by[token] for token in tokens if token in self._departing_by), None)
+    def departing(self, token: str) -> Launch | None:
+        """Return the superseded launch that has a launch id, or whose pod has a UID."""
+        return self._departing_by.get(token)
+
+    def find_departing(self, pod: PodFacts, launch_id: str = "") -> Launch | None:
+        """
+        Return the superseded launch that a pod belongs to.
+
+        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
+        """
+        if launch := self._departing_by.get(pod.ref.uid):
+            return launch
+        launch = self._departing_by.get(launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
+        return launch if launch and launch.ref is None else None  # else it is a copy of the pod
 
     def departing_of(self, key: TaskInstanceKey) -> list[Launch]:
         """Return the superseded launches of a task instance whose pods are waited for."""
@@ -322,18 +332,24 @@ class LaunchRegistry:
         """Whether no superseded pod of the key can start any more, or is waited for no longer."""
         return all(deletion.is_accepted or deletion.is_over(now) for deletion in self.deletions(key))
 
+    def _take_over(self, launch: Launch) -> None:
+        """Forget the superseded launch whose pod is this launch's now."""
+        pod = launch.facts or (PodFacts(launch.ref, {}, {}) if launch.ref else None)
+        if pod and (other := self.find_departing(pod)):
+            self._forget(other)
+
     def _forget(self, launch: Launch) -> None:
         """Forget that a launch departs."""
         if launch.deletion is None:
             return
-        launch.deletion = None
+        seen, launch.deletion = launch.deletion.seen, None
         others = self._departing[launch.key]
         others.remove(launch)
         if not others:
             del self._departing[launch.key]
         del self._departing_by[launch.launch_id]
-        if launch.ref:
-            self._departing_by.pop(launch.ref.uid, None)
+        for ref in filter(None, (launch.ref, seen)):
+            self._departing_by.pop(ref.uid, None)
         if launch.state is LaunchState.DEPARTING:
             self._move(launch, None)
 
