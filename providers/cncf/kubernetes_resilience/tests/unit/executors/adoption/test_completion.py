@@ -127,10 +127,10 @@ def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
     pods = {ti.map_index: harness.launch(ti) for ti in (odd, others[0])}
     real = completion.launch_of
 
-    def broken(orphan, *args):
+    def broken(orphan, *args, **more):
         if orphan.key == odd.key:
             raise ValueError("nobody expects this")
-        return real(orphan, *args)
+        return real(orphan, *args, **more)
 
     heir = successor()
     monkeypatch.setattr(completion, "launch_of", broken)
