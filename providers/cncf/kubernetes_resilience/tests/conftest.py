@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from kubernetes.client import Configuration
+
 from cluster_lab.airflow_fixtures import (  # noqa: F401
     configure_airflow,
     impatient_session,
@@ -13,3 +15,7 @@ from cluster_lab.airflow_fixtures import (  # noqa: F401
 )
 
 configure_airflow()
+
+# Each object of the client's has a configuration, for nothing but the validation of its fields. To copy that
+# takes longer than all else in the launch of a test's first pod.
+Configuration.__deepcopy__ = lambda self, _: self
