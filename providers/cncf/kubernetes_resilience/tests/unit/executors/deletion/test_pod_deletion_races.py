@@ -40,6 +40,7 @@ policies:
       - {name: broken, action: Fail, onReasons: [RunContainerError]}
 defaultPolicy: strict
 """
+REFUSED = KubernetesApiError("no", status=422)
 STARTED = m.pod("Running", [m.base(m.running())])
 
 
@@ -302,10 +303,12 @@ class TestAPodOfAnOpenCreateCall:
         harness.executor.heartbeat()
         return harness, launch_id, body
 
-    def test_is_waited_for_once_it_was_seen_whatever_becomes_of_the_call(self, called_off, cluster):
+    @pytest.mark.parametrize("order", [1, -1], ids=["seen first", "refused first"])
+    def test_is_waited_for_whatever_becomes_of_the_repeated_call(self, called_off, cluster, order):
         harness, launch_id, body = called_off
         pod = cluster.add(Pod(body))
-        harness.send(PodObservation(pod.facts()), PodNotCreated(launch_id, CreationCalledOffError("in time")))
+        refused = PodNotCreated(launch_id, CreationCalledOffError("in time"))
+        harness.send(*[PodObservation(pod.facts()), refused][::order])
         harness.wait(1)
         assert harness.runtime.take("create") == []
         harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
@@ -325,18 +328,46 @@ class TestAPodOfAnOpenCreateCall:
         assert harness.runtime.take("delete") == [(second.ref,)]
 
 
-def test_one_that_is_found_after_its_launch_could_not_be_released_is_deleted(start, queued_ti, monkeypatch):
-    """The deletion that was noted by then looks for the pod of a create call."""
+@pytest.fixture
+def unclear(start, queued_ti):
+    """Give an executor, and a create call that had no answer and was repeated."""
     harness = start(**CONFIG)
-    ti = queued_ti()
-    harness.queue(ti)
+    harness.queue(queued_ti())
     harness.executor.heartbeat()
     launch_id, body = harness.create_call()
     harness.send(PodNotCreated(launch_id, ConnectionFailedError("reset")))
     harness.wait(40)
+    return harness, launch_id, body
+
+
+def test_one_that_no_informer_has_seen_is_asked_about_when_it_is_followed_again(unclear):
+    harness, launch_id, body = unclear
+    harness.send(PodNotCreated(launch_id, REFUSED))
+    pod = harness.cluster.add(Pod(body))
+    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    not_deleted(harness, pod, STARTED)
+    assert harness.runtime.take("confirm") == []
+    harness.wait(61)
+    assert harness.runtime.take("confirm") == [(pod.ref,)]
+
+
+def test_one_that_has_failed_before_its_call_has_found_it_is_no_other_failure(unclear):
+    harness, launch_id, body = unclear
+    harness.send(PodNotCreated(launch_id, REFUSED))
+    pod = harness.cluster.add(Pod(body)).become(m.out_of_memory())
+    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    assert harness.runtime.take("delete") == []
+    harness.wait(1)
+    ((state, why),) = harness.events().values()
+    assert (state, "refused" in why) == ("failed", True)
+
+
+def test_one_that_is_found_after_its_launch_could_not_be_released_is_deleted(unclear, monkeypatch):
+    """The deletion that was noted by then looks for the pod of a create call."""
+    harness, launch_id, body = unclear
     with monkeypatch.context() as patch:
         patch.setattr(LaunchQueue, "fail", lambda *_: 1 / 0)
-        harness.send(PodNotCreated(launch_id, KubernetesApiError("no", status=422)))
+        harness.send(PodNotCreated(launch_id, REFUSED))
     pod = harness.cluster.add(Pod(body))
     harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
     harness.wait(10)

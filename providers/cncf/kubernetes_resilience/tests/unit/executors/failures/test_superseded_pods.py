@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     Launch,
     Waiting,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef, read_pod
 
 from ....support import manifests as m
 
@@ -43,6 +43,9 @@ LAUNCHES = {
         "ti",
         creation=CREATION,
         deletion=Deletion(300.0, unless_started=True, seen=PODS["pending"].ref),
+    ),
+    "another seen": Launch(
+        KEY, "ti", creation=CREATION, deletion=Deletion(300.0, seen=PodRef("ns", "other", "uid"))
     ),
     "called off and revoked": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0)),
 }
@@ -88,7 +91,9 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.SEEN, "pending", "seen"), Step.WAIT),
         ((News.SEEN, "pending", "given up"), Step.WAIT),
         ((News.SEEN, "running", "unknown"), Step.WAIT),
+        ((News.SEEN, "pending", "another seen"), Step.FIND),
         ((News.CREATED, "pending", "called off"), Step.DELETE),
+        ((News.CREATED, "failed", "called off", "waits"), Step.CLEAN_UP),
         ((News.CREATED, "pending", "seen"), Step.DELETE),
         ((News.CREATED, "pending", "unknown"), Step.DELETE),
         ((News.CREATED, "pending", "given up"), Step.WAIT),

@@ -92,6 +92,16 @@ class Registry(RuleBasedStateMachine):
         self.registry.leave(launch, Deletion(self.now + seconds))
         self.leaving[launch.launch_id] = (launch, self.now + seconds)
 
+    @rule(launch=launches, is_found=st.booleans())
+    def pod_of_its_call_is_seen(self, launch: Launch, is_found: bool) -> None:
+        if launch.deletion and launch.ref is None:
+            ref = self._new_pod(launch)
+            self.registry.sighted(launch, ref)
+            assert self.registry.departing(ref.uid) is launch
+            if is_found and not self.registry.is_current(launch):
+                self.registry.found(launch, ref)
+                del self.leaving[launch.launch_id]
+
     @rule(launch=launches, by_pod=st.booleans())
     def left(self, launch: Launch, by_pod: bool) -> None:
         known, _ = self.leaving.pop(launch.launch_id, (None, 0.0))

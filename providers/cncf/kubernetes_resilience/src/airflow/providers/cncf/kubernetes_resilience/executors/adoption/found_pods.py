@@ -53,9 +53,10 @@ class FoundPods:
 
 
 def launch_of(orphan: Orphan, pod: PodFacts, *, has_siblings: bool) -> Launch:
-    """Return what a pod that was found is the launch of.
+    """
+    Return what a pod that was found is the launch of.
 
-    :param has_siblings: whether the task instance has other pods too
+    :param has_siblings: whether the task instance may have other pods too
     """
     return Launch(
         key=orphan.key,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -201,7 +202,7 @@ class PodDeletion:
 
     def accepted(self, ref: PodRef, grace_seconds: float) -> None:
         """
-        Note that the API server has accepted the deletion of a pod.
+        Note that the API server has accepted the deletion of a pod, which is known as its launch's.
 
         :param grace_seconds: that the pod is given; they count from now, which is later than they do
         """
@@ -219,9 +220,11 @@ class PodDeletion:
         """
         if not launch.may_run:
             return
-        deadline = self._clock() + CREATION_TIMEOUT
         command = FindCreatedPod(launch.namespace, launch.name, launch.launch_id)
-        self._registry.leave(launch, Deletion(deadline, command, unless_started=unless_started))
+        deletion = Deletion(self._clock() + CREATION_TIMEOUT, command, unless_started=unless_started)
+        if before := launch.deletion:
+            deletion = replace(before, unless_started=unless_started)
+        self._registry.leave(launch, deletion)
         self._commands.call_off(launch.launch_id)
         self._commands.send(command)
 
@@ -247,6 +250,7 @@ class PodDeletion:
         launch = self._registry.departing(uid)
         if launch and launch.deletion and launch.ref is None:
             launch.deletion.limit(self._clock() + CREATION_TIMEOUT)
+            self._registry.sighted(launch, None)
         else:
             self._registry.left(uid)
 

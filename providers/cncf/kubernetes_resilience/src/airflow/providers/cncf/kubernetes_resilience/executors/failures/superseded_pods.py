@@ -53,7 +53,7 @@ class Step(Enum):
     """What is done about a pod."""
 
     FORGET = auto()
-    """It is gone, or is left alone; no launch waits for it."""
+    """It is gone, or is left alone."""
     WAIT = auto()
     CONFIRM = auto()
     """The API server is asked whether it exists."""
@@ -91,8 +91,7 @@ def judge_superseded(
         case News.CREATED if not is_labelled:
             return Step.ASK_WHOSE
         case News.CREATED:
-            was_found = launch is not None and launch.ref is not None
-            return Step.WAIT if was_found else Step.DELETE
+            return _judge_created(pod, launch)
         case News.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
             return Step.ASK_WHOSE
         case News.KEPT if may_start and (may_come_back or launch is None):
@@ -100,6 +99,12 @@ def judge_superseded(
         case News.OURS if may_start or not may_come_back:
             return Step.DELETE
     return _judge_what_stays(news, pod, launch, replacement)
+
+
+def _judge_created(pod: PodFacts, launch: Launch | None) -> Step:
+    if launch and launch.ref:
+        return Step.WAIT  # it was found before
+    return Step.CLEAN_UP if launch and pod.is_terminal else Step.DELETE
 
 
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
@@ -165,10 +170,8 @@ class SupersededPods:
 
     def _carry_out(self, step: Step, news: News, pod: PodFacts, launch: Launch | None) -> None:
         match step:
-            case Step.FORGET if launch and news is not News.LEFT:
-                self._registry.left(launch.launch_id)
             case Step.FORGET:
-                self._deletion.gone(pod.ref.uid)
+                self._let_go(news, pod, launch)
                 self._ownership.forget_stray(pod)
             case Step.WAIT if pod.deletion_timestamp:
                 self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
@@ -179,10 +182,16 @@ class SupersededPods:
             case Step.DELETE:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
-                self._deletion.gone(pod.ref.uid)
+                self._let_go(news, pod, launch)
                 self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
             case Step.ASK_WHO_COUNTS:
                 self._ownership.doubt_stray(pod)
+
+    def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
+        if launch and news not in (News.SEEN, News.LEFT):
+            self._registry.left(launch.launch_id)  # its create call has been answered
+        else:
+            self._deletion.gone(pod.ref.uid)
 
     def _delete(self, launch: Launch | None, pod: PodFacts) -> None:
         command = DeletePod(pod.ref, UNKNOWN_VERSION, pod.labels.get(SCHEDULER_LABEL))

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -215,7 +217,14 @@ class LaunchRegistry:
         return list(self._unsettled.values())
 
     def found(self, launch: Launch, ref: PodRef) -> None:
-        """Note the pod of a superseded launch, which is followed no longer for what its create call says."""
+        """
+        Note the pod of a superseded launch, which departs for its create call no longer.
+
+        A call that was repeated may make a second one. That is deleted as the pod of no launch.
+        """
+        if launch.ref is None:
+            was_seen = launch.deletion is not None and launch.deletion.seen == ref
+            launch.confirm_at = None if was_seen else inf
         self._forget(launch)
         launch.ref, launch.creation, launch.calls = ref, None, 0
 
@@ -265,19 +274,17 @@ class LaunchRegistry:
         """
         self.left(launch.launch_id)
         self._take_over(launch)
-        if launch.ref:
-            self._departing_by[launch.ref.uid] = launch
-        self._departing_by[launch.launch_id] = launch
         self._departing.setdefault(launch.key, []).append(launch)
         launch.deletion = deletion
+        for token in _tokens(launch):
+            self._departing_by[token] = launch
         if not self.is_current(launch):
             self._move(launch, LaunchState.DEPARTING)
 
-    def sighted(self, launch: Launch, ref: PodRef) -> None:
-        """Note a pod that was seen while the create call of a superseded launch has had no answer."""
+    def sighted(self, launch: Launch, ref: PodRef | None) -> None:
+        """Note the pod that is seen, if any, while the call of a superseded launch has had no answer."""
         if launch.deletion:
-            launch.deletion.seen = ref
-            self._departing_by[ref.uid] = launch
+            self.leave(launch, replace(launch.deletion, seen=ref))
 
     def left(self, *tokens: str) -> None:
         """Note that the pods of superseded launches are waited for no longer, by launch id or by UID."""
@@ -342,14 +349,13 @@ class LaunchRegistry:
         """Forget that a launch departs."""
         if launch.deletion is None:
             return
-        seen, launch.deletion = launch.deletion.seen, None
+        for token in _tokens(launch):
+            self._departing_by.pop(token, None)
+        launch.deletion = None
         others = self._departing[launch.key]
         others.remove(launch)
         if not others:
             del self._departing[launch.key]
-        del self._departing_by[launch.launch_id]
-        for ref in filter(None, (launch.ref, seen)):
-            self._departing_by.pop(ref.uid, None)
         if launch.state is LaunchState.DEPARTING:
             self._move(launch, None)
 
@@ -374,6 +380,12 @@ class LaunchRegistry:
     def adopting_of(self, key: TaskInstanceKey | None) -> Orphan | None:
         """Return the task instance with that key, if its adoption is not complete."""
         return None if key is None else self._adopting.get(key)
+
+
+def _tokens(launch: Launch) -> set[str]:
+    """Return by what news of a superseded launch know it."""
+    seen = launch.deletion.seen if launch.deletion else None
+    return {launch.launch_id, *(ref.uid for ref in (launch.ref, seen) if ref)}
 
 
 def _state_of_pod(launch: Launch) -> LaunchState:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import NextAttempt
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import LaunchState, NextAttempt
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 
 
@@ -14,10 +14,11 @@ def revive(commands: PodCommands, registry: LaunchRegistry) -> None:
     if not commands.revive():
         return
     commands.send_again(registry.pending_deletions())
-    for launch in registry:
+    for launch in (*registry, *registry.in_state(LaunchState.DEPARTING)):
         launch.calls = 0  # nobody will answer them
-        if launch.ref:
+        if launch.creation and launch.creation.next_attempt is None:
+            launch.creation.was_unclear = True
+            launch.creation.next_attempt = NextAttempt(0.0)
+        elif launch.ref and not launch.deletion:
             # The new informer does not know the pod, and would not notice that it is gone.
             commands.send(ConfirmPod(launch.ref))
-        elif launch.creation and launch.creation.next_attempt is None:
-            launch.creation.next_attempt = NextAttempt(0.0)
