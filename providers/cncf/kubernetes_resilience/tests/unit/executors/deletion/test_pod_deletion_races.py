@@ -358,8 +358,9 @@ def test_one_that_has_failed_before_its_call_has_found_it_is_no_other_failure(un
     harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
     assert harness.runtime.take("delete") == []
     harness.wait(1)
-    ((state, why),) = harness.events().values()
+    ((key, (state, why)),) = harness.events().items()
     assert (state, "refused" in why) == ("failed", True)
+    assert [entry["reason"] for entry in harness.ledger(key)] == ["CreationForbidden"]
 
 
 def test_one_that_is_found_after_its_launch_could_not_be_released_is_deleted(unclear, monkeypatch):

@@ -223,7 +223,8 @@ class PodDeletion:
         command = FindCreatedPod(launch.namespace, launch.name, launch.launch_id)
         deletion = Deletion(self._clock() + CREATION_TIMEOUT, command, unless_started=unless_started)
         if before := launch.deletion:
-            deletion = replace(before, unless_started=unless_started)
+            deadline = max(before.deadline, deletion.deadline)
+            deletion = replace(before, unless_started=unless_started, deadline=deadline)
         self._registry.leave(launch, deletion)
         self._commands.call_off(launch.launch_id)
         self._commands.send(command)

@@ -189,7 +189,7 @@ class SupersededPods:
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
         if launch and news not in (News.SEEN, News.LEFT):
-            self._registry.left(launch.launch_id)  # its create call has been answered
+            self._registry.left(launch.launch_id)
         else:
             self._deletion.gone(pod.ref.uid)
 

@@ -19,6 +19,6 @@ def revive(commands: PodCommands, registry: LaunchRegistry) -> None:
         if launch.creation and launch.creation.next_attempt is None:
             launch.creation.was_unclear = True
             launch.creation.next_attempt = NextAttempt(0.0)
-        elif launch.ref and not launch.deletion:
+        elif launch.ref and registry.is_current(launch):
             # The new informer does not know the pod, and would not notice that it is gone.
             commands.send(ConfirmPod(launch.ref))
