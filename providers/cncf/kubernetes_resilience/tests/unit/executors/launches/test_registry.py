@@ -317,8 +317,8 @@ def test_a_pod_of_an_open_call_is_known_once_it_was_seen(registry: LaunchRegistr
     item, copied = launch(), pod("uid-2")
     registry.leave(item, Deletion(10.0))
     assert registry.find_departing(pod("uid-1", item)) is item
-    registry.sighted(item, copied.ref)
-    registry.sighted(item, REF)
+    registry.leave(item, Deletion(10.0, seen=copied.ref))
+    registry.leave(item, Deletion(10.0, seen=REF))
     assert registry.departing(REF.uid) is item
     assert registry.departing("uid-2") is None, "news of the first pod is no news of the second"
     registry.found(item, REF)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -96,7 +97,7 @@ class Registry(RuleBasedStateMachine):
     def pod_of_its_call_is_seen(self, launch: Launch, is_found: bool) -> None:
         if launch.deletion and launch.ref is None:
             ref = self._new_pod(launch)
-            self.registry.sighted(launch, ref)
+            self.registry.leave(launch, replace(launch.deletion, seen=ref))
             assert self.registry.departing(ref.uid) is launch
             if is_found and not self.registry.is_current(launch):
                 self.registry.found(launch, ref)

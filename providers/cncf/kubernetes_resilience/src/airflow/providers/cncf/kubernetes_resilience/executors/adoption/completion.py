@@ -23,7 +23,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -138,10 +137,8 @@ class Completion:
             launch = launch_of(orphan, pod, has_siblings=key in found.plan.shared)
             entry = decided.get(pod.ref.uid)
             # A pod that has started after it was given up on is neither deleted nor replaced.
-            if entry and not launch.has_outlived(entry, pod):
-                launch.given_up = PodFailure(
-                    reason=entry.reason, facts=mask_secrets(pod), alive=not pod.is_terminal
-                )
+            if entry and launch.facts and not launch.has_outlived(entry, launch.facts):
+                launch.given_up = PodFailure(entry.reason, launch.facts, alive=not pod.is_terminal)
             launch.was_held = found.is_late
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place

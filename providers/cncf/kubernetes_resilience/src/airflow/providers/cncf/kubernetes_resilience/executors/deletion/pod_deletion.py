@@ -241,17 +241,17 @@ class PodDeletion:
 
     def look_again(self, launch: Launch, seen: PodRef) -> None:
         """Look for the pod of a launch that was given up before its creation was known: it has been seen."""
-        if launch.deletion and launch.deletion.command:
-            self._registry.sighted(launch, seen)
-            launch.deletion.deadline = self._clock() + DELETION_TIMEOUT
-            self._commands.send(launch.deletion.command)
+        if (deletion := launch.deletion) and deletion.command:
+            deadline = self._clock() + DELETION_TIMEOUT
+            self._registry.leave(launch, replace(deletion, deadline=deadline, seen=seen))
+            self._commands.send(deletion.command)
 
     def gone(self, uid: str) -> None:
         """Note that a pod is gone. A create call that has had no answer may make another one."""
         launch = self._registry.departing(uid)
-        if launch and launch.deletion and launch.ref is None:
-            launch.deletion.limit(self._clock() + CREATION_TIMEOUT)
-            self._registry.sighted(launch, None)
+        if launch and launch.ref is None and (deletion := launch.deletion):
+            deletion.limit(self._clock() + CREATION_TIMEOUT)
+            self._registry.leave(launch, replace(deletion, seen=None))
         else:
             self._registry.left(uid)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -281,11 +280,6 @@ class LaunchRegistry:
         if not self.is_current(launch):
             self._move(launch, LaunchState.DEPARTING)
 
-    def sighted(self, launch: Launch, ref: PodRef | None) -> None:
-        """Note the pod that is seen, if any, while the call of a superseded launch has had no answer."""
-        if launch.deletion:
-            self.leave(launch, replace(launch.deletion, seen=ref))
-
     def left(self, *tokens: str) -> None:
         """Note that the pods of superseded launches are waited for no longer, by launch id or by UID."""
         for token in tokens:
@@ -320,7 +314,7 @@ class LaunchRegistry:
 
     def deletions(self, key: TaskInstanceKey) -> list[Deletion]:
         """Return those of the superseded launches of a task instance."""
-        return [launch.deletion for launch in self.departing_of(key) if launch.deletion]
+        return [launch.deletion for launch in self._departing.get(key, ()) if launch.deletion]
 
     def pending_deletions(self) -> list[Command]:
         """Return the commands that have superseded pods deleted and are not known to be carried out."""
