@@ -25,7 +25,6 @@ from cluster_lab.database import EmbeddedDatabase, make_database
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import Table
     from sqlalchemy.orm import Session
 
 QUEUED_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,6 +32,19 @@ QUEUED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 _EMPTIED = ("dag_bundle", "dag", "job", "log")
 """Tables that are emptied after a test, with all that refer to one of them."""
+
+_DEFINING = ("dag_bundle", "dag", "dag_version", "dag_code", "serialized_dag")
+"""Tables of these that are left as they are, as long as they hold the DAGs of ``_stored`` and no others."""
+
+_DEFINITIONS = "SELECT dag_id, last_updated FROM serialized_dag ORDER BY dag_id, last_updated"
+
+_stored: dict[str, tuple[tuple[str, int, int], Any]] = {}
+"""
+DAGs that are in the database, by their ids: what each was made from last, and the scheduler's form of it. To
+store one takes longer than all else that the fixture ``queued_ti`` does.
+"""
+_definitions: list[Any] = []
+"""What the database says of them."""
 
 _UNCHECKED = {
     "postgresql": (
@@ -126,17 +138,21 @@ def empty_tables(session: Session) -> None:
     """Remove every Dag, task instance, job and audit-log row, and all rows that refer to one."""
     from sqlalchemy import text
 
-    unchecked, checked = _UNCHECKED[session.get_bind().dialect.name]
+    dialect = session.get_bind().dialect
+    unchecked, checked = _UNCHECKED[dialect.name]
+    kept = _DEFINING if session.execute(text(_DEFINITIONS)).all() == _definitions else ()
+    if not kept:
+        _stored.clear()
+        _definitions.clear()
     # TRUNCATE would make new files for each table and index: a tenth of a second where this takes a
     # hundredth. Foreign keys are not checked, since everything goes.
-    session.execute(text(unchecked))
-    for table in _emptied():
-        session.execute(table.delete())
-    session.execute(text(checked))
+    quote = dialect.identifier_preparer.quote
+    deletions = [f"DELETE FROM {quote(table)}" for table in _emptied() if table not in kept]  # noqa: S608
+    session.execute(text("; ".join([unchecked, *deletions, checked])))
 
 
 @cache
-def _emptied() -> list[Table]:
+def _emptied() -> list[str]:
     from airflow.models.base import Base
 
     tables = Base.metadata.tables
@@ -148,7 +164,7 @@ def _emptied() -> list[Table]:
         - found
     ):
         found |= referring
-    return sorted(found, key=lambda table: table.name)
+    return sorted(table.name for table in found)
 
 
 @pytest.fixture
@@ -200,10 +216,26 @@ def _make_task_instances(
     session: Session, dag_id: str, task_id: str, retries: int, mapped: int
 ) -> list[TaskInstance]:
     import pendulum
+    from sqlalchemy import text
+
+    from cluster_lab.airflow_rows import create_run
+
+    made_from = (task_id, retries, mapped)
+    if dag_id not in _stored or _stored[dag_id][0] != made_from:
+        _stored[dag_id] = (made_from, _store_dag(session, dag_id, *made_from))
+        _definitions[:] = session.execute(text(_DEFINITIONS)).all()
+    _, stored = _stored[dag_id]
+    run = create_run(session, stored, run_id=f"manual__{pendulum.now('UTC').isoformat()}")
+    session.commit()
+    return sorted(run.get_task_instances(session=session), key=lambda ti: ti.map_index)
+
+
+def _store_dag(session: Session, dag_id: str, task_id: str, retries: int, mapped: int) -> Any:
+    import pendulum
     from airflow.providers.standard.operators.empty import EmptyOperator
     from airflow.sdk import DAG
 
-    from cluster_lab.airflow_rows import store_run
+    from cluster_lab.airflow_rows import store_dag
 
     with DAG(dag_id, schedule=None, start_date=pendulum.datetime(2026, 1, 1)) as dag:
         if mapped:
@@ -212,6 +244,4 @@ def _make_task_instances(
             )
         else:
             EmptyOperator(task_id=task_id, retries=retries)
-    run = store_run(session, dag, bundle="tests", run_id=f"manual__{pendulum.now('UTC').isoformat()}")
-    session.commit()
-    return sorted(run.get_task_instances(session=session), key=lambda ti: ti.map_index)
+    return store_dag(session, dag, bundle="tests")

@@ -26,6 +26,11 @@ def store_run(session: Session, dag: DAG, *, bundle: str, run_id: str) -> DagRun
     :param session: to be committed by the caller
     :param bundle: the name of the bundle that the DAG is to come from
     """
+    return create_run(session, store_dag(session, dag, bundle=bundle), run_id=run_id)
+
+
+def store_dag(session: Session, dag: DAG, *, bundle: str) -> Any:
+    """Store a DAG, and return the scheduler's form of it, of which :func:`create_run` makes runs."""
     # Through the serialised DAG, as the DAG processor does.
     # Airflow 3.2 split serialisation off from the class of serialised DAGs.
     name = "DagSerialization" if hasattr(serialized_objects, "DagSerialization") else "SerializedDAG"
@@ -37,8 +42,13 @@ def store_run(session: Session, dag: DAG, *, bundle: str, run_id: str) -> DagRun
     type(real).bulk_write_to_db(bundle, None, [lazy], session=session)
     SerializedDagModel.write_dag(lazy, bundle_name=bundle, session=session)
     session.flush()
+    return real
+
+
+def create_run(session: Session, stored: Any, *, run_id: str) -> DagRun:
+    """Create a run that is under way, with its task instances, of a DAG that :func:`store_dag` has stored."""
     now = pendulum.now("UTC")
-    run: DagRun = real.create_dagrun(
+    run: DagRun = stored.create_dagrun(
         run_id=run_id,
         run_type=DagRunType.MANUAL,
         logical_date=now,

@@ -16,6 +16,7 @@ from cluster_lab.airflow_fixtures import (  # noqa: F401
 
 configure_airflow()
 
-# Each object of the client's has a configuration, for nothing but the validation of its fields. To copy that
-# takes longer than all else in the launch of a test's first pod.
+# Each object of the client's has a configuration, for nothing but the validation of its fields. To make and
+# to copy them takes longer than all else in the launch of a test's first pod: all have the same.
 Configuration.__deepcopy__ = lambda self, _: self
+Configuration.set_default(Configuration())

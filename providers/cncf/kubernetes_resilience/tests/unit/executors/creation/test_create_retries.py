@@ -798,7 +798,7 @@ def fail_for(harness, call, error, seconds: float, others=()) -> float:
 def test_what_fails_while_others_are_created_comes_to_an_end(harness, queued_ti, error):
     ti = queued_ti()
     call = begin(harness, ti)
-    others = [queued_ti(f"other-{number}") for number in range(32)]
+    others = queued_ti("others", mapped=32)
     lasted = fail_for(harness, call, error, 2 * ALONE, others)
     assert ALONE <= lasted <= ALONE + 60
     (entry,) = harness.ledger(ti)
