@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.launches import LaunchEnd, tell_tries
+from airflow.providers.cncf.kubernetes_resilience.reporting.launches import tell_tries
+from airflow.providers.cncf.kubernetes_resilience.reporting.views import EndView, FailureView, LaunchEnd
 from airflow_resilience.context import (
     ContextSource,
     ExecutionContext,
@@ -47,6 +48,12 @@ def tell(*events, present, past=()):
     return tell_tries(TaskInstanceEvents(events, past, present, False))
 
 
+def budgets(told):
+    """What is used and allowed: of relaunches, of infrastructure retries, and of retries."""
+    found = (told.relaunches, told.infrastructure, told.retries)
+    return tuple(budget and (budget.used, budget.allowed) for budget in found)
+
+
 def ends(told):
     return [(launch.number, launch.end.value, launch.state) for launch in told.launches]
 
@@ -64,7 +71,7 @@ def test_a_task_without_trouble():
     (launch,) = told.launches
     assert (launch.number, launch.end, launch.state, launch.host) == (1, "reported", "success", "pod-a")
     assert (launch.started_at, launch.ended_at) == (minute(1), minute(5))
-    assert (told.relaunches, told.infrastructure, told.retries) == (None, None, (0, 1))
+    assert budgets(told) == (None, None, (0, 1))
 
 
 def test_the_same_where_airflow_writes_no_events():
@@ -82,14 +89,14 @@ def test_a_failed_launch_and_the_one_that_waits():
     (told,) = tell(fails(1, lost()), present=row("queued"))
     assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
     failed, waits = told.launches
-    assert (failed.entry, failed.host, failed.started_at, failed.ended_at) == (
-        lost(),
+    assert (failed.failure, failed.host, failed.started_at, failed.ended_at) == (
+        FailureView.of(lost()),
         "pod-1",
         None,
         minute(1),
     )
     assert (waits.due, waits.host) == (DUE, None)
-    assert told.relaunches == (1, 1)
+    assert budgets(told) == ((1, 1), None, (0, 1))
 
 
 def test_a_loss_of_a_running_worker_and_the_one_that_runs():
@@ -104,7 +111,7 @@ def test_a_loss_of_a_running_worker_and_the_one_that_runs():
     first, second = told.launches
     assert (first.started_at, first.ended_at) == (minute(1), minute(4))
     assert (second.started_at, second.host) == (minute(6), "pod-b")
-    assert (told.relaunches, told.infrastructure) == (None, (1, 3))
+    assert budgets(told) == (None, (1, 3), (0, 1))
 
 
 def test_launches_of_a_try_have_different_numbers():
@@ -133,16 +140,16 @@ def test_a_failure_that_counts_is_the_last_launch_of_its_try():
         present=row("running", 2, "pod-c", minute(5)),
     )
     assert ends(first) == [(1, "failed", None), (2, "failed", None)]
-    assert (first.state, first.relaunches, first.retries) == ("failed", (1, 1), (0, 1))
+    assert (first.state, budgets(first)) == ("failed", ((1, 1), None, (0, 1)))
     assert ends(second) == [(1, "running", "running")]
-    assert second.retries == (1, 1)
+    assert budgets(second) == (None, None, (1, 1))
 
 
 def test_rows_of_version_0_1_0_do_not_say_how_much_is_allowed():
     (told,) = tell(
         fails(1, lost(budget=None)), fails(2, lost(2, Action.COUNT, budget=None)), present=row("failed")
     )
-    assert told.relaunches == (1, None)
+    assert budgets(told) == ((1, None), None, (0, 1))
 
 
 @pytest.mark.parametrize("state", ["deferred", "awaiting_input"])
@@ -170,7 +177,7 @@ def test_what_was_said_last_about_a_worker_counts():
     started = lost(1, phase=Phase.EXECUTION, budget=LOSS)
     (told,) = tell(fails(1, given_up), says(2, "running"), fails(3, started), present=row("queued"))
     assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
-    assert told.launches[0].entry == started
+    assert told.launches[0].failure == FailureView.of(started)
 
 
 def ends_by(at, context, number=1):
@@ -188,12 +195,8 @@ def test_what_has_ended_a_try_that_did_not_lose_its_pod():
         past=[row("failed", 1, "pod-a", minute(1), minute(2))],
         present=row("failed", 2, "pod-b", minute(5), minute(6)),
     )
-    assert (first.ended_by.context, first.ended_by.at, ends(first)) == (
-        own,
-        minute(2),
-        [(1, "reported", "up_for_retry")],
-    )
-    assert (second.ended_by.context, ends(second)) == (marked, [(1, "reported", "failed")])
+    assert (first.ended_by, ends(first)) == (EndView.of(minute(2), own), [(1, "reported", "up_for_retry")])
+    assert (second.ended_by, ends(second)) == (EndView.of(minute(6), marked), [(1, "reported", "failed")])
 
 
 def test_a_task_for_which_there_was_no_pod_has_a_try_all_the_same():
@@ -237,7 +240,7 @@ def test_a_try_that_was_cleared_while_it_ran_is_followed_by_no_retry():
         past=[row("failed", 1, "pod-1", minute(1), minute(2), max_tries=0)],
         present=row("running", 2, "pod-2", minute(5), max_tries=1),
     )
-    assert second.retries == (0, 0)
+    assert budgets(second) == (None, None, (0, 0))
 
 
 HUB = Dependency(DependencyKind.REGISTRY, "docker.io")
@@ -264,4 +267,6 @@ def held(at, dependency=HUB):
 )
 def test_what_a_launch_that_waits_is_held_for(events, state, expected):
     (told,) = tell(*events, present=row(state))
-    assert (told.launches[-1].held_for, told.launches[-1].held_since) == expected
+    dependency, since = expected
+    assert told.launches[-1].held_for == (dependency and str(dependency))
+    assert told.launches[-1].held_since == since

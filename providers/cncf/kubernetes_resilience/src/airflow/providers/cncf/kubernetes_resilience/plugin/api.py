@@ -36,6 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     summarise,
     tell,
 )
+from airflow.providers.cncf.kubernetes_resilience.reporting.launches import show_task_instance
 from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
     FailureRow,
     FailureRows,
@@ -130,7 +131,7 @@ def get_launches(
     found = read_task_instance(dag_id, run_id, task_id, map_index, limit=MOST_EVENTS, session=session)
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such task instance")
-    return TaskInstanceView.of(dag_id, run_id, task_id, map_index, found)
+    return show_task_instance(dag_id, run_id, task_id, map_index, found)
 
 
 class Asked(NamedTuple):
@@ -153,7 +154,9 @@ def read_question(
     """Read what a request is about."""
     until = until or datetime.now(UTC)
     try:
-        since = since or until - DEFAULT_TIME
+        # The database driver would convert them, and fail.
+        until = until.astimezone(UTC)
+        since = since.astimezone(UTC) if since else until - DEFAULT_TIME
         # What is told of a time reaches beyond it, and the calendar has an end.
         is_allowed = timedelta() < until - since <= LONGEST_TIME <= datetime.max.replace(tzinfo=UTC) - until
     except OverflowError:

@@ -9,13 +9,21 @@ started, from Airflow 3.2 on, and how it ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 
 from airflow.utils.state import State, TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
+    Budget,
+    EndView,
+    FailureView,
+    LaunchEnd,
+    LaunchView,
+    TaskInstanceView,
+    TryView,
+)
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import Action, BudgetUse
 from airflow_resilience.ledger import LedgerEntry
@@ -27,66 +35,14 @@ _HELD = frozenset({TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInst
 _ENDED = frozenset({*State.finished, TaskInstanceState.UP_FOR_RETRY})
 
 
-class LaunchEnd(StrEnum):
-    """How a launch has ended, as far as it has."""
-
-    FAILED = "failed"
-    """Its worker has failed, and the ledger says why."""
-    REPORTED = "reported"
-    """Its worker has reported how its task ended, or that it waits for something."""
-    RUNNING = "running"
-    WAITING = "waiting"
-    """Its worker has not started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToldLaunch:
-    """One launch of a try."""
-
-    number: int
-    """From 1."""
-    end: LaunchEnd
-    state: str | None
-    """State of the task instance that the launch has led to, or has now; None if it has failed."""
-    host: str | None
-    """Name of its pod, or what its worker takes for its host's name; None if neither is known."""
-    started_at: datetime | None
-    ended_at: datetime | None
-    """When its end was settled, or reported."""
-    entry: LedgerEntry | None = None
-    """What the ledger says, if it has failed."""
-    due: datetime | None = None
-    """When a launch that waits may be made."""
-    held_for: Dependency | None = None
-    """What a launch that waits is held back for, as it was away when that was written down last."""
-    held_since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToldTry:
-    """One try of a task instance."""
-
-    number: int
-    state: str | None
-    launches: Sequence[ToldLaunch]
-    relaunches: BudgetUse | None
-    """Of its launches, those that failed before its task began; None if none has."""
-    infrastructure: BudgetUse | None
-    """Of the losses of its running worker; None if there was none."""
-    retries: BudgetUse | None
-    """Of the task's own retries, those that were used before this try."""
-    ended_by: WorkerEvent | None = None
-    """What has ended it, if that was not the loss of a worker; its context says why."""
-
-
 @dataclass(slots=True)
 class _Teller:
     """Takes in the events of one try, oldest first."""
 
-    launches: list[ToldLaunch] = field(default_factory=list)
+    launches: list[LaunchView] = field(default_factory=list)
     running: WorkerEvent | None = None
     """The start of a worker of whose end nothing is known yet."""
-    ended_by: WorkerEvent | None = None
+    ended_by: EndView | None = None
     held_for: Dependency | None = None
     held_since: datetime | None = None
 
@@ -98,7 +54,7 @@ class _Teller:
             if not event.entry.away_since or event.entry.dependency != self.held_for:
                 self.held_for = self.held_since = None
         elif event.context:
-            self.ended_by = event
+            self.ended_by = EndView.of(event.at, event.context)
         elif event.event == TaskInstanceState.RUNNING:
             self.ended_by = None  # a try that was cleared, and has begun anew under the same number
             self.running = event
@@ -110,15 +66,17 @@ class _Teller:
         """Add the launch of which nothing but the task instance's row tells."""
         last = self.launches[-1] if self.launches else None
         if not self.running and last and not _goes_on_after(last, row):
-            self._name_last(row)
+            if last.end is LaunchEnd.REPORTED and last.state == row.state:
+                last.host = row.hostname or None
             return
         started_at = (self.running and self.running.at) or row.started_at
         if row.state == TaskInstanceState.QUEUED:
-            due = last.entry.due if last and last.entry else None
-            self._add(LaunchEnd.WAITING, row.state, None, None, None, due=due)
-            self.launches[-1] = replace(self.launches[-1], held_for=self.held_for, held_since=self.held_since)
+            self._add(LaunchEnd.WAITING, row.state)
+            waiting = self.launches[-1]
+            waiting.due = last.failure.due if last and last.failure else None
+            waiting.held_for, waiting.held_since = self.held_for and str(self.held_for), self.held_since
         elif row.state in _HELD:
-            self._add(LaunchEnd.RUNNING, row.state, row.hostname or None, started_at, None)
+            self._add(LaunchEnd.RUNNING, row.state, row.hostname or None, started_at)
         elif row.state in _ENDED and started_at:
             self._end(row.state, started_at, row.ended_at, row.hostname or None)
 
@@ -131,7 +89,7 @@ class _Teller:
         if self.running and entry.phase is Phase.EXECUTION:
             started_at = self.running.at
         self.running = None
-        self._add(LaunchEnd.FAILED, None, entry.worker_name, started_at, at, entry=entry)
+        self._add(LaunchEnd.FAILED, None, entry.worker_name, started_at, at, entry)
 
     def _end(
         self, state: str | None, started_at: datetime | None, at: datetime | None, host: str | None
@@ -139,40 +97,51 @@ class _Teller:
         self.running = None
         self._add(LaunchEnd.REPORTED, state, host, started_at, at)
 
-    def _name_last(self, row: TryRow) -> None:
-        last = self.launches[-1]
-        if last.end is LaunchEnd.REPORTED and last.state == row.state:
-            self.launches[-1] = replace(last, host=row.hostname or None)
-
     def _add(
         self,
         end: LaunchEnd,
         state: str | None,
-        host: str | None,
-        started_at: datetime | None,
-        ended_at: datetime | None,
-        *,
+        host: str | None = None,
+        started_at: datetime | None = None,
+        ended_at: datetime | None = None,
         entry: LedgerEntry | None = None,
-        due: datetime | None = None,
     ) -> None:
         following = self.launches[-1].number + 1 if self.launches else 1
-        # The ledger counts launches anew when a worker has started the task; older events may be missing.
-        number = max(following, entry.launch) if entry else following
         self.launches.append(
-            ToldLaunch(
-                number=number,
+            LaunchView(
+                # The ledger counts launches anew when a worker has started the task; older events may be
+                # missing.
+                number=max(following, entry.launch) if entry else following,
                 end=end,
                 state=state,
                 host=host,
                 started_at=started_at,
                 ended_at=ended_at,
-                entry=entry,
-                due=due,
+                due=None,
+                held_for=None,
+                held_since=None,
+                failure=FailureView.of(entry) if entry else None,
             )
         )
 
 
-def tell_tries(found: TaskInstanceEvents) -> list[ToldTry]:
+def show_task_instance(
+    dag_id: str, run_id: str, task_id: str, map_index: int, found: TaskInstanceEvents
+) -> TaskInstanceView:
+    """Show what was found about a task instance."""
+    return TaskInstanceView(
+        dag_id=dag_id,
+        run_id=run_id,
+        task_id=task_id,
+        map_index=map_index,
+        state=found.present.state,
+        is_live=found.present.state in State.unfinished,
+        is_cut=found.is_cut,
+        tries=tell_tries(found),
+    )
+
+
+def tell_tries(found: TaskInstanceEvents) -> list[TryView]:
     """Tell what has become of each launch of each try, the newest try first, its launches oldest first."""
     rows = {row.try_number: row for row in (*found.past, found.present)}
     if found.past and found.past[-1].try_number == found.present.try_number:
@@ -194,49 +163,44 @@ def tell_tries(found: TaskInstanceEvents) -> list[ToldTry]:
     return tries[::-1]
 
 
-def _tell(number: int, row: TryRow | None, teller: _Teller, cleared: int) -> ToldTry:
-    entries = list(_entries(teller.launches))
+def _tell(number: int, row: TryRow | None, teller: _Teller, cleared: int) -> TryView:
+    failures = [launch.failure for launch in teller.launches if launch.failure]
     retries = None
     if row and row.max_tries is not None:
         retries = BudgetUse(max(0, number - 1 - cleared), max(0, row.max_tries - cleared))
-    return ToldTry(
+    return TryView(
         number=number,
         state=row.state if row else None,
         launches=teller.launches,
         ended_by=teller.ended_by,
-        relaunches=_budget(entries, Phase.LAUNCH),
-        infrastructure=_budget(entries, Phase.EXECUTION),
-        retries=retries,
+        relaunches=_budget(failures, Phase.LAUNCH),
+        infrastructure=_budget(failures, Phase.EXECUTION),
+        retries=Budget.of(retries),
     )
 
 
 def _was_cleared(teller: _Teller) -> bool:
     """Whether a try was cleared while it ran: the next one is none of the task's own retries."""
-    ended_by = teller.ended_by
-    return bool(ended_by and ended_by.context and ended_by.context.reason is StateChangeReason.MANUAL_CLEAR)
+    return teller.ended_by is not None and teller.ended_by.reason is StateChangeReason.MANUAL_CLEAR
 
 
-def _budget(entries: Iterable[LedgerEntry], phase: Phase) -> BudgetUse | None:
+def _budget(failures: Iterable[FailureView], phase: Phase) -> Budget | None:
     """Return what was said last about the budget of a kind of failure; None if there was none."""
-    decisions = [entry.decision for entry in entries if entry.phase is phase]
+    decisions = [failure.decision for failure in failures if failure.phase is phase]
     said = next((item.budget for item in reversed(decisions) if item.budget), None)
     if said or not decisions:
         return said
     # Rows of version 0.1.0 do not say it.
-    return BudgetUse(sum(item.action is Action.RELAUNCH for item in decisions), None)
+    return Budget(used=sum(item.action is Action.RELAUNCH for item in decisions), allowed=None)
 
 
-def _entries(launches: Iterable[ToldLaunch]) -> Iterator[LedgerEntry]:
-    return (launch.entry for launch in launches if launch.entry)
+def _is_about(launch: LaunchView, entry: LedgerEntry) -> bool:
+    return launch.failure is not None and launch.failure.uid == entry.worker_uid
 
 
-def _is_about(launch: ToldLaunch, entry: LedgerEntry) -> bool:
-    return launch.entry is not None and launch.entry.worker_uid == entry.worker_uid
-
-
-def _goes_on_after(launch: ToldLaunch, row: TryRow) -> bool:
+def _goes_on_after(launch: LaunchView, row: TryRow) -> bool:
     """Whether there is another launch after the last one that is known to have ended."""
-    if launch.entry:
-        return launch.entry.decision.action is Action.RELAUNCH
+    if launch.failure:
+        return launch.failure.decision.action is Action.RELAUNCH
     # It has deferred, waits for input or was rescheduled, and another worker goes on.
     return row.state in _HELD

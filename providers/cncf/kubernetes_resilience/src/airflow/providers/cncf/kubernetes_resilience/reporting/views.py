@@ -9,18 +9,12 @@ Times have a time zone. Texts are as the platform or a program wrote them: nobod
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from airflow.utils.state import State
 from pydantic import BaseModel, Field
 
 from airflow.providers.cncf.kubernetes_resilience.reporting.failures import Outcome, Told
-from airflow.providers.cncf.kubernetes_resilience.reporting.launches import (
-    LaunchEnd,
-    ToldLaunch,
-    ToldTry,
-    tell_tries,
-)
 from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
     cause_of,
     end_in_words,
@@ -35,7 +29,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import TaskFailure, TaskInstanceEvents, WorkerEvent
+from airflow_resilience.ledger_queries import TaskFailure
 from airflow_resilience.retry_policy.evidence import Phase
 
 
@@ -126,6 +120,18 @@ class FailureView(BaseModel):
         )
 
 
+class LaunchEnd(StrEnum):
+    """How a launch has ended, as far as it has."""
+
+    FAILED = "failed"
+    """Its worker has failed, and the ledger says why."""
+    REPORTED = "reported"
+    """Its worker has reported how its task ended, or that it waits for something."""
+    RUNNING = "running"
+    WAITING = "waiting"
+    """Its worker has not started."""
+
+
 class LaunchView(BaseModel):
     """One launch of a try."""
 
@@ -141,22 +147,6 @@ class LaunchView(BaseModel):
     )
     held_since: datetime | None
     failure: FailureView | None
-
-    @classmethod
-    def of(cls, launch: ToldLaunch) -> LaunchView:
-        """Show a launch."""
-        return cls(
-            number=launch.number,
-            end=launch.end,
-            state=launch.state,
-            host=launch.host,
-            started_at=launch.started_at,
-            ended_at=launch.ended_at,
-            due=launch.due,
-            held_for=launch.held_for and str(launch.held_for),
-            held_since=launch.held_since,
-            failure=FailureView.of(launch.entry) if launch.entry else None,
-        )
 
 
 class EndView(BaseModel):
@@ -196,19 +186,6 @@ class TryView(BaseModel):
     infrastructure: Budget | None = Field(description="after losses of the running worker")
     retries: Budget | None = Field(description="of the task's own, before this try")
 
-    @classmethod
-    def of(cls, told: ToldTry) -> TryView:
-        """Show a try."""
-        return cls(
-            number=told.number,
-            state=told.state,
-            launches=[LaunchView.of(launch) for launch in told.launches],
-            ended_by=_end(told.ended_by),
-            relaunches=Budget.of(told.relaunches),
-            infrastructure=Budget.of(told.infrastructure),
-            retries=Budget.of(told.retries),
-        )
-
 
 class TaskInstanceView(BaseModel):
     """The launches of a task instance."""
@@ -221,22 +198,6 @@ class TaskInstanceView(BaseModel):
     is_live: bool = Field(description="whether there may be more to tell soon")
     is_cut: bool = Field(description="whether there are older events, which are left out")
     tries: list[TryView] = Field(description="newest first")
-
-    @classmethod
-    def of(
-        cls, dag_id: str, run_id: str, task_id: str, map_index: int, found: TaskInstanceEvents
-    ) -> TaskInstanceView:
-        """Show what was found about a task instance."""
-        return cls(
-            dag_id=dag_id,
-            run_id=run_id,
-            task_id=task_id,
-            map_index=map_index,
-            state=found.present.state,
-            is_live=found.present.state in State.unfinished,
-            is_cut=found.is_cut,
-            tries=[TryView.of(told) for told in tell_tries(found)],
-        )
 
 
 class FailureRow(BaseModel):
@@ -307,10 +268,6 @@ class TaskFailureRows(BaseModel):
     total: int = Field(description="how many were chosen, of those that were read")
     is_cut: bool = Field(description="whether there are older ones in that time, which were not read")
     rows: list[TaskFailureRow] = Field(description="newest first")
-
-
-def _end(event: WorkerEvent | None) -> EndView | None:
-    return EndView.of(event.at, event.context) if event and event.context else None
 
 
 def _text(value: Any) -> str | None:
