@@ -142,6 +142,7 @@ def test_a_lost_launch_is_seen_in_the_task_log_and_in_the_audit_log(testbed: Tes
     assert run.wait_for_end("held") == RECOVERED
 
 
+@pytest.mark.long
 def test_the_command_line_knows_the_provider_and_its_options(testbed: Testbed) -> None:
     assert "watch_inactivity_timeout" in airflow(
         testbed, "config", "list", "--section", "kubernetes_resilience"
@@ -155,6 +156,7 @@ def test_the_command_line_knows_the_provider_and_its_options(testbed: Testbed) -
     )
 
 
+@pytest.mark.long
 def test_a_value_that_cannot_be_used_stops_the_scheduler(testbed: Testbed) -> None:
     environment = testbed.deployment.environment | {
         "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "many"

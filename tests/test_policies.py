@@ -101,6 +101,7 @@ def test_a_task_may_be_failed_for_good(testbed: Testbed) -> None:
     assert (row["action"], row["policy"], row["rule"]) == ("fail", "strict", "image-is-broken")
 
 
+@pytest.mark.long
 def test_the_file_may_change_while_the_scheduler_runs(testbed: Testbed) -> None:
     file = policy_file(testbed.home)
     file.write_text(WRITTEN.read_text().replace("action: Retry", "action: Explode"))

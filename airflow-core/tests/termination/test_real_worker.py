@@ -320,6 +320,7 @@ def test_a_task_that_finishes_within_its_grace_period_is_a_success(start):
     assert api.asked == 0
 
 
+@pytest.mark.long
 def test_a_user_who_clears_the_task_gets_airflows_way(start):
     api, worker = start("bash", retries=1)
     worker.wait_until_begun()
@@ -399,7 +400,7 @@ def test_on_kill_is_told_of_a_user(start, environment):
 
 
 @pytest.mark.skipif(not FORWARDS_SIGTERM, reason="the supervisor ends at once")
-@pytest.mark.parametrize("environment", [{}, GUARDED])
+@pytest.mark.parametrize("environment", [{}, pytest.param(GUARDED, marks=pytest.mark.long)])
 def test_on_kill_is_told_of_infrastructure(start, environment):
     api, worker = start("asks_why", environment)
     worker.wait_until_begun()
@@ -425,6 +426,7 @@ def test_the_next_run_is_told_why_there_is_one(start):
     assert "macro: WORKER_LOST" in worker.output
 
 
+@pytest.mark.long
 def test_the_first_run_is_told_nothing(start):
     _, worker = start("tells_why", {})
     worker.wait()

@@ -29,8 +29,8 @@ def lab() -> Iterator[Lab]:
 @pytest.mark.parametrize(
     ("benchmark", "candidate", "number"),
     [
-        (events, OURS, "results per s"),
         (lost, WITH_BUDGET, "s until the last has another pod"),
+        pytest.param(events, OURS, "results per s", marks=pytest.mark.long),
         pytest.param(lost, OURS, "s until the last is reported", marks=pytest.mark.long),
         pytest.param(lost, UPSTREAM, "s until the last is reported", marks=pytest.mark.long),
         pytest.param(loop, OURS, "p99 of sync(), ms", marks=pytest.mark.long),

@@ -220,10 +220,14 @@ def test_it_follows_a_task_that_runs(page, server):
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
-    [(401, "not logged in"), (403, "may not read"), (500, "could not answer"), (None, "does not answer")],
+    ("address", "status", "words"),
+    [
+        (FAILURES, 401, "not logged in"),
+        (FAILURES, 500, "could not answer"),
+        (launches(STORY), 403, "may not read"),
+        (launches(STORY), None, "does not answer"),
+    ],
 )
-@pytest.mark.parametrize("address", [FAILURES, launches(STORY)], ids=["failures", "launches"])
 def test_an_error_is_said_and_can_be_tried_again(page, server, address, status, words):
     def refuse(route):
         if status is None:
