@@ -18,6 +18,7 @@ from hypothesis.internal.conjecture import providers
 
 # Hypothesis' own profile for CI has no limits of time either: a property that fails on a busy machine would
 # only say that the machine was busy.
+# Those that are the same each time have found what they can find when they have passed once.
 settings.register_profile("all", settings.get_profile("ci"), max_examples=40)
 settings.register_profile("release", settings.get_profile("ci"), max_examples=200, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "all"))

@@ -156,7 +156,6 @@ def test_the_command_line_knows_the_provider_and_its_options(testbed: Testbed) -
     )
 
 
-@pytest.mark.long
 def test_a_value_that_cannot_be_used_stops_the_scheduler(testbed: Testbed) -> None:
     environment = testbed.deployment.environment | {
         "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "many"

@@ -389,7 +389,7 @@ def test_a_failure_before_the_operators_code_is_told_and_stored(start):
     assert api.failure["metadata"]["exception"] == "jinja2.exceptions.UndefinedError"
 
 
-@pytest.mark.parametrize("environment", [{}, pytest.param(GUARDED, marks=pytest.mark.long)])
+@pytest.mark.parametrize("environment", [GUARDED, pytest.param({}, marks=pytest.mark.long)])
 def test_on_kill_is_told_of_a_user(start, environment):
     api, worker = start("asks_why", environment, retries=1)
     worker.wait_until_begun()
@@ -397,6 +397,7 @@ def test_on_kill_is_told_of_a_user(start, environment):
     worker.wait()
     assert "on_kill: USER_ACTION / MANUAL_CLEAR / API" in worker.output
     assert "asked: USER_ACTION / MANUAL_CLEAR / API" in worker.output
+    assert HELD not in worker.output
 
 
 @pytest.mark.skipif(not FORWARDS_SIGTERM, reason="the supervisor ends at once")

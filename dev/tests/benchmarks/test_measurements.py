@@ -4,7 +4,7 @@
 Measurements with a few pods, on the embedded API server.
 
 They prepare the insides of the executors. A change of those must not go unnoticed until the next run of the
-benchmarks.
+benchmarks: what most of them use is tried with each change, and all before a release.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from cluster_lab.airflow_fixtures import (  # noqa: F401
 configure_airflow()
 
 # Each object of the client's has a configuration, for nothing but the validation of its fields. To make and
-# to copy them takes longer than all else in the launch of a test's first pod: all have the same.
+# to copy them takes longer than all else in the launch of a test's first pod. All have the same one, which
+# nobody may change.
 Configuration.__deepcopy__ = lambda self, _: self
 Configuration.set_default(Configuration())

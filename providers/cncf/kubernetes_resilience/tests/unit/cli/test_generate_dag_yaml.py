@@ -22,7 +22,7 @@ from kubernetes.client import V1Container, V1Pod, V1PodSpec
 def pod(**fields):
     return V1Pod(spec=V1PodSpec(containers=[V1Container(name="base", **fields)]))
 
-with DAG("sales", schedule=None):
+with DAG("purchases", schedule=None):
 """
 
 
@@ -52,8 +52,8 @@ def generate(run, session, configure, template, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE", template("deployment"))
 
-    def command(*tasks, words=(), dag="sales", date=("--logical-date", "2026-01-01")):
-        (dags / "sales.py").write_text(DAG + "".join(f"    {task}\n" for task in tasks))
+    def command(*tasks, words=(), dag="purchases", date=("--logical-date", "2026-01-01")):
+        (dags / "purchases.py").write_text(DAG + "".join(f"    {task}\n" for task in tasks))
         return run("generate-dag-yaml", dag, *date, "--output-path", tmp_path / "out", *words)
 
     return command
@@ -69,7 +69,7 @@ def shown(generate, tmp_path):
         assert (code, out.splitlines()[-1]) == (0, f"YAML output can be found at {folder}"), err
         suffix = "_2026-01-01T00_00_00_plus_00_00.yml"
         return {
-            file.name.removeprefix("sales_").removesuffix(suffix): yaml.safe_load(file.read_text())
+            file.name.removeprefix("purchases_").removesuffix(suffix): yaml.safe_load(file.read_text())
             for file in folder.iterdir()
         }
 
@@ -100,7 +100,7 @@ def test_pod_is_that_of_the_first_launch_and_its_secrets_are_not_shown(shown):
     assert not [name for name in environment(pod) if name.startswith("AIRFLOW_RESILIENCE_")]
     workload = json.loads(worker(pod)["args"][-1])
     assert workload["token"] == "set-at-launch"
-    assert (workload["dag_rel_path"], workload["bundle_info"]["name"]) == ("sales.py", "files")
+    assert (workload["dag_rel_path"], workload["bundle_info"]["name"]) == ("purchases.py", "files")
     assert workload["ti"]["id"] == workload["ti"]["dag_version_id"] == str(UUID(int=0))
     assert workload["ti"]["run_id"] == annotations["run_id"] == "manual__2026-01-01T00:00:00+00:00"
 
@@ -188,11 +188,11 @@ def test_bundle_that_is_named_need_not_have_been_deployed(shown):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("{'pod_override': {'spec': {}}}", "sales.load: Invalid executor_config passed\n"),
-        ("{'pod_template_file': '/gone.yaml'}", "sales.load has no pod: FileNotFoundError: "),
+        ("{'pod_override': {'spec': {}}}", "purchases.load: Invalid executor_config passed\n"),
+        ("{'pod_template_file': '/gone.yaml'}", "purchases.load has no pod: FileNotFoundError: "),
         (
             "{'pod_override': pod(env='x')}",
-            "An unexpected error occurred while trying to deserialize Dag 'sales'\n",
+            "An unexpected error occurred while trying to deserialize Dag 'purchases'\n",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_mutation_hook_that_fails(generate, monkeypatch):
 
     monkeypatch.setattr(settings, "pod_mutation_hook", hook)
     outcome = generate('EmptyOperator(task_id="load")')
-    said = "sales.load has no pod: PodMutationHookException: LookupError: no pool for load\n"
+    said = "purchases.load has no pod: PodMutationHookException: LookupError: no pool for load\n"
     assert outcome == (2, "", said)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_EVENT, decode
@@ -429,7 +429,6 @@ IDENTITY = {"name": "n", "namespace": "ns", "uid": "u"}
 
 
 @given(metadata=OBJECTS, spec=JSON | OBJECTS, status=JSON | OBJECTS)
-@settings(max_examples=300)
 def test_every_object_with_an_identity_can_be_read(metadata: m.Json, spec: Any, status: Any) -> None:
     manifest = {"metadata": metadata | IDENTITY, "spec": spec, "status": status}
     before = copy.deepcopy(manifest)
@@ -439,7 +438,6 @@ def test_every_object_with_an_identity_can_be_read(metadata: m.Json, spec: Any, 
 
 
 @given(metadata=OBJECTS, spec=JSON | OBJECTS, status=JSON | OBJECTS)
-@settings(max_examples=300)
 def test_the_decoder_skips_nothing_that_is_read(metadata: m.Json, spec: Any, status: Any) -> None:
     manifest = {"metadata": metadata | IDENTITY, "spec": spec, "status": status}
     projected = decode(msgspec.json.encode({"type": "ADDED", "object": manifest}), POD_EVENT)["object"]

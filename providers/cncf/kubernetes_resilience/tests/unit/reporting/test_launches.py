@@ -49,7 +49,7 @@ def tell(*events, present, past=()):
 
 
 def budgets(told):
-    """What is used and allowed: of relaunches, of infrastructure retries, and of retries."""
+    """Return what is used and allowed: of relaunches, of infrastructure retries, and of retries."""
     found = (told.relaunches, told.infrastructure, told.retries)
     return tuple(budget and (budget.used, budget.allowed) for budget in found)
 
@@ -97,6 +97,54 @@ def test_a_failed_launch_and_the_one_that_waits():
     )
     assert (waits.due, waits.host) == (DUE, None)
     assert budgets(told) == ((1, 1), None, (0, 1))
+
+
+def test_what_the_api_says_of_a_failed_launch():
+    (told,) = tell(fails(1, lost()), present=row("queued"))
+    assert told.launches[0].model_dump(mode="json") == {
+        "number": 1,
+        "end": "failed",
+        "state": None,
+        "host": "pod-1",
+        "started_at": None,
+        "ended_at": "2026-03-01T12:01:00Z",
+        "due": None,
+        "held_for": None,
+        "held_since": None,
+        "failure": {
+            "phase": "launch",
+            "launch": 1,
+            "pod": "pod-1",
+            "namespace": "airflow",
+            "uid": "uid-1",
+            "node": "node-1",
+            "cause": "drain",
+            "cause_in_words": None,
+            "category": "INFRASTRUCTURE",
+            "reason": "WORKER_TERMINATION",
+            "source": "EXECUTOR",
+            "platform_reason": "EvictionByEvictionAPI",
+            "container": None,
+            "container_type": None,
+            "exit_code": None,
+            "signal": None,
+            "message": None,
+            "decision": {
+                "action": "relaunch",
+                "policy": "built-in",
+                "rule": "infrastructure",
+                "explanation": "launch 1 of 2; policy built-in, rule infrastructure",
+                "delay": 0.0,
+                "avoid_node": "none",
+                "mutation": None,
+                "budget": {"used": 1, "allowed": 1},
+                "ran_out": False,
+            },
+            "due": "2026-03-01T12:01:00Z",
+            "task_instance_id": "ti",
+            "next_task_instance_id": None,
+        },
+    }
 
 
 def test_a_loss_of_a_running_worker_and_the_one_that_runs():

@@ -153,7 +153,7 @@ def read_number(text: str) -> int:
 )
 def test_what_becomes_of_it_is_what_the_table_says(start, queued_ti, row, example, answer):
     _, repeated, lasts, why, policy = row
-    others = [queued_ti(f"other-{number}") for number in range(20)] if example.others else []
+    others = queued_ti("others", mapped=20) if example.others else []
     seen = play(start(**example.options), queued_ti(), others, answer)
     if repeated == "each half a minute":
         assert seen.minutes < seen.calls < 4 * seen.minutes

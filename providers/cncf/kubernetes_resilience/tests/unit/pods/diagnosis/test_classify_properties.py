@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
@@ -48,7 +48,6 @@ def is_infrastructure(failure: PodFailure) -> bool:
 
 @every_finder
 @given(facts=PODS, launch_number=st.none() | st.integers(1))
-@settings(max_examples=150)
 def test_every_failure_is_classified_always_alike_and_fit_for_json(
     find: Finder, facts: PodFacts, launch_number: int | None
 ) -> None:
@@ -91,7 +90,6 @@ DISRUPTIONS: dict[str, Callable[[PodFacts], PodFacts]] = {
 
 @every_finder
 @given(facts=PODS, disruption=st.sampled_from(sorted(DISRUPTIONS)))
-@settings(max_examples=200)
 def test_more_evidence_of_a_disruption_never_makes_it_less_infrastructure(
     find: Finder, facts: PodFacts, disruption: str
 ) -> None:
@@ -112,7 +110,6 @@ def test_disruption_that_came_about_is_the_infrastructures_affair_whatever_else_
 
 @every_finder
 @given(facts=PODS, phase=st.sampled_from(Phase))
-@settings(max_examples=150)
 def test_evidence_can_be_made_of_every_failure(find: Finder, facts: PodFacts, phase: Phase) -> None:
     failure = find(facts)
     if failure is None:

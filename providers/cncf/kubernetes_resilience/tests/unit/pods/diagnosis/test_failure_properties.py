@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -26,7 +26,6 @@ from ....support.strategies import FAILED_CONTAINERS, PODS, SETS_OF_REASONS
 
 
 @given(facts=PODS, gone=st.booleans(), given_up=SETS_OF_REASONS)
-@settings(max_examples=300)
 def test_every_failure_can_be_described(facts: PodFacts, gone: bool, given_up: frozenset[str]) -> None:
     failure = find_failure(facts, gone=gone, given_up_reasons=given_up)
     for found in (failure, find_obstacle(facts), find_overdue_deletion(facts), find_silent_exit(facts)):
@@ -76,7 +75,6 @@ def test_pod_that_can_still_start_its_worker_counts_as_alive(
     reason=st.none() | st.just("DeletionByTaintManager"),
     status=st.sampled_from(["True", "False", "Unknown"]),
 )
-@settings(max_examples=300)
 def test_disruption_only_ever_excuses_and_only_if_it_is_true(
     facts: PodFacts,
     gone: bool,

@@ -154,11 +154,11 @@ def read_question(
     """Read what a request is about."""
     until = until or datetime.now(UTC)
     try:
-        # The database driver would convert them, and fail.
-        until = until.astimezone(UTC)
-        since = since.astimezone(UTC) if since else until - DEFAULT_TIME
+        since = since or until - DEFAULT_TIME
+        # Airflow's type of the column converts them too, and fails where the calendar ends.
+        first, last = since.astimezone(UTC), until.astimezone(UTC)
         # What is told of a time reaches beyond it, and the calendar has an end.
-        is_allowed = timedelta() < until - since <= LONGEST_TIME <= datetime.max.replace(tzinfo=UTC) - until
+        is_allowed = timedelta() < last - first <= LONGEST_TIME <= datetime.max.replace(tzinfo=UTC) - last
     except OverflowError:
         is_allowed = False
     if since is None or not is_allowed:

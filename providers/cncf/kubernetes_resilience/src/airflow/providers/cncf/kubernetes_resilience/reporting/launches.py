@@ -25,7 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
     TryView,
 )
 from airflow_resilience.context import StateChangeReason
-from airflow_resilience.decision import Action, BudgetUse
+from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency
@@ -66,13 +66,13 @@ class _Teller:
         """Add the launch of which nothing but the task instance's row tells."""
         last = self.launches[-1] if self.launches else None
         if not self.running and last and not _goes_on_after(last, row):
+            # A report does not say where its worker ran; the row does.
             if last.end is LaunchEnd.REPORTED and last.state == row.state:
                 last.host = row.hostname or None
             return
         started_at = (self.running and self.running.at) or row.started_at
         if row.state == TaskInstanceState.QUEUED:
-            self._add(LaunchEnd.WAITING, row.state)
-            waiting = self.launches[-1]
+            waiting = self._add(LaunchEnd.WAITING, row.state)
             waiting.due = last.failure.due if last and last.failure else None
             waiting.held_for, waiting.held_since = self.held_for and str(self.held_for), self.held_since
         elif row.state in _HELD:
@@ -105,7 +105,7 @@ class _Teller:
         started_at: datetime | None = None,
         ended_at: datetime | None = None,
         entry: LedgerEntry | None = None,
-    ) -> None:
+    ) -> LaunchView:
         following = self.launches[-1].number + 1 if self.launches else 1
         self.launches.append(
             LaunchView(
@@ -123,6 +123,7 @@ class _Teller:
                 failure=FailureView.of(entry) if entry else None,
             )
         )
+        return self.launches[-1]
 
 
 def show_task_instance(
@@ -167,7 +168,7 @@ def _tell(number: int, row: TryRow | None, teller: _Teller, cleared: int) -> Try
     failures = [launch.failure for launch in teller.launches if launch.failure]
     retries = None
     if row and row.max_tries is not None:
-        retries = BudgetUse(max(0, number - 1 - cleared), max(0, row.max_tries - cleared))
+        retries = Budget(used=max(0, number - 1 - cleared), allowed=max(0, row.max_tries - cleared))
     return TryView(
         number=number,
         state=row.state if row else None,
@@ -175,7 +176,7 @@ def _tell(number: int, row: TryRow | None, teller: _Teller, cleared: int) -> Try
         ended_by=teller.ended_by,
         relaunches=_budget(failures, Phase.LAUNCH),
         infrastructure=_budget(failures, Phase.EXECUTION),
-        retries=Budget.of(retries),
+        retries=retries,
     )
 
 

@@ -27,7 +27,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
+from airflow_resilience.decision import Action, AvoidNode, Decision
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskFailure
 from airflow_resilience.retry_policy.evidence import Phase
@@ -38,11 +38,6 @@ class Budget(BaseModel):
 
     used: int
     allowed: int | None = Field(description="null: no limit, or it is not known")
-
-    @classmethod
-    def of(cls, budget: BudgetUse | None) -> Budget | None:
-        """Show a budget."""
-        return cls(used=budget.used, allowed=budget.allowed) if budget else None
 
 
 class DecisionView(BaseModel):
@@ -135,17 +130,21 @@ class LaunchEnd(StrEnum):
 class LaunchView(BaseModel):
     """One launch of a try."""
 
-    number: int
+    number: int = Field(description="from 1")
     end: LaunchEnd
-    state: str | None = Field(description="of the task instance, that the launch has led to or has now")
-    host: str | None = Field(description="its pod, or what its worker takes for the name of its host")
+    state: str | None = Field(
+        description="of the task instance, that the launch has led to or has now; null: it has failed"
+    )
+    host: str | None = Field(
+        description="its pod, or what its worker takes for the name of its host; null: neither is known"
+    )
     started_at: datetime | None = Field(description="when its task began; Airflow 3.1 knows of the last only")
-    ended_at: datetime | None
+    ended_at: datetime | None = Field(description="when its end was settled, or reported")
     due: datetime | None = Field(description="when a launch that waits may be made")
     held_for: str | None = Field(
         description="what a launch that waits is held back for, since it was away: registry/HOST, for example"
     )
-    held_since: datetime | None
+    held_since: datetime | None = Field(description="when that was written down")
     failure: FailureView | None
 
 
@@ -182,8 +181,12 @@ class TryView(BaseModel):
     state: str | None
     launches: list[LaunchView] = Field(description="oldest first")
     ended_by: EndView | None = Field(description="what has ended it, if that was not the loss of a pod")
-    relaunches: Budget | None = Field(description="after launches that failed before the task began")
-    infrastructure: Budget | None = Field(description="after losses of the running worker")
+    relaunches: Budget | None = Field(
+        description="after launches that failed before the task began; null: none has"
+    )
+    infrastructure: Budget | None = Field(
+        description="after losses of the running worker; null: there was none"
+    )
     retries: Budget | None = Field(description="of the task's own, before this try")
 
 
