@@ -8,7 +8,7 @@ Upstream's executor launches another one too, and then takes the replay of the d
 the next reconnect of its watch, for the end of the healthy one.
 
 The other modules try more, most of them with the newest version only. Where a version behaves otherwise, a
-test says so and why; the limits are those of ``docs/running-tasks.md`` and of the README.
+test says so and why; the limits are those of ``docs/running-tasks.md`` and ``docs/versions.md``.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_the_reference_of_options_says_everything_about_an_option(pages):
 
 
 def test_the_page_about_policies_names_the_categories_that_pods_show():
-    (sentence,) = re.findall(r"\*category\* \((.*?)\)", (DOCS / "policies.md").read_text(), re.DOTALL)
+    (sentence,) = re.findall(r"\*category\*\s+\((.*?)\)", (DOCS / "policies.md").read_text(), re.DOTALL)
     assert set(re.findall(r"\w+", sentence.replace(" or ", " "))) == {cause.category for cause in TABLE}
 
 

@@ -21,10 +21,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
 
-PAGE = next(folder for folder in Path(__file__).parents if (folder / "docs" / "launch-failures.md").exists())
-SECTION = (
-    (PAGE / "docs" / "launch-failures.md").read_text().partition("## What becomes of a refused create call")[2]
-).partition("\n## ")[0]
+NAME = "docs/launch-failures.md"
+PAGE = next(folder / NAME for folder in Path(__file__).parents if (folder / NAME).exists())
+SECTION = PAGE.read_text().partition("## What becomes of a refused create call")[2].partition("\n## ")[0]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in SECTION.splitlines()

@@ -3,7 +3,7 @@
 """
 Create calls that have failed: repeated, made under another name, or given up.
 
-:data:`COURSES` says how often, and what the launch has failed with then. ``docs/launch-failures.md`` has it in words.
+:data:`COURSES` says how often, and what the launch has failed with then; so does ``docs/launch-failures.md``.
 """
 
 from __future__ import annotations
