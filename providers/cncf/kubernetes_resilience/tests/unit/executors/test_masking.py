@@ -14,13 +14,13 @@ from airflow.models.xcom import XComModel
 from sqlalchemy import select
 from sqlalchemy.exc import DataError
 
+from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
     PUBLISH_BACKOFF,
     REFUSALS,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import ATTEMPTS
-from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
@@ -109,7 +109,7 @@ def test_text_without_secrets_is_not_changed():
 
 
 def test_neither_ledger_nor_log_nor_event_shows_a_secret(harness, queued_ti, secret, caplog, monkeypatch):
-    monkeypatch.setattr(KubernetesExecutor, "log", noted_log(__name__))
+    monkeypatch.setattr(Actions, "log", noted_log(__name__))
     ti = queued_ti()
     pod = harness.launch(ti)
     with caplog.at_level(logging.INFO):
@@ -259,7 +259,7 @@ def test_a_secret_in_a_pod_whose_failure_a_dead_scheduler_has_decided_on(start, 
     like = m.unschedulable()
     like["status"]["message"] = f"password {secret}"
     harness.observe(pod, like)
-    harness.executor._act = lambda settled: None
+    harness.executor._parts.actions.act = lambda settled: None
     harness.wait(31)
     heir = successor(**config)
     heir.adopt(ti)

@@ -520,6 +520,6 @@ def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
     harness.queue(ti)
     harness.executor.heartbeat()
     launch = harness.executor._registry.get(ti.key)
-    harness.executor._parts.giving_up.cannot_settle(launch, RuntimeError("a bug"))
+    harness.executor._parts.actions.cannot_settle(launch, RuntimeError("a bug"))
     harness.wait(CREATION_TIMEOUT)
     assert in_words(told_without_a_pod(harness, ti)) == ("INFRASTRUCTURE", "UNKNOWN", "EXECUTOR")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 
 from ....support import manifests as m
 from .test_executions import lose, running
@@ -20,7 +20,7 @@ def lines(monkeypatch):
     """The lines that the executor writes."""
     with capture_logs() as captured:
         # A logger that exists already has its processors.
-        monkeypatch.setattr(KubernetesExecutor, "_log", None)
+        monkeypatch.setattr(Actions, "_log", None)
         yield captured
 
 

@@ -33,7 +33,7 @@ def killed(start, queued_ti, tmp_path):
         config = {"KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(file)} if action == "fail" else {}
         harness, ti = start(**config), queued_ti(**values)
         pod = harness.launch(ti)
-        harness.executor._act = lambda settled: None
+        harness.executor._parts.actions.act = lambda settled: None
         harness.observe(pod, m.start_error() if action == "fail" else m.worker_error())
         (entry,) = harness.ledger(ti)
         assert entry["action"] == action

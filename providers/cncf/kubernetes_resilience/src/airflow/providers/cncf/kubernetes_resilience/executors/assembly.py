@@ -11,6 +11,7 @@ from airflow.configuration import conf
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
+from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.hand_back import HandBack
@@ -30,7 +31,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.garbage_col
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.giving_up import GivingUp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Recorder
@@ -120,6 +120,7 @@ class Parts:
         self._add_failures()
         self._add_adoption(patience)
         self._add_running_workers()
+        self._add_actions()
 
     def _add_tasks(self) -> None:
         self.queued_timeout = QueuedTimeout(
@@ -249,16 +250,6 @@ class Parts:
         self.reports = Reports(
             slots=self._slots, isolation=self._isolation, job_id=self._who.job_id, clock=self._clock
         )
-        self.giving_up = GivingUp(
-            registry=self._registry,
-            slots=self._slots,
-            deletion=self.deletion,
-            event_filter=self.event_filter,
-            settlement=self.settlement,
-            launch_queue=self.launch_queue,
-            traces=self.traces,
-            isolation=self._isolation,
-        )
 
     def _add_adoption(self, patience: Patience) -> None:
         orphans = Orphans(
@@ -318,6 +309,20 @@ class Parts:
             slots=self._slots,
             isolation=self._isolation,
             job_id=self._who.job_id,
+        )
+
+    def _add_actions(self) -> None:
+        self.actions = Actions(
+            registry=self._registry,
+            slots=self._slots,
+            deletion=self.deletion,
+            event_filter=self.event_filter,
+            settlement=self.settlement,
+            launch_queue=self.launch_queue,
+            ownership=self.ownership,
+            running_workers=self.running_workers,
+            traces=self.traces,
+            isolation=self._isolation,
         )
 
 

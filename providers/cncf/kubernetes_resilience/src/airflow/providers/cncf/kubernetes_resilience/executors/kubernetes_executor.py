@@ -13,14 +13,13 @@ only for the pod that is a task instance's current launch.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
 from queue import Empty, Queue, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.exceptions import AirflowConfigException
@@ -35,13 +34,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, Parts
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
-    Decided,
     Settled,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
@@ -63,13 +58,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
-from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.metrics import stats
-from airflow_resilience.retry_policy.evidence import Phase
 
 if TYPE_CHECKING:
     from airflow.callbacks.callback_requests import CallbackRequest
@@ -249,7 +240,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _fail_refused(self) -> None:
         for key, why in list(self._refused.items()):
-            self._parts.giving_up.store_why(key, not_built(why))
+            self._parts.actions.store_why(key, not_built(why))
             del self._refused[key]
             self.fail(key, why)
 
@@ -310,20 +301,15 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _replace_expired(self) -> None:
         for launch in self._parts.expired_tokens.tick():
-            self.log.info("The token of pod %s for %s has expired before it started", launch.ref, launch.key)
-            self._replace(launch)
+            self._parts.actions.replace(launch)
 
     def _repeat_creations(self) -> None:
-        self._let_go_of(self._parts.create_retries.tick())
+        self._parts.actions.not_launched(self._parts.create_retries.tick())
 
     def _launch_due(self) -> bool:
         not_launched, is_more = self._parts.launch_queue.create_due()
-        self._let_go_of(not_launched)
+        self._parts.actions.not_launched(not_launched)
         return is_more
-
-    def _let_go_of(self, not_launched: Iterable[NotLaunched]) -> None:
-        running = self._parts.giving_up.not_launched(not_launched)
-        self._parts.running_workers.follow(running)
 
     def _cancel(self) -> None:
         for launch in self._parts.cancelled.tick():
@@ -357,82 +343,12 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         return has_more
 
     def _settle_batch(self, ended: Sequence[Launch]) -> None:
-        giving_up = self._parts.giving_up
+        actions = self._parts.actions
         settled = self._isolation.batch(
-            "settle", ended, self._parts.settlement.settle, name=_key, give_up=giving_up.cannot_settle
+            "settle", ended, self._parts.settlement.settle, name=_key, give_up=actions.cannot_settle
         )
         for item in settled:
-            self._isolation.alone("act", item, self._act, name=_key_of_settled, give_up=giving_up.cannot_act)
-
-    def _act(self, settled: Settled) -> None:
-        """
-        Act on what was settled about a launch. This is the only place that does.
-
-        If it fails, all of it is repeated in a later turn: the decision is in the ledger. So the launch is
-        released last.
-        """
-        launch, outcome = settled.launch, settled.outcome
-        if not settled.leaves_pod:
-            self._parts.deletion.supersede(launch, settled.failure)
-        match outcome:
-            case Keep():
-                pass
-            case Release(why=why, leaves_pod=leaves_pod, runs_elsewhere=runs_elsewhere):
-                self.log.info("Pod of %s has ended; %s", launch.key, why)
-                if leaves_pod and launch.facts:
-                    self._parts.ownership.doubt_stray(launch.facts)
-                self._parts.giving_up.release(launch)
-                if runs_elsewhere:
-                    self._parts.running_workers.follow([launch.key])
-            case Report(state):
-                self._report(launch, state, settled)
-            case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
-                self._log_relaunch(launch, entry, failure)
-                upstream.follow_new_id(self, launch.key, entry.ti_id, entry.next_ti_id)
-                self._parts.launch_queue.relaunch(launch, entry)
-                telling.count(launch.key, entry)
-                telling.tell_of_relaunch(launch.key, entry)
-            case Decided(entry):
-                self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
-                telling.count(launch.key, entry)
-            case _:
-                assert_never(outcome)
-        self._parts.event_filter.settled(launch)
-        self._parts.traces.settled(settled)
-
-    def _log_relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
-        was_running = entry.phase is Phase.EXECUTION
-        self.log.warning(
-            "%s %s%s without touching its retries: %s; %s; %s",
-            "Running again" if was_running else "Relaunching",
-            launch.key,
-            f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
-            "its worker was lost" if was_running else "its process never started",
-            failure,
-            entry.decision.explanation,
-            **fields_of(launch, entry),
-        )
-
-    def _replace(self, launch: Launch) -> None:
-        """Replace a launch that has not failed, unless it starts first."""
-        if launch.facts is None:
-            raise AssertionError("a launch is replaced for what is seen of its pod")
-        self._parts.deletion.give_up(launch, launch.facts, unless_adopted=True)
-        self._parts.launch_queue.relaunch(launch, None)
-        self._parts.traces.cancelled(launch)
-
-    def _report(self, launch: Launch, state: str | None, settled: Settled, explanation: str = "") -> None:
-        info, entry = None, settled.entry
-        if failure := settled.failure:
-            info = f"The task's {failure}" + (f"; {explanation}" if explanation else "")
-            # A pod may fail after its task has ended: that of a task which was marked as a success, for
-            # example.
-            level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
-            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields_of(launch, entry))
-        if info and entry and entry.phase is Phase.LAUNCH:
-            self._parts.launch_queue.fail(launch, info)  # its pod may start while it is deleted
-        else:
-            self._parts.giving_up.report(launch, state, info)
+            self._isolation.alone("act", item, actions.act, name=_key_of_settled, give_up=actions.cannot_act)
 
     # ------------------------------------------------------------------ what the scheduler asks for
 

@@ -93,6 +93,10 @@ class Slots:
         """Make a report again that the scheduler has taken, unless there is another one."""
         self._executor.event_buffer.setdefault(key, event)
 
+    def follow_new_id(self, key: TaskInstanceKey, old: str, new: str | None) -> None:
+        """Have the reports about a task instance be about its new UUID, if it has one."""
+        upstream.follow_new_id(self._executor, key, old, new)
+
     def stay_awake(self) -> None:
         """
         Keep the scheduler from sleeping before its next turn.

@@ -1,29 +1,36 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Lets go of launches: their slots are freed, and Airflow is told what is certain, and nothing else.
+Acts on what was judged about a launch: frees slots, reports, relaunches, and has pods deleted or kept.
 
-No decision is needed for that: their tasks have ended, they have no pod, or they cannot be handled.
+Airflow is told what is certain, and nothing else.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from typing import assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Report
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import (
@@ -33,17 +40,21 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.propagation import audit
 from airflow_resilience.retry_policy.evidence import Phase
 
 
-class GivingUp:
+class Actions(LoggingMixin):
     """
-    Lets go of launches.
+    Acts on launches. Nothing else does.
 
     :param slots: those of the launches are freed
     :param settlement: says whether a task instance is still queued
-    :param launch_queue: reports failures once no pod can start any more
+    :param launch_queue: takes relaunches, and reports failures once no pod can start any more
+    :param ownership: is told of pods whose failure another scheduler may count
+    :param running_workers: follow workers that run in other pods
     """
 
     def __init__(
@@ -55,25 +66,91 @@ class GivingUp:
         event_filter: StaleEventFilter,
         settlement: Settlement,
         launch_queue: LaunchQueue,
+        ownership: Ownership,
+        running_workers: RunningWorkers,
         traces: LaunchTraces,
         isolation: Isolation,
     ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self._registry = registry
         self._slots = slots
         self._deletion = deletion
         self._event_filter = event_filter
         self._settlement = settlement
         self._launch_queue = launch_queue
+        self._ownership = ownership
+        self._running_workers = running_workers
         self._traces = traces
         self._isolation = isolation
 
-    def release(self, launch: Launch) -> None:
-        """Free the slot of a launch, if it is still the current one. Nothing is reported."""
-        if self._registry.is_current(launch):
-            self._registry.release(launch.key)
-            self._slots.free(launch.key)
+    # ------------------------------------------------------------------ launches that have ended
 
-    def report(self, launch: Launch, state: str | None, info: str | None) -> None:
+    def act(self, settled: Settled) -> None:
+        """
+        Act on what was settled about a launch.
+
+        If it fails, all of it is repeated in a later turn: the decision is in the ledger. So the launch is
+        released last.
+        """
+        launch, outcome = settled.launch, settled.outcome
+        if not settled.leaves_pod:
+            self._deletion.supersede(launch, settled.failure)
+        match outcome:
+            case Keep():
+                pass
+            case Release():
+                self._let_go(launch, outcome)
+            case Report(state):
+                self._report(launch, state, settled)
+            case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
+                self._relaunch(launch, entry, failure)
+            case Decided(entry):
+                self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
+                telling.count(launch.key, entry)
+            case _:
+                assert_never(outcome)
+        self._event_filter.settled(launch)
+        self._traces.settled(settled)
+
+    def _let_go(self, launch: Launch, released: Release) -> None:
+        self.log.info("Pod of %s has ended; %s", launch.key, released.why)
+        if released.leaves_pod and launch.facts:
+            self._ownership.doubt_stray(launch.facts)
+        self.release(launch)
+        if released.runs_elsewhere:
+            self._running_workers.follow([launch.key])
+
+    def _relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
+        was_running = entry.phase is Phase.EXECUTION
+        self.log.warning(
+            "%s %s%s without touching its retries: %s; %s; %s",
+            "Running again" if was_running else "Relaunching",
+            launch.key,
+            f" in {entry.decision.delay:.0f} s" if entry.decision.delay else "",
+            "its worker was lost" if was_running else "its process never started",
+            failure,
+            entry.decision.explanation,
+            **fields_of(launch, entry),
+        )
+        self._slots.follow_new_id(launch.key, entry.ti_id, entry.next_ti_id)
+        self._launch_queue.relaunch(launch, entry)
+        telling.count(launch.key, entry)
+        telling.tell_of_relaunch(launch.key, entry)
+
+    def _report(self, launch: Launch, state: str | None, settled: Settled, explanation: str = "") -> None:
+        info, entry = None, settled.entry
+        if failure := settled.failure:
+            info = f"The task's {failure}" + (f"; {explanation}" if explanation else "")
+            # A pod may fail after its task has ended: that of a task which was marked as a success, for
+            # example.
+            level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
+            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields_of(launch, entry))
+        if info and entry and entry.phase is Phase.LAUNCH:
+            self._launch_queue.fail(launch, info)  # its pod may start while it is deleted
+        else:
+            self._report_end(launch, state, info)
+
+    def _report_end(self, launch: Launch, state: str | None, info: str | None) -> None:
         """
         Report how the task instance of a launch has ended, and free its slot.
 
@@ -83,11 +160,27 @@ class GivingUp:
             self._slots.report(launch.key, state, info)
         self.release(launch)
 
-    def not_launched(self, given_up: Iterable[NotLaunched]) -> list[TaskInstanceKey]:
+    # ------------------------------------------------------------------ launches that have not
+
+    def release(self, launch: Launch) -> None:
+        """Free the slot of a launch, if it is still the current one. Nothing is reported."""
+        if self._registry.is_current(launch):
+            self._registry.release(launch.key)
+            self._slots.free(launch.key)
+
+    def replace(self, launch: Launch) -> None:
+        """Replace a launch whose worker's token has expired, unless it starts first."""
+        if launch.facts is None:
+            raise AssertionError("a launch is replaced for what is seen of its pod")
+        self.log.info("The token of pod %s for %s has expired before it started", launch.ref, launch.key)
+        self._deletion.give_up(launch, launch.facts, unless_adopted=True)
+        self._launch_queue.relaunch(launch, None)
+        self._traces.cancelled(launch)
+
+    def not_launched(self, given_up: Iterable[NotLaunched]) -> None:
         """
         Let go of launches whose pod is not created.
 
-        :return: those of the task instances that run, in another pod
         :raises DatabaseAwayError: if the database does not answer
         """
         running = []
@@ -107,7 +200,9 @@ class GivingUp:
             self._drop(launch.key)
             if item.runs:
                 running.append(launch.key)
-        return running
+        self._running_workers.follow(running)
+
+    # ------------------------------------------------------------------ what cannot be handled
 
     def cannot_act(self, settled: Settled, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
@@ -116,9 +211,9 @@ class GivingUp:
             case Decided(entry) if entry.phase is Phase.LAUNCH:
                 self._launch_queue.fail(launch, _unhandled(error))
             case Decided():
-                self.report(launch, TaskInstanceState.FAILED, _unhandled(error))
+                self._report_end(launch, TaskInstanceState.FAILED, _unhandled(error))
             case Report(state):
-                self.report(launch, state, _unhandled(error))
+                self._report_end(launch, state, _unhandled(error))
             case _:
                 self.release(launch)
         self._put_away(launch, settled.failure)
