@@ -10,22 +10,22 @@ from weakref import WeakKeyDictionary
 from airflow.executors.base_executor import BaseExecutor
 from airflow.utils.session import create_session
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, reconciler
+from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
     adopter,
-    hand_back,
     plan,
     pod_search,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, outages
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches, pod_deletion
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import record, settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
@@ -42,6 +42,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import (
     queued_timeout,
     schedulers,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods import facts
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
@@ -127,7 +128,7 @@ def lose_vanished_pods(patch):
 
 
 def drop_orphans_without_pods(patch):
-    patch.setattr(hand_back.task_instances, "reschedule", lambda *args, **kwargs: set())
+    patch.setattr(reconciler.task_instances, "reschedule", lambda *args, **kwargs: set())
 
 
 def adopt_nothing(patch):
@@ -235,12 +236,7 @@ def take_a_label_for_ownership(patch):
 
 def put_away_what_others_have_adopted(patch):
     """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
-
-    def let_go(self, launch, _=None):
-        del self._doubtful[launch.launch_id]
-        self._registry.release(launch.key)
-
-    patch.setattr(Ownership, "_let_go", let_go)
+    patch.setattr(Actions, "leave", lambda self, launch, _: self.release(launch))
 
 
 def take_the_phase_for_the_worker(patch):
@@ -255,12 +251,12 @@ def report_what_may_start(patch):
 
 def tidy_up_after_others(patch):
     """Put every failed pod away that has this scheduler's label, whoever has its task instance."""
-    patch.setattr(Ownership, "_is_elsewhere", lambda *args: False)
+    patch.setattr(Strays, "_is_elsewhere", lambda *args: False)
 
 
 def let_go_of_what_is_relabelled(patch):
     """Forget a launch whose pod has got another scheduler's label, whoever has queued its task instance."""
-    patch.setattr(Ownership, "_read_owners", lambda self, launches: [(launch, None) for launch in launches])
+    patch.setattr(TaskSnapshot, "owner", None)
 
 
 def settle_what_is_adopted(patch):
@@ -437,7 +433,7 @@ def hold_for_ever(patch):
 
 def hold_what_is_cleared(patch):
     """Let nobody look whether Airflow still waits for what is held."""
-    patch.setattr(cancelled_launches, "_may_start", lambda launch: launch.state is not LaunchState.HELD)
+    patch.setattr(reconciler, "_is_unstarted", lambda launch: launch.state is not LaunchState.HELD)
 
 
 # The promise that the machine finds broken, as a regular expression.

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, judge
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
@@ -24,7 +24,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import (
-    cancelled_launches,
     garbage_collection,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
@@ -43,6 +42,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL, Reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -202,7 +202,7 @@ STEPS = {
     "build": (PodBuilder, "build", None),
     "hook": (settings, "pod_mutation_hook", None),
     "create": (LaunchRegistry, "create", "build"),
-    "ask": (CreateRetries, "ask", "create-again"),
+    "ask": (CreateRetries, "ask", "reconcile"),
 }
 
 
@@ -289,7 +289,7 @@ def test_an_answer_to_a_create_call_that_cannot_be_handled(play, poison, counted
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(CreateRetries, "_go_on"), (task_instances, "read_rows")], ids=["go on", "rows"]
+    ("owner", "name"), [(judge, "_judge_creation"), (task_instances, "read_rows")], ids=["go on", "rows"]
 )
 def test_a_creation_that_has_failed(play, poison, counted, owner, name):
     play.queue()
@@ -299,7 +299,7 @@ def test_a_creation_that_has_failed(play, poison, counted, owner, name):
     play.turn(60)
     play.until_the_end()
     play.turn(CREATION_TIMEOUT)  # until it is known that no call has brought about a pod
-    known = {"failed": {BAD}} if owner is CreateRetries else {}
+    known = {"failed": {BAD}} if owner is judge else {}
     assert play.reported == {"success": OTHERS, **known}
     assert play.left_over() == {}
     assert counted
@@ -312,8 +312,7 @@ PHASES = {
     "track": (StaleEventFilter, "tick"),
     "adopt": (Adopter, "continue_"),
     "hold-off": (queued_timeout.QueuedTimeout, "tick"),
-    "create": (CreateRetries, "tick"),
-    "cancel": (cancelled_launches.CancelledLaunches, "tick"),
+    "reconcile": (Reconciler, "tick"),
     "collect": (garbage_collection.OrphanCollector, "tick"),
 }
 
@@ -331,21 +330,25 @@ def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, cou
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(cancelled_launches, "standing"), (PodDeletion, "give_up")], ids=["row", "pod"]
+    ("owner", "name", "step"),
+    [
+        (task_instances, "read_rows", "look-up"),
+        (judge, "standing", "reconcile"),
+        (PodDeletion, "give_up", "reconcile"),
+    ],
+    ids=["row", "judge", "pod"],
 )
-def test_launches_that_are_not_wanted(play, poison, counted, owner, name):
+def test_launches_that_are_not_wanted(play, poison, counted, owner, name, step):
     play.queue().answer()
     play.turn()
     for ti in play.tis.values():
         play.harness.set_state(ti, "failed")
-    if owner is cancelled_launches:
-        original = play.tis[BAD]
-        poison(task_instances, "read_rows", original)
-    else:
-        poison(owner, name, play.tis[BAD])
+    poison(owner, name, play.tis[BAD])
     play.turn(60)
     assert len(play.harness.runtime.take("delete")) == TASKS - 1
-    assert set(counted) == {"cancel"}
+    for _ in range(isolation.ATTEMPTS):
+        play.turn(CHECK_INTERVAL)
+    assert set(counted) == {step}
 
 
 @pytest.mark.parametrize("times", [isolation.ATTEMPTS - 1, isolation.ATTEMPTS])
@@ -638,7 +641,7 @@ def test_a_task_that_cannot_be_handed_back(play, successor, poison, counted):
     handed_back = {ti.map_index for ti in heir.tis.values() if heir.harness.row(ti).state == "scheduled"}
     assert handed_back == OTHERS
     assert heir.left_over() == {}
-    assert counted == ["hand-back"]
+    assert counted == ["launch"]
 
 
 def test_an_adoption_that_fails_as_a_whole_is_postponed(play, successor, monkeypatch, counted):

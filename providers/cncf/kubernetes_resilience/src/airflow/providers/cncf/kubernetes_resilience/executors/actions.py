@@ -16,16 +16,21 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import NotLaunched
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import (
+    LaunchQueue,
+    NotLaunched,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    UNKNOWN_VERSION,
+    PodDeletion,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
@@ -33,6 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry im
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import (
     ContextSource,
     ExecutionContext,
@@ -53,7 +59,7 @@ class Actions(LoggingMixin):
     :param slots: those of the launches are freed
     :param settlement: says whether a task instance is still queued
     :param launch_queue: takes relaunches, and reports failures once no pod can start any more
-    :param ownership: is told of pods whose failure another scheduler may count
+    :param strays: is told of pods whose failure another scheduler may count
     :param running_workers: follow workers that run in other pods
     """
 
@@ -66,7 +72,7 @@ class Actions(LoggingMixin):
         event_filter: StaleEventFilter,
         settlement: Settlement,
         launch_queue: LaunchQueue,
-        ownership: Ownership,
+        strays: Strays,
         running_workers: RunningWorkers,
         traces: LaunchTraces,
         isolation: Isolation,
@@ -78,7 +84,7 @@ class Actions(LoggingMixin):
         self._event_filter = event_filter
         self._settlement = settlement
         self._launch_queue = launch_queue
-        self._ownership = ownership
+        self._strays = strays
         self._running_workers = running_workers
         self._traces = traces
         self._isolation = isolation
@@ -115,10 +121,10 @@ class Actions(LoggingMixin):
     def _let_go(self, launch: Launch, released: Release) -> None:
         self.log.info("Pod of %s has ended; %s", launch.key, released.why)
         if released.leaves_pod and launch.facts:
-            self._ownership.doubt_stray(launch.facts)
+            self._strays.note_failed(launch.facts)
         self.release(launch)
         if released.runs_elsewhere:
-            self._running_workers.follow([launch.key])
+            self.follow([launch.key])
 
     def _relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
         was_running = entry.phase is Phase.EXECUTION
@@ -168,6 +174,31 @@ class Actions(LoggingMixin):
             self._registry.release(launch.key)
             self._slots.free(launch.key)
 
+    def leave(self, launch: Launch, owner: int | None) -> None:
+        """
+        Free the slot of a launch, and leave its pod.
+
+        :param owner: the job of the scheduler that has its task instance; None if nobody has
+        """
+        self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
+        self.release(launch)
+        self._registry.settled(launch)  # by that scheduler, also if it has ended here
+
+    def cancel(self, launch: Launch) -> None:
+        """Free the slot of a launch that is not wanted, and delete its pod unless that has started."""
+        if launch.ref is None:
+            self.log.info("%s is not launched: it was cleared, marked or deleted, or goes on", launch.key)
+            if launch.waiting:
+                self._deletion.revoke_given_up(launch.key)
+            self._drop(launch.key)
+        else:
+            self.log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
+            # It may have started, and ended its try, and nobody has told this scheduler.
+            unseen = PodFacts(launch.ref, {}, {}, resource_version=UNKNOWN_VERSION)
+            self._deletion.give_up(launch, launch.facts or unseen)
+            self.release(launch)
+        self._traces.cancelled(launch)
+
     def replace(self, launch: Launch) -> None:
         """Replace a launch whose worker's token has expired, unless it starts first."""
         if launch.facts is None:
@@ -189,18 +220,22 @@ class Actions(LoggingMixin):
             if not self._registry.is_current(launch):
                 continue
             if item.error:
-                self._give_up(launch, item.error)
-                continue
-            if item.is_anothers:
-                self.release(launch)
-                continue
-            if item.why:
+                self.give_up(launch, item.error)
+            elif item.why:
                 self._fail(launch, item.why, item.context)
-                continue
-            self._drop(launch.key)
-            if item.runs:
-                running.append(launch.key)
-        self._running_workers.follow(running)
+            else:
+                self._drop(launch.key)
+                if item.runs:
+                    running.append(launch.key)
+        self.follow(running)
+
+    def follow(self, keys: Iterable[TaskInstanceKey]) -> None:
+        """
+        Follow the workers of tasks that run in pods which nobody follows.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        self._running_workers.follow(keys)
 
     # ------------------------------------------------------------------ what cannot be handled
 
@@ -220,7 +255,7 @@ class Actions(LoggingMixin):
 
     def cannot_settle(self, launch: Launch, error: Exception) -> None:
         """Give up a launch that could not be settled."""
-        self._give_up(launch, error)
+        self.give_up(launch, error)
         self._put_away(launch, launch.failure)
 
     def store_why(self, key: TaskInstanceKey, context: ExecutionContext) -> None:
@@ -231,7 +266,7 @@ class Actions(LoggingMixin):
         """
         self._isolation.run("tell", audit.record_unlaunched, key, context)
 
-    def _give_up(self, launch: Launch, error: Exception) -> None:
+    def give_up(self, launch: Launch, error: Exception) -> None:
         """
         Leave a task instance that cannot be handled to Airflow.
 

@@ -14,7 +14,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.hand_back import HandBack
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
@@ -24,19 +23,15 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queu
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import (
-    CancelledLaunches,
-)
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.garbage_collection import OrphanCollector
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import Limits
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -45,6 +40,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
     NOT_DONE_BY,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import Reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import QueuedTimeout
@@ -141,14 +137,6 @@ class Parts:
             own_label=self._who.scheduler_label,
             clock=self._clock,
         )
-        self.cancelled = CancelledLaunches(
-            registry=self._registry,
-            deletion=self.deletion,
-            slots=self._slots,
-            job_id=self._who.job_id,
-            isolation=self._isolation,
-            clock=self._clock,
-        )
         self.garbage = OrphanCollector(
             runtime=self.runtime,
             commands=self.commands,
@@ -179,9 +167,7 @@ class Parts:
             commands=self.commands,
             builder=builder,
             outages=self.outages,
-            isolation=self._isolation,
             token_validity=self._token_validity,
-            job_id=self._who.job_id,
             retries=self._settings.publish_retries,
             clock=self._clock,
         )
@@ -197,10 +183,8 @@ class Parts:
 
     def _add_failures(self) -> None:
         self.traces = LaunchTraces()
-        self.ownership = Ownership(
+        self.strays = Strays(
             registry=self._registry,
-            commands=self.commands,
-            slots=self._slots,
             job_id=self._who.job_id,
             isolation=self._isolation,
             clock=self._clock,
@@ -209,7 +193,7 @@ class Parts:
             registry=self._registry,
             commands=self.commands,
             deletion=self.deletion,
-            ownership=self.ownership,
+            strays=self.strays,
             own_label=self._who.scheduler_label,
         )
         self.event_filter = StaleEventFilter(
@@ -222,7 +206,6 @@ class Parts:
                 self._settings.unschedulable_timeout,
                 self._settings.pending_timeout,
             ),
-            ownership=self.ownership,
             superseded=superseded,
             create_retries=self.create_retries,
             outages=self.outages,
@@ -230,17 +213,9 @@ class Parts:
             isolation=self._isolation,
             clock=self._clock,
         )
-        self.expired_tokens = ExpiredTokens(
-            registry=self._registry,
-            commands=self.commands,
-            isolation=self._isolation,
-            validity=self._token_validity,
-            job_id=self._who.job_id,
-            clock=self._clock,
-        )
         recorder = Recorder(
             policies=self.policies,
-            expired_tokens=self.expired_tokens,
+            token_validity=self._token_validity,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
             job_id=self._who.job_id,
@@ -279,13 +254,6 @@ class Parts:
             slots=self._slots,
             isolation=self._isolation,
         )
-        self.hand_back = HandBack(
-            registry=self._registry,
-            slots=self._slots,
-            isolation=self._isolation,
-            job_id=self._who.job_id,
-            clock=self._clock,
-        )
 
     def _make_search(self, patience: Patience) -> PodSearch:
         return PodSearch(
@@ -319,10 +287,21 @@ class Parts:
             event_filter=self.event_filter,
             settlement=self.settlement,
             launch_queue=self.launch_queue,
-            ownership=self.ownership,
+            strays=self.strays,
             running_workers=self.running_workers,
             traces=self.traces,
             isolation=self._isolation,
+        )
+        self.reconciler = Reconciler(
+            registry=self._registry,
+            commands=self.commands,
+            actions=self.actions,
+            create_retries=self.create_retries,
+            event_filter=self.event_filter,
+            isolation=self._isolation,
+            token_validity=self._token_validity,
+            job_id=self._who.job_id,
+            clock=self._clock,
         )
 
 

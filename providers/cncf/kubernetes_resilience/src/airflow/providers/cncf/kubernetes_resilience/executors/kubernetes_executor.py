@@ -264,17 +264,15 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._send_held_callbacks()
             run("report", parts.reports.tick)
             run("intake", self._fail_refused)
-            run("own", self._settle_ownership)
-            run("create", self._repeat_creations)
+            run("strays", self._settle_strays)
+            run("reconcile", parts.reconciler.tick)
             has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
             run("hold-off", parts.queued_timeout.tick, parts.adopter.waiting())
-            run("expire", self._replace_expired)
             run("outages", parts.outages.restore)
             run("outages", parts.outages.tick)
             run("nodes", parts.suspect_nodes.tick)
             has_more |= run("launch", self._launch_due)
-            run("cancel", self._cancel)
             run("collect", parts.garbage.tick)
             run("trace", parts.traces.emit)
         except DatabaseAwayError as error:
@@ -283,37 +281,23 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if has_more:
             self._slots.stay_awake()
 
-    def _settle_ownership(self) -> None:
-        for launch, pod in self._parts.ownership.settle():
-            self._isolation.run("own", self._parts.event_filter.labelled_again, launch, pod)
-        for pod in self._parts.ownership.settle_strays():
+    def _settle_strays(self) -> None:
+        for pod in self._parts.strays.settle_failed():
             self._parts.deletion.tidy(pod.ref, failed=True)
-        for launch_id, pod in self._parts.ownership.settle_created():
-            self._isolation.run("own", self._parts.event_filter.heard, News.OURS, pod, launch_id)
+        for launch_id, pod in self._parts.strays.settle_created():
+            self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod, launch_id)
 
     def _continue_adoption(self) -> None:
         try:
             self._parts.adopter.continue_()
-            self._parts.hand_back.tick()
         finally:
             self._parts.running_workers.follow_adopted()
             self._parts.running_workers.keep_lost()
-
-    def _replace_expired(self) -> None:
-        for launch in self._parts.expired_tokens.tick():
-            self._parts.actions.replace(launch)
-
-    def _repeat_creations(self) -> None:
-        self._parts.actions.not_launched(self._parts.create_retries.tick())
 
     def _launch_due(self) -> bool:
         not_launched, is_more = self._parts.launch_queue.create_due()
         self._parts.actions.not_launched(not_launched)
         return is_more
-
-    def _cancel(self) -> None:
-        for launch in self._parts.cancelled.tick():
-            self._parts.traces.cancelled(launch)
 
     # ------------------------------------------------------------------ what becomes of a launch
 

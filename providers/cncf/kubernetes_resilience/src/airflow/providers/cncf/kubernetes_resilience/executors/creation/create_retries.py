@@ -11,30 +11,18 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
-
-from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder, rename
-from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import CreatePod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Launch,
-    LaunchState,
     NextAttempt,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
-    Standing,
-    TaskInstanceRow,
-    standing,
-)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of, retry_delay
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
@@ -49,7 +37,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_no_pod,
 )
 from airflow_resilience.backoff import Backoff
-from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import UNLIMITED
 from airflow_resilience.outages import Dependency, DependencyKind
 
@@ -100,31 +87,13 @@ _OF_UPSTREAM = frozenset({Answer.QUOTA_EXCEEDED, Answer.MODIFIED})
 """Repeated as often as ``task_publish_max_retries`` says, if that is set: upstream's documented cases."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotLaunched:
-    """A launch whose pod is not created."""
-
-    launch: Launch
-    why: str | None = None
-    """The failure to report; None if the task instance is not queued by this scheduler any more."""
-    context: ExecutionContext | None = None
-    """The same for whoever is told of the failure; None if that is stored already."""
-    error: Exception | None = None
-    """The exception because of which it cannot be handled."""
-    runs: bool = False
-    """Whether its task instance runs: another worker has started it."""
-    is_anothers: bool = False
-    """Whether its task instance is another scheduler's, which may have adopted a pod that a call has made."""
-
-
 class CreateRetries:
     """
-    Makes create calls, and repeats those that fail, or gives them up.
+    Makes create calls, and says what follows those that fail.
 
     :param builder: makes fresh tokens
     :param outages: are told which namespaces have no admission, and say which launches wait for that
     :param token_validity: of such a token, seconds
-    :param job_id: this scheduler's job
     :param retries: ``task_publish_max_retries``; None if that is not set
     :param clock: monotonic time, seconds
     """
@@ -136,9 +105,7 @@ class CreateRetries:
         commands: PodCommands,
         builder: PodBuilder,
         outages: Outages,
-        isolation: Isolation,
         token_validity: float,
-        job_id: int | None,
         retries: int | None,
         clock: Callable[[], float],
     ) -> None:
@@ -146,9 +113,7 @@ class CreateRetries:
         self._commands = commands
         self._builder = builder
         self._outages = outages
-        self._isolation = isolation
         self._token_age = token_validity * TOKEN_SHARE
-        self._job_id = job_id
         limit = math.inf if retries == UNLIMITED else retries
         self._configured = {} if limit is None else dict.fromkeys(_OF_UPSTREAM, limit)
         self._clock = clock
@@ -172,7 +137,7 @@ class CreateRetries:
 
     def failed(self, launch: Launch, error: KubernetesApiError) -> None:
         """
-        Decide what follows a create call that has failed; :meth:`tick` does it.
+        Decide what follows a create call that has failed, and when.
 
         If the API server is away or overloaded, the call is repeated for as long as no pod can be created. A
         name that is taken is changed, once: a pod override can give each try and each phase of a task the
@@ -211,68 +176,13 @@ class CreateRetries:
             return False  # there may be a pod
         return self._outages.hold_back(launch, creation.body)
 
-    def tick(self) -> list[NotLaunched]:
-        """
-        Repeat the calls that have failed and are due, or give them up.
+    def repeat_later(self, launch: Launch) -> None:
+        """Repeat a call after a pause that would be given up, but for the worker, which runs."""
+        self._wait(launch, _final_error(launch))
 
-        :return: the launches that are given up
-        :raises DatabaseAwayError: if the database does not answer; everything waits on then
-        """
-        given_up: list[NotLaunched] = []
-
-        def go_on(item: tuple[Launch, TaskInstanceRow | None]) -> None:
-            if result := self._go_on(*item):
-                given_up.append(result)
-
-        def cannot(launch: Launch, error: Exception) -> None:
-            given_up.append(NotLaunched(launch, error=error))
-
-        due = self._due(self._clock())
-        for item in self._isolation.batch("create", due, self._read, name=_name, give_up=cannot):
-            self._isolation.alone(
-                "create-again",
-                item,
-                go_on,
-                name=lambda item: _name(item[0]),
-                give_up=lambda item, error: cannot(item[0], error),
-            )
-        return given_up
-
-    def _read(self, due: Sequence[Launch]) -> list[tuple[Launch, TaskInstanceRow | None]]:
-        with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({launch.ti_id for launch in due}, session=session)
-        return [(launch, rows.get(launch.ti_id)) for launch in due]
-
-    def _due(self, now: float) -> list[Launch]:
-        return [
-            launch
-            for launch in self._registry.in_state(LaunchState.CREATING)
-            if (attempt := _creation(launch).next_attempt) and attempt.not_before <= now
-        ]
-
-    def _go_on(self, launch: Launch, row: TaskInstanceRow | None) -> NotLaunched | None:
-        attempt = _creation(launch).next_attempt
-        if attempt is None:
-            raise AssertionError("a create call that has failed is followed by something")
-        # If the worker runs, a call without an answer was carried out, and its repetition finds the pod. To
-        # give the launch up would fail, or delete, a healthy task.
-        runs = _runs(launch, row)
-        now = standing(row, try_number=launch.key.try_number, job_id=self._job_id)
-        if now is Standing.ELSEWHERE:
-            log.info("%s was adopted by scheduler job %s", launch.key, row and row.queued_by_job_id)
-            return NotLaunched(launch, is_anothers=True)
-        if not runs and now is not Standing.QUEUED:
-            log.info("Not launching %s: it is not queued any more", launch.key)
-            return NotLaunched(launch, runs=is_running(row))
-        if attempt.final is None:
-            self.ask(launch)
-        elif runs:
-            self._wait(launch, attempt.final)
-        else:
-            self._end(launch, attempt.final)
-        return None
-
-    def _end(self, launch: Launch, error: KubernetesApiError) -> None:
+    def end(self, launch: Launch) -> None:
+        """Note that a launch has failed with the last answer."""
+        error = _final_error(launch)
         # If its worker has reported meanwhile, the launch has not ended, and its pod is asked for again.
         not_before = self._clock() + PUBLISH_BACKOFF.maximum
         _creation(launch).next_attempt = NextAttempt(not_before, final=error)
@@ -318,30 +228,14 @@ class CreateRetries:
         _creation(launch).next_attempt = NextAttempt(self._clock() + delay)
 
 
-def _name(launch: Launch) -> str:
-    return launch.launch_id
+def _final_error(launch: Launch) -> KubernetesApiError:
+    attempt = _creation(launch).next_attempt
+    if attempt is None or attempt.final is None:
+        raise AssertionError("a create call that is given up has failed")
+    return attempt.final
 
 
 def _creation(launch: Launch) -> Creation:
     if launch.creation is None:
         raise AssertionError("a launch whose pod is not known is being created")
     return launch.creation
-
-
-def awaits_pod(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> bool:
-    """
-    Whether a task instance is still queued, and waits for the pod of this launch.
-
-    :param row: the task instance as it is now
-    :param job_id: the scheduler that is to launch it
-    """
-    return standing(row, try_number=launch.key.try_number, job_id=job_id) is Standing.QUEUED
-
-
-def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:
-    """Whether a worker runs a task instance."""
-    return row is not None and row.state == TaskInstanceState.RUNNING
-
-
-def _runs(launch: Launch, row: TaskInstanceRow | None) -> bool:
-    return is_running(row) and row.key.try_number == launch.key.try_number and launch.runs(row.hostname)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,14 +22,10 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     annotations_for_logging_task_metadata,
 )
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
-    CreateRetries,
-    NotLaunched,
-    awaits_pod,
-    is_running,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
@@ -39,7 +36,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    standing,
+)
 from airflow_resilience import ledger
 from airflow_resilience.context import (
     ContextSource,
@@ -63,6 +64,21 @@ BUILD_BUDGET = 0.2
 
 CREATE_BATCH = 500
 """Launches that are read from the database at once. A turn has no time to build more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotLaunched:
+    """A launch whose pod is not created."""
+
+    launch: Launch
+    why: str | None = None
+    """The failure to report; None if the task instance is not queued by this scheduler any more."""
+    context: ExecutionContext | None = None
+    """The same for whoever is told of the failure; None if that is stored already."""
+    error: Exception | None = None
+    """The exception because of which it cannot be handled."""
+    runs: bool = False
+    """Whether its task instance runs: another worker has started it."""
 
 
 class _Read(NamedTuple):
@@ -185,10 +201,16 @@ class LaunchQueue:
         return [
             launch
             for launch in self._registry.in_state(LaunchState.WAITING)
-            if launch.waiting and launch.waiting.not_before <= now
-            if (launch.waiting.job and self._registry.is_clear(launch.key, now))
-            or (launch.waiting.fails and self._registry.is_stopped(launch.key, now))
+            if launch.waiting and self._is_due(launch.key, launch.waiting, now)
         ]
+
+    def _is_due(self, key: TaskInstanceKey, waiting: Waiting, now: float) -> bool:
+        if waiting.fails:
+            return self._registry.is_stopped(key, now)
+        # The scheduler that is handed a task instance knows nothing of a pod that still departs, and when the
+        # launch is due.
+        is_due = waiting.not_before <= now or waiting.job is None
+        return is_due and self._registry.is_clear(key, now)
 
     def _read(self, due: Sequence[Launch]) -> list[_Read]:
         with create_session(scoped=False) as session:
@@ -203,7 +225,8 @@ class LaunchQueue:
             failed = {
                 launch: last
                 for launch in due
-                if (last := histories[launch.key].launches.last)
+                if not launch.is_handed_back
+                and (last := histories[launch.key].launches.last)
                 and last.decision.action is not Action.RELAUNCH
             }
             locked = task_instances.lock_rows({launch.ti_id for launch in failed}, session=session)
@@ -213,6 +236,9 @@ class LaunchQueue:
                 if awaits_pod(launch, locked.get(launch.ti_id), self._job_id)
             }
             _write_failed(held, session)
+            handed_back = {launch.ti_id for launch in due if launch.is_handed_back}
+            now = datetime.now(UTC)
+            busy = task_instances.reschedule(handed_back, self._job_id, at=now, session=session)
         rows |= locked
         return [
             _Read(
@@ -224,8 +250,9 @@ class LaunchQueue:
                 histories[launch.key].whole_try.mutations,
             )
             for launch in due
-            # A row that somebody else has locked is reported in a later turn.
-            if launch not in failed or launch.ti_id in locked or launch.ti_id not in rows
+            # A row that somebody else has locked is reported, or handed back, in a later turn.
+            if launch.ti_id not in busy
+            and (launch not in failed or launch.ti_id in locked or launch.ti_id not in rows)
         ]
 
     def _create(
@@ -240,6 +267,10 @@ class LaunchQueue:
         waiting = launch.waiting
         if waiting is None:
             raise AssertionError("a launch that is due waits")
+        if launch.is_handed_back:
+            log.info("%s is handed back to the scheduler, which queues it again in the same try", launch.key)
+            yield NotLaunched(launch)
+            return
         if (decided := history.last or lost) and not waiting.is_relaunch:
             # Another scheduler has decided on this relaunch, and has died or handed it over. The ledger says
             # when it is due.
@@ -353,6 +384,21 @@ def _undelivered(launch: Launch, entry: LedgerEntry) -> str:
         f"Pod {entry.worker_name} failed before the task's process had started: reason {entry.reason}; "
         f"{entry.decision.explanation}"
     )
+
+
+def awaits_pod(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> bool:
+    """
+    Whether a task instance is still queued, and waits for the pod of this launch.
+
+    :param row: the task instance as it is now
+    :param job_id: the scheduler that is to launch it
+    """
+    return standing(row, try_number=launch.key.try_number, job_id=job_id) is Standing.QUEUED
+
+
+def is_running(row: TaskInstanceRow | None) -> bool:
+    """Whether a worker runs a task instance."""
+    return row is not None and row.state == TaskInstanceState.RUNNING
 
 
 def _key(launch: Launch) -> TaskInstanceKey:

@@ -20,7 +20,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import (
     Limits,
     find_end,
@@ -32,6 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
+    AdoptPod,
     ConfirmPod,
     PodCommands,
 )
@@ -74,7 +74,6 @@ class StaleEventFilter:
 
     :param own_label: value of the label by which this scheduler's pods are selected
     :param limits: for how long a pod may wait for a node, or for its worker to start
-    :param ownership: decides whose a launch is if its pod has another scheduler's label
     :param superseded: does what follows from news of other pods
     :param create_retries: takes create calls that have failed
     :param outages: are told what has been created, and has started
@@ -90,7 +89,6 @@ class StaleEventFilter:
         deletion: PodDeletion,
         own_label: str,
         limits: Limits,
-        ownership: Ownership,
         superseded: SupersededPods,
         create_retries: CreateRetries,
         outages: Outages,
@@ -103,7 +101,6 @@ class StaleEventFilter:
         self._deletion = deletion
         self._own_label = own_label
         self._limits = limits
-        self._ownership = ownership
         self._superseded = superseded
         self._create_retries = create_retries
         self._outages = outages
@@ -377,12 +374,15 @@ class StaleEventFilter:
             self._evaluate(launch)
             return
         if message.facts.labels.get(SCHEDULER_LABEL) != self._own_label:
-            self._ownership.doubt(launch, message.facts)
+            self._registry.relabel(launch, message.facts)
             return
         self._observe(launch, message.facts, gone=False)
 
-    def labelled_again(self, launch: Launch, pod: PodFacts) -> None:
-        """Follow a launch whose pod gets this scheduler's label again."""
+    def label_again(self, launch: Launch) -> None:
+        """Have the pod of a launch get this scheduler's label again, and follow it."""
+        pod = self._registry.take_relabelled(launch)
+        log.info("Pod %s carries another scheduler's label; %s is still ours", launch.ref, launch.key)
+        self._commands.send(AdoptPod(pod.ref))
         self._expect(launch)
         self._observe(launch, pod, gone=False)
 

@@ -27,13 +27,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     Report,
     is_pre_execution_failure,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.expired_tokens import ExpiredTokens
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
     Decided,
     Settled,
     make_entry,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -124,7 +124,7 @@ class Recorder:
     Decides about failures, and writes the decisions down.
 
     :param policies: the retry policies in force, with the infrastructure budget
-    :param expired_tokens: tell whether the token of a launch has expired
+    :param token_validity: of a worker's token, seconds
     :param outages: are told what launches have failed for, and tell what is away
     :param suspect_nodes: are told on which nodes, and tell which are suspect
     :param job_id: this scheduler's job
@@ -135,14 +135,14 @@ class Recorder:
         self,
         *,
         policies: RetryPolicies,
-        expired_tokens: ExpiredTokens,
+        token_validity: float,
         outages: Outages,
         suspect_nodes: SuspectNodes,
         job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._policies = policies
-        self._expired_tokens = expired_tokens
+        self._token_validity = token_validity
         self._outages = outages
         self._suspect_nodes = suspect_nodes
         self._job_id = job_id
@@ -252,7 +252,8 @@ class Recorder:
     def _explain(self, failure: PodFailure, launch: Launch, history: LaunchHistory) -> PodFailure:
         """Return the failure; if the worker's token had expired, one that says so."""
         before = [entry for entry in history.entries if entry.reason == TOKEN_EXPIRED]
-        if len(before) >= _FREE_EXPIRIES or not self._expired_tokens.has_expired(launch):
+        has_expired = has_expired_token(launch, self._clock(), self._token_validity)
+        if len(before) >= _FREE_EXPIRIES or not has_expired:
             return failure
         return find_expired_token(failure) or failure
 

@@ -8,7 +8,7 @@ That is one transaction for many launches. Nothing is acted on here. What is ret
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -31,7 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -75,17 +75,19 @@ class Settlement:
         """
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({launch.ti_id for launch in ended}, session=session)
-            gone = {launch.key for launch in ended if launch.ti_id not in rows}
-            restarting = task_instances.read_restarting(gone, session=session)
-            cleared = [launch for launch in ended if launch.key in gone - restarting.keys()]
+            ti_ids = {launch.key: launch.ti_id for launch in ended}
+            tasks = task_instances.read_snapshots(ti_ids, session=session)
+            restarting = {key for key, task in tasks.items() if task.is_restarting}
+            cleared = [
+                launch for launch in ended if tasks[launch.key].row is None and launch.key not in restarting
+            ]
             settled = self._recorder.read_decided(cleared, session)
             known = {item.launch for item in settled}
             failed = []
             for launch in ended:
                 if launch in known:
                     continue
-                assessment = self._assess(launch, rows.get(launch.ti_id), restarting)
+                assessment = self._assess(launch, tasks[launch.key])
                 match assessment:
                     case LaunchFailed():
                         failed.append(Failed(launch, Phase.LAUNCH))
@@ -128,19 +130,17 @@ class Settlement:
                 ledger.record([(launch.key, entry)], session=session)
                 write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
 
-    def _assess(
-        self, launch: Launch, row: TaskInstanceRow | None, restarting: Mapping[TaskInstanceKey, int | None]
-    ) -> Assessment:
+    def _assess(self, launch: Launch, task: TaskSnapshot) -> Assessment:
         return assess(
             launch.failure,
-            row,
+            task.row,
             try_number=launch.key.try_number,
             job_id=self._job_id,
             queued_again=self._slots.is_queued_again(launch.key),
-            runs_here=row is None or launch.runs(row.hostname),
+            runs_here=task.row is None or launch.runs(task.row.hostname),
             adopted_from=launch.adopted_from,
-            restarting=launch.key in restarting,
-            restarts_by=restarting.get(launch.key),
+            restarting=task.is_restarting,
+            restarts_by=task.restarts_by,
         )
 
 

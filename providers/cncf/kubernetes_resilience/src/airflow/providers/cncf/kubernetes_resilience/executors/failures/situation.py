@@ -10,6 +10,7 @@ Nothing is asked and nobody is told here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
@@ -111,6 +112,32 @@ def note_deadlines(launch: Launch, now: float, limits: Limits, *, is_away: bool)
         for state, seconds in _find_lasting(launch.facts, limits)
     }
     launch.deadlines = found or NO_DEADLINES
+
+
+def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
+    """
+    Whether the token of a launch's worker has expired, or had when the worker has ended.
+
+    This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created by
+    an earlier call, with an earlier token.
+
+    :param now: on the executor's monotonic clock (seconds)
+    :param validity: of a token, seconds
+    """
+    today = datetime.now(UTC)
+    age = now - launch.token_made_at if launch.token_made_at else 0.0
+    created = launch.facts.created if launch.facts else None
+    pod_age = (today - created).total_seconds() if created else 0.0
+    return max(age, pod_age) - _seconds_since_end(launch.facts, today) >= validity
+
+
+def _seconds_since_end(pod: PodFacts | None, now: datetime) -> float:
+    """Return how long ago a pod's worker has ended, as its kubelet says; 0 if it is not known to have."""
+    if pod is None or pod.created is None or pod.worker is None or pod.worker.finished_at is None:
+        return 0.0
+    # A kubelet whose clock is wrong says nothing.
+    ended = pod.worker.finished_at
+    return (now - ended).total_seconds() if pod.created <= ended <= now else 0.0
 
 
 def _find_lasting(facts: PodFacts | None, limits: Limits) -> Iterator[tuple[Lasting, float]]:

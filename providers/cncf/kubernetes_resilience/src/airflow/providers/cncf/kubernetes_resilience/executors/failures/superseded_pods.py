@@ -16,7 +16,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     UNKNOWN_VERSION,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import Ownership
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     AdoptPod,
     ConfirmPod,
@@ -131,7 +131,7 @@ class SupersededPods:
     Carries out what becomes of pods that are not the pod of a current launch. That changes no task.
 
     :param own_label: value of the label by which this scheduler's pods are selected
-    :param ownership: decides whose a pod is of which neither label nor launch tells
+    :param strays: decides whose a pod is of which neither label nor launch tells
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class SupersededPods:
         registry: LaunchRegistry,
         commands: PodCommands,
         deletion: PodDeletion,
-        ownership: Ownership,
+        strays: Strays,
         own_label: str,
     ) -> None:
         self._registry = registry
         self._commands = commands
         self._deletion = deletion
-        self._ownership = ownership
+        self._strays = strays
         self._own_label = own_label
 
     def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> Launch | None:
@@ -163,7 +163,7 @@ class SupersededPods:
             self._take_back(launch, pod)
             return launch
         if step is Step.ASK_WHOSE:
-            self._ownership.doubt_created(launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod)
+            self._strays.note_created(launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod)
         else:
             self._carry_out(step, news, pod, launch)
         return None
@@ -172,7 +172,7 @@ class SupersededPods:
         match step:
             case Step.FORGET:
                 self._let_go(news, pod, launch)
-                self._ownership.forget_stray(pod)
+                self._strays.forget(pod)
             case Step.WAIT if pod.deletion_timestamp:
                 self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
             case Step.CONFIRM:
@@ -185,7 +185,7 @@ class SupersededPods:
                 self._let_go(news, pod, launch)
                 self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
             case Step.ASK_WHO_COUNTS:
-                self._ownership.doubt_stray(pod)
+                self._strays.note_failed(pod)
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
         if launch and news not in (News.SEEN, News.LEFT):

@@ -272,6 +272,11 @@ class Launch:
         return self.facts is None or not self.facts.is_terminal
 
     @property
+    def is_handed_back(self) -> bool:
+        """Whether the scheduler is to queue its task instance again, since its job is not known here."""
+        return self.waiting is not None and not (self.waiting.job or self.waiting.fails)
+
+    @property
     def may_come_back(self) -> bool:
         """Whether it is superseded, and its pod stays if it has started before its deletion."""
         return self.deletion is not None and self.deletion.unless_started

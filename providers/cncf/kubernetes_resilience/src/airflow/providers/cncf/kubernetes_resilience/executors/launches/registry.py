@@ -45,6 +45,7 @@ class LaunchRegistry:
         self._by_state: dict[LaunchState, dict[str, Launch]] = {state: {} for state in LaunchState}
         self._held: Counter[Dependency] = Counter()
         self._unsettled: dict[str, Launch] = {}
+        self._relabelled: dict[Launch, PodFacts] = {}
         self._departing: dict[TaskInstanceKey, list[Launch]] = {}
         self._departing_by: dict[str, Launch] = {}
         """By launch id, and by the pod's UID."""
@@ -199,10 +200,24 @@ class LaunchRegistry:
         if launch.state is LaunchState.ENDED and self.is_current(launch):
             self.resume(launch)
 
+    def relabel(self, launch: Launch, pod: PodFacts) -> None:
+        """Note that the pod of a current launch has the label of another scheduler."""
+        self._check(launch)
+        self._relabelled[launch] = pod
+
+    def relabelled(self) -> list[Launch]:
+        """Return the current launches whose pods have the label of another scheduler."""
+        return list(self._relabelled)
+
+    def take_relabelled(self, launch: Launch) -> PodFacts:
+        """Note that the pod of a launch gets its label again; return the pod as it was seen without."""
+        return self._relabelled.pop(launch)
+
     def release(self, key: TaskInstanceKey) -> Launch | None:
         """Let the current launch of a task instance go, and return it."""
         launch = self._current.pop(key, None)
         if launch:
+            self._relabelled.pop(launch, None)
             del self._by_launch_id[launch.launch_id]
             if launch.ref:
                 self._by_uid.pop(launch.ref.uid, None)

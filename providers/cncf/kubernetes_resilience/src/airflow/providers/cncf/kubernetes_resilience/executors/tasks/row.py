@@ -29,6 +29,22 @@ class TaskInstanceRow(NamedTuple):
     """Where its worker runs, or where one ran that has deferred; empty or None before the first start."""
 
 
+class TaskSnapshot(NamedTuple):
+    """What the database says about the task instance of a launch."""
+
+    row: TaskInstanceRow | None
+    """With the UUID that the launch was made for; None if there is none any more."""
+    is_restarting: bool = False
+    """Whether it was cleared while it ran, and waits for the end of its worker: it is known by its key."""
+    restarts_by: int | None = None
+    """The job of the scheduler that has it then."""
+
+    @property
+    def owner(self) -> int | None:
+        """The job of the scheduler that has it; None if nobody has."""
+        return self.row.queued_by_job_id if self.row else self.restarts_by
+
+
 class Standing(Enum):
     """What a task instance's row says about a launch of one of its tries."""
 

@@ -23,7 +23,7 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import following
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
 
@@ -63,6 +63,18 @@ def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
 def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
     """Like :func:`read_rows`, with row locks; rows that somebody else has locked are left out."""
     return _rows(ti_ids, session, lock=True)
+
+
+def read_snapshots(
+    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+) -> dict[TaskInstanceKey, TaskSnapshot]:
+    """Read what the database says about these task instances, with one query, or two if some are gone."""
+    rows = read_rows(set(ti_ids.values()), session=session)
+    restarting = read_restarting({key for key, ti_id in ti_ids.items() if ti_id not in rows}, session=session)
+    return {
+        key: TaskSnapshot(rows.get(ti_id), key in restarting, restarting.get(key))
+        for key, ti_id in ti_ids.items()
+    }
 
 
 def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[TaskInstanceKey, str]:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.ownership import STRAY_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -85,15 +85,6 @@ def test_a_launch_that_has_ended_here_and_whose_row_is_anothers_leaves_its_pod(s
     harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
     harness.wait(1)
     assert (harness.occupied(ti), harness.events(), harness.runtime.take("delete")) == (False, {}, [])
-
-
-def test_a_launch_whose_row_is_gone_is_let_go(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.session.delete(harness.row(ti))
-    harness.session.commit()
-    relabelled(harness, pod, 999)
-    assert (relabels(harness), len(harness.executor._registry)) == ([], 0)
 
 
 def test_a_task_that_restarts_is_known_by_its_key(harness, queued_ti):
@@ -281,4 +272,4 @@ def test_a_pod_whose_row_cannot_be_read_is_left(harness, let_go, monkeypatch):
     for _ in range(6):
         harness.wait(10)
     assert harness.runtime.take("delete") == []
-    assert harness.executor._parts.ownership._created == {}
+    assert harness.executor._parts.strays._created == {}

@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion import cancelled_launches
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.cancelled_launches import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors import reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotDeleted
 
-from ....support import manifests as m
+from ...support import manifests as m
 
 
 @pytest.fixture
@@ -91,22 +91,6 @@ def test_the_next_try_waits_for_it(harness, pending, session):
     assert harness.created().launch_number == 1
 
 
-@pytest.mark.parametrize("state", ["queued", "running", "scheduled", "deferred", "up_for_reschedule"])
-def test_a_pod_that_may_be_wanted_is_left(harness, pending, state):
-    ti, _ = pending
-    harness.set_state(ti, state)
-    harness.wait(CHECK_INTERVAL)
-    assert harness.runtime.take("delete") == []
-
-
-def test_a_pod_whose_task_restarts_is_left(harness, pending, session):
-    ti, _ = pending
-    ti.prepare_db_for_next_try(session)
-    harness.set_state(ti, "restarting")
-    harness.wait(CHECK_INTERVAL)
-    assert harness.runtime.take("delete") == []
-
-
 @pytest.mark.parametrize("like", [m.alive(), m.beside_a_sidecar_without_image(m.running())])
 def test_a_pod_whose_worker_runs_is_left(harness, pending, session, like):
     ti, pod = pending
@@ -124,7 +108,7 @@ def test_nothing_is_asked_of_the_database_when_nothing_is_pending(harness, monke
 @pytest.fixture
 def many(start, queued_ti, monkeypatch):
     """Give an executor whose task instances are all marked, and that looks at two of them in a turn."""
-    monkeypatch.setattr(cancelled_launches, "CHECK_BATCH", 2)
+    monkeypatch.setattr(reconciler, "CHECK_BATCH", 2)
     harness = start()
     tis = queued_ti(mapped=5)
     pods = [harness.launch(ti) for ti in tis]

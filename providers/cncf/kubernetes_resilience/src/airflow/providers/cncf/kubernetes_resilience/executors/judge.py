@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""
+What follows for a launch that has not ended, by its situation and by its task instance's row.
+
+Nothing is asked and nobody is told here. The end of a launch is assessed in :mod:`.failures.assessment`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from airflow.utils.state import TaskInstanceState
+
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    TaskSnapshot,
+    standing,
+)
+
+
+class Situation(Enum):
+    """Why the row of a launch's task instance is read. Pod and clock say so, and no row."""
+
+    UNCHECKED = auto()
+    """The worker has not started, and the row was not read for a while. Airflow does not tell an executor
+    that a user has cleared, marked or deleted a task instance."""
+    TOKEN_EXPIRED = auto()
+    """The worker has not started, and its token has expired in an outage: it cannot start the task."""
+    RELABELLED = auto()
+    """The pod has the label of another scheduler, which labels what it adopts before its transaction is
+    committed."""
+    CREATION_DUE = auto()
+    """A create call has failed, and what follows is due."""
+
+
+class Step(Enum):
+    """What is done about a launch."""
+
+    WAIT = auto()
+    RELEASE = auto()
+    """Another scheduler has the task instance, or nobody: the slot is freed, and the pod is left."""
+    CANCEL = auto()
+    """The launch is not wanted any more: the slot is freed, and the pod is deleted unless it has started."""
+    FOLLOW = auto()
+    """The same, and the task runs in another pod."""
+    REPLACE = auto()
+    """The pod is deleted unless it has started, and another one is created."""
+    RELABEL = auto()
+    """The pod gets this scheduler's label again."""
+    CREATE = auto()
+    """The pod is asked for again."""
+    CREATE_LATER = auto()
+    """The same after a pause: the worker runs, so that a call without an answer was carried out."""
+    FAIL = auto()
+    """The launch has failed with the last answer."""
+
+
+def judge(situation: Situation, launch: Launch, task: TaskSnapshot, *, job_id: int | None) -> Step:
+    """
+    Return what follows for a current launch that has not ended.
+
+    :param job_id: this scheduler's job
+    """
+    match situation:
+        case Situation.RELABELLED:
+            return Step.RELABEL if task.owner is not None and task.owner == job_id else Step.RELEASE
+        case Situation.CREATION_DUE:
+            return _judge_creation(launch, task.row, job_id)
+        case _:
+            return _judge_unstarted(situation, launch, task, job_id)
+
+
+def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
+    if task.is_restarting:
+        return Step.WAIT  # it has started: the end of its pod is waited for
+    match _standing(launch, task.row, job_id, adopted_from=launch.adopted_from):
+        case Standing.GONE | Standing.OVER:
+            return Step.CANCEL
+        case Standing.ELSEWHERE if launch.waiting is None:
+            # That scheduler may have adopted this very pod, before its label or our watch says so.
+            return Step.RELEASE
+    # An adoption that is not committed yet never may be: its scheduler was taken for dead, and goes on.
+    is_queued = _standing(launch, task.row, job_id) is Standing.QUEUED
+    return Step.REPLACE if situation is Situation.TOKEN_EXPIRED and is_queued else Step.WAIT
+
+
+def _judge_creation(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> Step:
+    if launch.creation is None or launch.creation.next_attempt is None:
+        raise AssertionError("a create call that has failed is followed by something")
+    now = _standing(launch, row, job_id)
+    is_running = row is not None and row.state == TaskInstanceState.RUNNING
+    if now is Standing.ELSEWHERE:
+        return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
+    # To give up a launch whose worker runs would fail, or delete, a healthy task.
+    runs_here = is_running and now is Standing.RUNNING and row is not None and launch.runs(row.hostname)
+    if now is not Standing.QUEUED and not runs_here:
+        return Step.FOLLOW if is_running else Step.CANCEL
+    if launch.creation.next_attempt.final is None:
+        return Step.CREATE
+    return Step.CREATE_LATER if runs_here else Step.FAIL
+
+
+def _standing(
+    launch: Launch, row: TaskInstanceRow | None, job_id: int | None, adopted_from: int | None = None
+) -> Standing:
+    return standing(row, try_number=launch.key.try_number, job_id=job_id, adopted_from=adopted_from)

@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
+# SPDX-License-Identifier: Apache-2.0
+"""What follows for a launch that has not ended: one table, by its situation and its task instance's row."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
+
+from airflow.providers.cncf.kubernetes_resilience.executors.judge import Situation, Step, judge
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Creation,
+    Launch,
+    NextAttempt,
+    Waiting,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+
+KEY = TaskInstanceKey("dag", "task", "run", 1, -1)
+JOB, OTHER, DEAD = 7, 8, 9
+POD = "pod"
+
+
+def task(state, job_id=JOB, try_number=1, hostname="") -> TaskSnapshot:
+    key = KEY._replace(try_number=try_number)
+    return TaskSnapshot(TaskInstanceRow("id", key, state, job_id, hostname))
+
+
+TASKS = {
+    "queued": task("queued"),
+    "runs here": task("running", hostname=POD),
+    "runs in another pod": task("running", hostname="another"),
+    "deferred": task("deferred"),
+    "scheduled": task("scheduled", None),
+    "success": task("success"),
+    "up_for_retry": task("up_for_retry"),
+    "cleared": task(None),
+    "in another try": task("queued", try_number=2),
+    "runs in another try": task("running", try_number=2, hostname=POD),
+    "gone": TaskSnapshot(None),
+    "restarts": TaskSnapshot(None, is_restarting=True, restarts_by=JOB),
+    "restarts elsewhere": TaskSnapshot(None, is_restarting=True, restarts_by=OTHER),
+    "queued elsewhere": task("queued", OTHER),
+    "runs elsewhere": task("running", OTHER, hostname=POD),
+    "queued, not committed": task("queued", DEAD),
+    "runs, not committed": task("running", DEAD, hostname=POD),
+}
+
+PENDING = {"ref": PodRef("default", POD, "uid"), "name": POD}
+WAITING = {"waiting": Waiting(None, is_relaunch=True)}
+
+
+def creating(final: KubernetesApiError | None = None) -> dict:
+    return {"name": POD, "number": 2, "creation": Creation({}, "token", next_attempt=NextAttempt(0.0, final))}
+
+
+NOT_WANTED = dict.fromkeys(("success", "up_for_retry", "cleared", "gone"), Step.CANCEL) | dict.fromkeys(
+    ("in another try", "runs in another try"), Step.CANCEL
+)
+ELSEWHERE = dict.fromkeys(("queued elsewhere", "runs elsewhere", "scheduled"), Step.RELEASE)
+NOT_OURS = ELSEWHERE | dict.fromkeys(("queued, not committed", "runs, not committed"), Step.RELEASE)
+CREATION = NOT_OURS | {
+    **NOT_WANTED,
+    "deferred": Step.CANCEL,
+    "restarts": Step.CANCEL,
+    "restarts elsewhere": Step.CANCEL,
+    "runs in another try": Step.FOLLOW,
+    "runs in another pod": Step.FOLLOW,
+}
+
+# Where nothing is said, the launch waits.
+TABLE = {
+    "pending": (Situation.UNCHECKED, PENDING, NOT_WANTED | ELSEWHERE),
+    "relaunch": (Situation.UNCHECKED, WAITING, NOT_WANTED),
+    "token": (Situation.TOKEN_EXPIRED, PENDING, NOT_WANTED | ELSEWHERE | {"queued": Step.REPLACE}),
+    "label": (
+        Situation.RELABELLED,
+        PENDING,
+        {name: Step.RELABEL if found.owner == JOB else Step.RELEASE for name, found in TASKS.items()},
+    ),
+    "repeat": (
+        Situation.CREATION_DUE,
+        creating(),
+        CREATION | {"queued": Step.CREATE, "runs here": Step.CREATE},
+    ),
+    "refused": (
+        Situation.CREATION_DUE,
+        creating(KubernetesApiError("no", status=403)),
+        CREATION | {"queued": Step.FAIL, "runs here": Step.CREATE_LATER},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "found"), list(product(TABLE, TASKS)))
+def test_every_cell(name, found):
+    situation, fields, steps = TABLE[name]
+    launch = Launch(KEY, "id", adopted_from=DEAD, **fields)
+    assert judge(situation, launch, TASKS[found], job_id=JOB) is steps.get(found, Step.WAIT)
+
+
+def test_without_a_scheduler_nothing_is_labelled():
+    """``DAG.test`` has no scheduler's job, and neither has a task instance that nobody has queued."""
+    assert judge(Situation.RELABELLED, Launch(KEY, "id", **PENDING), task("queued", None), job_id=None) is (
+        Step.RELEASE
+    )
