@@ -22,7 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pod
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, outages
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
-from airflow.providers.cncf.kubernetes_resilience.executors.failures import record, settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge, record
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
@@ -90,13 +90,13 @@ def count_twice(patch):
 
 def report_undecided(patch):
     """Report a failed launch as a failed task, before the policy is asked."""
-    assess = settlement.assess
+    assess = judge.assess
 
     def hasty(*args, **kwargs):
         assessment = assess(*args, **kwargs)
         return Report("failed") if isinstance(assessment, LaunchFailed) else assessment
 
-    patch.setattr(settlement, "assess", hasty)
+    patch.setattr(judge, "assess", hasty)
 
 
 def write_no_ledger(patch):
@@ -236,7 +236,7 @@ def take_a_label_for_ownership(patch):
 
 def put_away_what_others_have_adopted(patch):
     """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
-    patch.setattr(Actions, "leave", lambda self, launch, _: self.release(launch))
+    patch.setattr(Actions, "_leave", lambda self, launch, _: self._release(launch))
 
 
 def take_the_phase_for_the_worker(patch):
@@ -261,7 +261,7 @@ def let_go_of_what_is_relabelled(patch):
 
 def settle_what_is_adopted(patch):
     """Settle what another scheduler has had meanwhile before the pods were listed that may replace it."""
-    patch.setattr(StaleEventFilter, "ended", lambda self: self._registry.in_state(LaunchState.ENDED))
+    patch.setattr(reconciler.Reconciler, "_is_adopted", lambda *args: False)
 
 
 def reset_what_restarts(patch):

@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANC
 PACKAGE = "airflow.providers.cncf.kubernetes_resilience.executors"
 
 STEPS = {
-    "failures.settlement:assess": "killed",
+    "failures.judge:assess": "killed",
     "failures.record:classify": "killed",
     "failures.policies:make_evidence": "killed",
     "failures.record:ledger.record": "killed",
@@ -27,9 +27,9 @@ STEPS = {
     "creation.pod_builder:PodBuilder.build": "killed",
     "creation.create_retries:CreateRetries.ask": "killed",
     "creation.create_retries:CreateRetries._wait": "not created",
-    "judge:_judge_creation": "not created",
+    "failures.judge:_judge_creation": "not created",
     "failures.situation:find_failure": "orphaned",
-    "judge:_judge_unstarted": "pending",
+    "failures.judge:_judge_unstarted": "pending",
     "deletion.garbage_collection:task_key": "left behind",
     "adoption.completion:launch_of": "orphaned",
     "adoption.plan:task_key": "orphaned",

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation, judge
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
@@ -31,18 +31,18 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     PodDeletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import (
+    judge,
     policies,
     record,
     situation,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
-from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL, Reconciler
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -187,7 +187,7 @@ def play(harness, queued_ti):
 OTHERS = set(range(TASKS)) - {BAD}
 
 STEPS = {
-    "assess": (Settlement, "_assess", "settle"),
+    "assess": (judge, "assess", "settle"),
     "classify": (record, "classify", "settle"),
     "decide": (RetryPolicies, "decide", "settle"),
     "ledger": (ledger, "record", "settle"),
@@ -202,7 +202,7 @@ STEPS = {
     "build": (PodBuilder, "build", None),
     "hook": (settings, "pod_mutation_hook", None),
     "create": (LaunchRegistry, "create", "build"),
-    "ask": (CreateRetries, "ask", "reconcile"),
+    "ask": (CreateRetries, "ask", "act"),
 }
 
 
@@ -312,7 +312,6 @@ PHASES = {
     "track": (StaleEventFilter, "tick"),
     "adopt": (Adopter, "continue_"),
     "hold-off": (queued_timeout.QueuedTimeout, "tick"),
-    "reconcile": (Reconciler, "tick"),
     "collect": (garbage_collection.OrphanCollector, "tick"),
 }
 
@@ -332,9 +331,9 @@ def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, cou
 @pytest.mark.parametrize(
     ("owner", "name", "step"),
     [
-        (task_instances, "read_rows", "look-up"),
-        (judge, "standing", "reconcile"),
-        (PodDeletion, "give_up", "reconcile"),
+        (task_instances, "read_rows", "settle"),
+        (judge, "standing", "settle"),
+        (PodDeletion, "give_up", "act"),
     ],
     ids=["row", "judge", "pod"],
 )

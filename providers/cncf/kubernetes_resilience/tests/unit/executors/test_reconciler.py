@@ -108,7 +108,7 @@ def test_nothing_is_asked_of_the_database_when_nothing_is_pending(harness, monke
 @pytest.fixture
 def many(start, queued_ti, monkeypatch):
     """Give an executor whose task instances are all marked, and that looks at two of them in a turn."""
-    monkeypatch.setattr(reconciler, "CHECK_BATCH", 2)
+    monkeypatch.setattr(reconciler, "CHECK_LIMIT", 2)
     harness = start()
     tis = queued_ti(mapped=5)
     pods = [harness.launch(ti) for ti in tis]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor
+from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
@@ -54,6 +54,7 @@ def passing(harness, monkeypatch, seconds):
         return harness.clock.now
 
     monkeypatch.setattr(harness.executor, "_clock", clock)
+    monkeypatch.setattr(harness.executor._parts.reconciler, "_clock", clock)
 
 
 def test_what_can_be_done_in_time_is_done_in_one_turn(ended):
@@ -66,7 +67,7 @@ def test_messages_that_take_long_wait_for_the_next_turn(ended, monkeypatch):
 
 
 def test_launches_that_take_long_to_settle_wait_for_the_next_turn(ended, monkeypatch):
-    monkeypatch.setattr(kubernetes_executor, "SETTLE_BATCH", 2)
+    monkeypatch.setattr(reconciler, "BATCH", 2)
     monkeypatch.setattr(kubernetes_executor, "RECEIVE_BUDGET", 1e6)
     passing(ended, monkeypatch, kubernetes_executor.SETTLE_BUDGET)
     assert turns_until_all_is_reported(ended) > 1

@@ -21,6 +21,7 @@ from sqlalchemy import delete, select
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Situation
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
     PodConflictError,
@@ -520,6 +521,6 @@ def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
     harness.queue(ti)
     harness.executor.heartbeat()
     launch = harness.executor._registry.get(ti.key)
-    harness.executor._parts.actions.cannot_settle(launch, RuntimeError("a bug"))
+    harness.executor._parts.actions.cannot_settle(Asked(launch, Situation.ENDED), RuntimeError("a bug"))
     harness.wait(CREATION_TIMEOUT)
     assert in_words(told_without_a_pod(harness, ti)) == ("INFRASTRUCTURE", "UNKNOWN", "EXECUTOR")

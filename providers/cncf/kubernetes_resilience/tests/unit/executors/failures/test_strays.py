@@ -55,6 +55,7 @@ def test_its_failure_meanwhile_is_not_overlooked(harness, queued_ti):
     pod = harness.launch(ti)
     pod.become(m.start_error())
     relabelled(harness, pod, 999)
+    harness.executor.sync()
     assert len(harness.ledger(ti)) == 1
 
 

@@ -16,6 +16,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import (
     LaunchQueue,
     NotLaunched,
@@ -28,7 +29,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import tell
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Situation, Step
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Judged, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
@@ -70,6 +72,7 @@ class Actions(LoggingMixin):
         slots: Slots,
         deletion: PodDeletion,
         event_filter: StaleEventFilter,
+        create_retries: CreateRetries,
         settlement: Settlement,
         launch_queue: LaunchQueue,
         strays: Strays,
@@ -82,6 +85,7 @@ class Actions(LoggingMixin):
         self._slots = slots
         self._deletion = deletion
         self._event_filter = event_filter
+        self._create_retries = create_retries
         self._settlement = settlement
         self._launch_queue = launch_queue
         self._strays = strays
@@ -89,15 +93,21 @@ class Actions(LoggingMixin):
         self._traces = traces
         self._isolation = isolation
 
-    # ------------------------------------------------------------------ launches that have ended
-
-    def act(self, settled: Settled) -> None:
+    def act(self, settled: Settled | Judged) -> None:
         """
         Act on what was settled about a launch.
 
-        If it fails, all of it is repeated in a later turn: the decision is in the ledger. So the launch is
+        If that fails, all of it is repeated in a later turn: the ledger has the decision. So a launch is
         released last.
         """
+        if isinstance(settled, Judged):
+            self._go_on(settled)
+        else:
+            self._finish(settled)
+
+    # ------------------------------------------------------------------ launches that have ended
+
+    def _finish(self, settled: Settled) -> None:
         launch, outcome = settled.launch, settled.outcome
         if not settled.leaves_pod:
             self._deletion.supersede(launch, settled.failure)
@@ -122,9 +132,9 @@ class Actions(LoggingMixin):
         self.log.info("Pod of %s has ended; %s", launch.key, released.why)
         if released.leaves_pod and launch.facts:
             self._strays.note_failed(launch.facts)
-        self.release(launch)
+        self._release(launch)
         if released.runs_elsewhere:
-            self.follow([launch.key])
+            self._running_workers.follow([launch.key])
 
     def _relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
         was_running = entry.phase is Phase.EXECUTION
@@ -164,27 +174,46 @@ class Actions(LoggingMixin):
         """
         if state:
             self._slots.report(launch.key, state, info)
-        self.release(launch)
+        self._release(launch)
 
     # ------------------------------------------------------------------ launches that have not
 
-    def release(self, launch: Launch) -> None:
+    def _release(self, launch: Launch) -> None:
         """Free the slot of a launch, if it is still the current one. Nothing is reported."""
         if self._registry.is_current(launch):
             self._registry.release(launch.key)
             self._slots.free(launch.key)
 
-    def leave(self, launch: Launch, owner: int | None) -> None:
+    def _go_on(self, judged: Judged) -> None:
+        launch = judged.launch
+        match judged.step:
+            case Step.RELEASE:
+                self._leave(launch, judged.owner)
+            case Step.CANCEL:
+                self._cancel(launch)
+            case Step.FOLLOW:
+                self._cancel(launch)
+                self._running_workers.follow([launch.key])
+            case Step.REPLACE:
+                self._replace(launch)
+            case Step.RELABEL:
+                self._event_filter.label_again(launch)
+            case Step.CREATE:
+                self._create_retries.ask(launch)
+            case Step.CREATE_LATER:
+                self._create_retries.repeat_later(launch)
+
+    def _leave(self, launch: Launch, owner: int | None) -> None:
         """
         Free the slot of a launch, and leave its pod.
 
         :param owner: the job of the scheduler that has its task instance; None if nobody has
         """
         self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
-        self.release(launch)
+        self._release(launch)
         self._registry.settled(launch)  # by that scheduler, also if it has ended here
 
-    def cancel(self, launch: Launch) -> None:
+    def _cancel(self, launch: Launch) -> None:
         """Free the slot of a launch that is not wanted, and delete its pod unless that has started."""
         if launch.ref is None:
             self.log.info("%s is not launched: it was cleared, marked or deleted, or goes on", launch.key)
@@ -196,10 +225,10 @@ class Actions(LoggingMixin):
             # It may have started, and ended its try, and nobody has told this scheduler.
             unseen = PodFacts(launch.ref, {}, {}, resource_version=UNKNOWN_VERSION)
             self._deletion.give_up(launch, launch.facts or unseen)
-            self.release(launch)
+            self._release(launch)
         self._traces.cancelled(launch)
 
-    def replace(self, launch: Launch) -> None:
+    def _replace(self, launch: Launch) -> None:
         """Replace a launch whose worker's token has expired, unless it starts first."""
         if launch.facts is None:
             raise AssertionError("a launch is replaced for what is seen of its pod")
@@ -220,27 +249,22 @@ class Actions(LoggingMixin):
             if not self._registry.is_current(launch):
                 continue
             if item.error:
-                self.give_up(launch, item.error)
+                self._give_up(launch, item.error)
             elif item.why:
                 self._fail(launch, item.why, item.context)
             else:
                 self._drop(launch.key)
                 if item.runs:
                     running.append(launch.key)
-        self.follow(running)
-
-    def follow(self, keys: Iterable[TaskInstanceKey]) -> None:
-        """
-        Follow the workers of tasks that run in pods which nobody follows.
-
-        :raises DatabaseAwayError: if the database does not answer
-        """
-        self._running_workers.follow(keys)
+        self._running_workers.follow(running)
 
     # ------------------------------------------------------------------ what cannot be handled
 
-    def cannot_act(self, settled: Settled, error: Exception) -> None:
+    def cannot_act(self, settled: Settled | Judged, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
+        if isinstance(settled, Judged):
+            self.cannot_settle(settled.asked, error)
+            return
         launch, outcome = settled.launch, settled.outcome
         match outcome:
             case Decided(entry) if entry.phase is Phase.LAUNCH:
@@ -250,13 +274,20 @@ class Actions(LoggingMixin):
             case Report(state):
                 self._report_end(launch, state, _unhandled(error))
             case _:
-                self.release(launch)
+                self._release(launch)
         self._put_away(launch, settled.failure)
 
-    def cannot_settle(self, launch: Launch, error: Exception) -> None:
-        """Give up a launch that could not be settled."""
-        self.give_up(launch, error)
-        self._put_away(launch, launch.failure)
+    def cannot_settle(self, asked: Asked, error: Exception) -> None:
+        """Give up a launch that could not be settled. One that has not started is asked about again."""
+        launch = asked.launch
+        match asked.situation:
+            case Situation.ENDED:
+                self._give_up(launch, error)
+                self._put_away(launch, launch.failure)
+            case Situation.CREATION_DUE:
+                self._give_up(launch, error)
+            case Situation.RELABELLED:
+                self._leave(launch, None)
 
     def store_why(self, key: TaskInstanceKey, context: ExecutionContext) -> None:
         """
@@ -266,7 +297,7 @@ class Actions(LoggingMixin):
         """
         self._isolation.run("tell", audit.record_unlaunched, key, context)
 
-    def give_up(self, launch: Launch, error: Exception) -> None:
+    def _give_up(self, launch: Launch, error: Exception) -> None:
         """
         Leave a task instance that cannot be handled to Airflow.
 
@@ -276,7 +307,7 @@ class Actions(LoggingMixin):
         if self._isolation.run("give-up", self._settlement.is_queued, launch.key, launch.ti_id):
             self._fail(launch, _unhandled(error), _not_handled(error))
         else:
-            self.release(launch)
+            self._release(launch)
 
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
         self._event_filter.settled(launch)

@@ -221,7 +221,12 @@ class Parts:
             job_id=self._who.job_id,
             clock=self._clock,
         )
-        self.settlement = Settlement(slots=self._slots, recorder=recorder, job_id=self._who.job_id)
+        self.settlement = Settlement(
+            slots=self._slots,
+            recorder=recorder,
+            create_retries=self.create_retries,
+            job_id=self._who.job_id,
+        )
         self.reports = Reports(
             slots=self._slots, isolation=self._isolation, job_id=self._who.job_id, clock=self._clock
         )
@@ -285,6 +290,7 @@ class Parts:
             slots=self._slots,
             deletion=self.deletion,
             event_filter=self.event_filter,
+            create_retries=self.create_retries,
             settlement=self.settlement,
             launch_queue=self.launch_queue,
             strays=self.strays,
@@ -295,12 +301,11 @@ class Parts:
         self.reconciler = Reconciler(
             registry=self._registry,
             commands=self.commands,
+            settlement=self.settlement,
             actions=self.actions,
-            create_retries=self.create_retries,
-            event_filter=self.event_filter,
+            launch_queue=self.launch_queue,
             isolation=self._isolation,
             token_validity=self._token_validity,
-            job_id=self._who.job_id,
             clock=self._clock,
         )
 

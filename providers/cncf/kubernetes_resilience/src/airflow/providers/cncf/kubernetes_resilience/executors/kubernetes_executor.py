@@ -36,17 +36,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Iden
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
-    Settled,
-)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
     Isolation,
     describe,
-)
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
-    Launch,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.revival import revive
@@ -83,12 +77,6 @@ RECEIVE_BUDGET = 0.1
 SETTLE_BUDGET = 0.2
 """Seconds that one turn of the scheduler's loop may spend on each. The rest waits for the next turn: the loop
 has other work too."""
-
-SETTLE_BATCH = 100
-"""
-Launches that are settled in one transaction. Their relaunches are asked for before the next batch is settled:
-the API server creates pods while this thread waits for the database.
-"""
 
 
 class KubernetesExecutor(UpstreamKubernetesExecutor):
@@ -265,14 +253,13 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             run("report", parts.reports.tick)
             run("intake", self._fail_refused)
             run("strays", self._settle_strays)
-            run("reconcile", parts.reconciler.tick)
-            has_more |= run("settle", self._settle, self._clock() + SETTLE_BUDGET)
+            has_more |= run("settle", parts.reconciler.tick, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
             run("hold-off", parts.queued_timeout.tick, parts.adopter.waiting())
             run("outages", parts.outages.restore)
             run("outages", parts.outages.tick)
             run("nodes", parts.suspect_nodes.tick)
-            has_more |= run("launch", self._launch_due)
+            has_more |= run("launch", parts.reconciler.launch)
             run("collect", parts.garbage.tick)
             run("trace", parts.traces.emit)
         except DatabaseAwayError as error:
@@ -294,11 +281,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._parts.running_workers.follow_adopted()
             self._parts.running_workers.keep_lost()
 
-    def _launch_due(self) -> bool:
-        not_launched, is_more = self._parts.launch_queue.create_due()
-        self._parts.actions.not_launched(not_launched)
-        return is_more
-
     # ------------------------------------------------------------------ what becomes of a launch
 
     def _receive(self, until: float) -> bool:
@@ -315,24 +297,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             if self._last_message > until:
                 return True
         return False
-
-    def _settle(self, until: float) -> bool:
-        """Settle launches that have ended, and ask for relaunches; return whether something is left to do."""
-        ended, has_more = self._parts.event_filter.ended(), False
-        for first in range(0, len(ended), SETTLE_BATCH):
-            self._settle_batch(ended[first : first + SETTLE_BATCH])
-            has_more = self._isolation.run("launch", self._launch_due)
-            if self._clock() > until:
-                return True
-        return has_more
-
-    def _settle_batch(self, ended: Sequence[Launch]) -> None:
-        actions = self._parts.actions
-        settled = self._isolation.batch(
-            "settle", ended, self._parts.settlement.settle, name=_key, give_up=actions.cannot_settle
-        )
-        for item in settled:
-            self._isolation.alone("act", item, actions.act, name=_key_of_settled, give_up=actions.cannot_act)
 
     # ------------------------------------------------------------------ what the scheduler asks for
 
@@ -495,14 +459,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Return what tells this executor from the others of its scheduler, also after a restart."""
         name = self.name.alias or self.name.module_path if self.name else type(self).__name__
         return self._make_safe_label_value(f"{self.team_name}.{name}" if self.team_name else name)
-
-
-def _key(launch: Launch) -> TaskInstanceKey:
-    return launch.key
-
-
-def _key_of_settled(settled: Settled) -> TaskInstanceKey:
-    return settled.launch.key
 
 
 def _key_of_held(item: _HeldCallback) -> TaskInstanceKey:

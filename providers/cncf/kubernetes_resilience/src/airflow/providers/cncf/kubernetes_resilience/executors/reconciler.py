@@ -1,52 +1,52 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the rows of launches that have not ended, all at once, and has done what follows."""
+"""
+Reconciles launches with the rows of their task instances: asks, settles, acts.
+
+A launch is asked about again in each turn until what follows was carried out. So an error, or a database that
+is away, loses nothing.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from itertools import islice
 
-from airflow.utils.session import create_session
+from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Situation
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Judged, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.judge import Situation, Step, judge
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
 
-log = logging.getLogger(__name__)
+BATCH = 100
+"""
+Launches that are settled in one transaction. Their relaunches are asked for before the next batch is settled:
+the API server creates pods while this thread waits for the database.
+"""
 
 CHECK_INTERVAL = 10.0
 """Seconds between two looks at launches that have not started."""
 
-CHECK_BATCH = 500
+CHECK_LIMIT = 500
 """Launches that are looked at in one turn of the scheduler's loop; the others in the next."""
-
-
-class Asked(NamedTuple):
-    """A launch whose task instance's row is read."""
-
-    launch: Launch
-    situation: Situation
 
 
 class Reconciler:
     """
-    Reconciles launches that have not ended with the rows of their task instances.
+    Reconciles launches with the rows of their task instances.
 
     :param commands: say whether the API server answers
-    :param create_retries: repeat create calls
-    :param event_filter: follows what gets its label again
+    :param settlement: says what follows, and has committed that
+    :param actions: do what follows
+    :param launch_queue: asks for the pods of launches that are due
     :param token_validity: of a worker's token, seconds
-    :param job_id: this scheduler's job
     :param clock: monotonic time, seconds
     """
 
@@ -55,64 +55,87 @@ class Reconciler:
         *,
         registry: LaunchRegistry,
         commands: PodCommands,
+        settlement: Settlement,
         actions: Actions,
-        create_retries: CreateRetries,
-        event_filter: StaleEventFilter,
+        launch_queue: LaunchQueue,
         isolation: Isolation,
         token_validity: float,
-        job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._commands = commands
+        self._settlement = settlement
         self._actions = actions
-        self._create_retries = create_retries
-        self._event_filter = event_filter
+        self._launch_queue = launch_queue
         self._isolation = isolation
         self._token_validity = token_validity
-        self._job_id = job_id
         self._clock = clock
         self._next_look = 0.0
         self._last_away: float | None = None
         """When the API server was away last; None if it was back at the last look."""
-        self._unchecked: list[Launch] = []
+        self._unchecked: dict[Launch, None] = {}
         """What is left to look at of the launches that had not started at the last look."""
 
-    def tick(self) -> None:
+    def tick(self, until: float) -> bool:
         """
-        Read the rows that say what follows, and have that done.
+        Settle launches, and ask for the pods that are due after each batch.
 
+        :param until: on the executor's monotonic clock (seconds); one batch is settled in any case
+        :return: whether something is left to do
         :raises DatabaseAwayError: if the database does not answer; everything is asked again then
         """
-        read = self._isolation.batch("look-up", self._ask(), self._read, name=_id, give_up=self._give_up)
+        asked, has_more = self._ask(), False
+        for first in range(0, len(asked), BATCH):
+            self._settle(asked[first : first + BATCH])
+            has_more = self._isolation.run("launch", self.launch)
+            if self._clock() > until:
+                return True
+        return has_more
 
-        def go_on(item: tuple[Asked, TaskSnapshot]) -> None:
-            asked, task = item
-            step = judge(asked.situation, asked.launch, task, job_id=self._job_id)
-            log.debug("%s: %s, %s: %s", asked.launch.key, asked.situation.name, task, step.name)
-            self._act(step, asked.launch, task)
+    def launch(self) -> bool:
+        """
+        Ask for the pods of the launches that are due; return whether some are left.
 
-        for item in read:
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        not_launched, is_more = self._launch_queue.create_due()
+        self._actions.not_launched(not_launched)
+        return is_more
+
+    def _settle(self, asked: Sequence[Asked]) -> None:
+        settled = self._isolation.batch(
+            "settle", asked, self._settlement.settle, name=_key, give_up=self._actions.cannot_settle
+        )
+        for item in settled:
             self._isolation.alone(
-                "reconcile",
-                item,
-                go_on,
-                name=lambda item: _id(item[0]),
-                give_up=lambda item, error: self._give_up(item[0], error),
+                "act", item, self._actions.act, name=_key_of_settled, give_up=self._actions.cannot_act
             )
-        del self._unchecked[:CHECK_BATCH]
+        for launch, _ in asked:
+            self._unchecked.pop(launch, None)
 
     def _ask(self) -> list[Asked]:
         """Return the launches whose situation raises a question, each once."""
         now = self._clock()
         found = dict.fromkeys(self._registry.relabelled(), Situation.RELABELLED)
         for launch in self._registry.in_state(LaunchState.CREATING):
-            if launch.creation and (attempt := launch.creation.next_attempt) and attempt.not_before <= now:
+            if launch.is_creation_due(now) and not self._is_adopted(launch):
                 found.setdefault(launch, Situation.CREATION_DUE)
+        for launch in self._registry.in_state(LaunchState.ENDED):
+            if not (launch.calls or self._is_adopted(launch)):
+                found.setdefault(launch, Situation.ENDED)
         for launch in self._look_round(now):
             has_expired = self._has_expired(launch, now)
             found.setdefault(launch, Situation.TOKEN_EXPIRED if has_expired else Situation.UNCHECKED)
         return [Asked(launch, situation) for launch, situation in found.items()]
+
+    def _is_adopted(self, launch: Launch) -> bool:
+        """
+        Whether the adoption of a launch's task instance is not complete.
+
+        The launch is from before another scheduler had the task instance. The list of the pods tells whether
+        it was replaced meanwhile.
+        """
+        return self._registry.adopting_of(launch.key) is not None
 
     def _look_round(self, now: float) -> list[Launch]:
         """Return launches that have not started, each after :data:`CHECK_INTERVAL`."""
@@ -120,19 +143,24 @@ class Reconciler:
             self._last_away = now
         elif self._last_away is not None:
             # What has happened in the outage is learned first.
-            self._unchecked, self._next_look = [], self._last_away + CHECK_INTERVAL
+            self._unchecked, self._next_look = {}, self._last_away + CHECK_INTERVAL
             self._last_away = None
         if not self._unchecked and self._next_look <= now:
             self._next_look = now + CHECK_INTERVAL
             waiting = self._registry.in_state(LaunchState.WAITING)
-            self._unchecked = [
-                *self._registry.in_state(LaunchState.PENDING),
-                # A new launch is looked at when it is due.
-                *(launch for launch in waiting if launch.waiting and launch.waiting.is_relaunch),
-                *self._registry.in_state(LaunchState.HELD),
-            ]
-        batch = self._unchecked[:CHECK_BATCH]
-        return [launch for launch in batch if self._registry.is_current(launch) and _is_unstarted(launch)]
+            self._unchecked = dict.fromkeys(
+                [
+                    *self._registry.in_state(LaunchState.PENDING),
+                    # A new launch is looked at when it is due.
+                    *(launch for launch in waiting if launch.waiting and launch.waiting.is_relaunch),
+                    *self._registry.in_state(LaunchState.HELD),
+                ]
+            )
+        batch = list(islice(self._unchecked, CHECK_LIMIT))
+        for launch in batch:
+            if not (self._registry.is_current(launch) and _is_unstarted(launch)):
+                del self._unchecked[launch]
+        return [launch for launch in batch if launch in self._unchecked]
 
     def _has_expired(self, launch: Launch, now: float) -> bool:
         """Whether a pod that an outage may have kept from starting has outlived its worker's token."""
@@ -140,50 +168,18 @@ class Reconciler:
             launch.was_held
             and launch.facts is not None
             and not self._commands.is_away
-            # What is being adopted may have been replaced by another scheduler.
-            and not self._registry.adopting_of(launch.key)
+            and not self._is_adopted(launch)
             and has_expired_token(launch, now, self._token_validity)
         )
-
-    def _read(self, asked: Sequence[Asked]) -> list[tuple[Asked, TaskSnapshot]]:
-        ti_ids = {item.launch.key: item.launch.ti_id for item in asked}
-        with create_session(scoped=False) as session:
-            tasks = task_instances.read_snapshots(ti_ids, session=session)
-        return [(item, tasks[item.launch.key]) for item in asked]
-
-    def _act(self, step: Step, launch: Launch, task: TaskSnapshot) -> None:
-        match step:
-            case Step.RELEASE:
-                self._actions.leave(launch, task.owner)
-            case Step.CANCEL:
-                self._actions.cancel(launch)
-            case Step.FOLLOW:
-                self._actions.cancel(launch)
-                self._actions.follow([launch.key])
-            case Step.REPLACE:
-                self._actions.replace(launch)
-            case Step.RELABEL:
-                self._event_filter.label_again(launch)
-            case Step.CREATE:
-                self._create_retries.ask(launch)
-            case Step.CREATE_LATER:
-                self._create_retries.repeat_later(launch)
-            case Step.FAIL:
-                self._create_retries.end(launch)
-
-    def _give_up(self, asked: Asked, error: Exception) -> None:
-        match asked.situation:
-            case Situation.CREATION_DUE:
-                self._actions.give_up(asked.launch, error)
-            case Situation.RELABELLED:
-                self._actions.leave(asked.launch, None)
-            case Situation.UNCHECKED | Situation.TOKEN_EXPIRED:
-                pass  # it is looked at again
 
 
 def _is_unstarted(launch: Launch) -> bool:
     return launch.state in (LaunchState.WAITING, LaunchState.HELD, LaunchState.PENDING)
 
 
-def _id(asked: Asked) -> str:
-    return asked.launch.launch_id
+def _key(asked: Asked) -> TaskInstanceKey:
+    return asked.launch.key
+
+
+def _key_of_settled(settled: Settled | Judged) -> TaskInstanceKey:
+    return settled.launch.key

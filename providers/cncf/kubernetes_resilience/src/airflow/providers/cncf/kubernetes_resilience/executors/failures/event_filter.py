@@ -210,19 +210,6 @@ class StaleEventFilter:
             self._isolation.alone("retire", launch, self._retire, name=_id, give_up=self._leave)
         self._look_at_due()
 
-    def ended(self) -> list[Launch]:
-        """
-        Return the current launches that have ended and can be settled now.
-
-        One whose task instance is being adopted is from before another scheduler had it: the list of the pods
-        tells whether it was replaced meanwhile.
-        """
-        return [
-            launch
-            for launch in self._registry.in_state(LaunchState.ENDED)
-            if not launch.calls and not self._registry.adopting_of(launch.key)
-        ]
-
     def settled(self, launch: Launch) -> None:
         """Note that a launch that had ended is settled."""
         launch.is_silent = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Step
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -63,6 +64,21 @@ class Settled:
             return False
         is_silent = self.failure is not None and self.failure.reason == HEARTBEAT_TIMEOUT
         return is_silent or isinstance(self.outcome, Keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What to do about a launch that has not ended."""
+
+    asked: Asked
+    step: Step
+    owner: int | None
+    """The job of the scheduler that has its task instance; None if nobody has."""
+
+    @property
+    def launch(self) -> Launch:
+        """The launch."""
+        return self.asked.launch
 
 
 def make_entry(

@@ -1,21 +1,21 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Settles launches that have ended: read the rows, assess, decide, write the ledger.
+Settles launches: read the rows, judge, decide about those that have failed, write the ledger.
 
 That is one transaction for many launches. Nothing is acted on here. What is returned has been committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import assert_never
+from collections.abc import Collection, Mapping, Sequence
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Assessment,
     ExecutionFailed,
@@ -24,10 +24,19 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     Postpone,
     Release,
     Report,
-    assess,
     is_pre_execution_failure,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Settled, make_entry
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Asked,
+    Situation,
+    Step,
+    judge,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
+    Judged,
+    Settled,
+    make_entry,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -54,54 +63,58 @@ _TAKEN_BACK = Decision(
 
 class Settlement:
     """
-    Settles ended launches.
+    Settles launches.
 
     :param slots: tell whether the next phase of a task instance is queued
     :param recorder: decides about those that have failed
+    :param create_retries: say how those have failed whose pod was not created
     :param job_id: this scheduler's job
     """
 
-    def __init__(self, *, slots: Slots, recorder: Recorder, job_id: int | None) -> None:
+    def __init__(
+        self, *, slots: Slots, recorder: Recorder, create_retries: CreateRetries, job_id: int | None
+    ) -> None:
         self._slots = slots
         self._recorder = recorder
+        self._create_retries = create_retries
         self._job_id = job_id
 
-    def settle(self, ended: Sequence[Launch]) -> list[Settled]:
+    def settle(self, asked: Sequence[Asked]) -> list[Settled | Judged]:
         """
         Settle what can be settled now; launches whose row somebody else has locked are left out.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then
         """
+        ti_ids = {item.launch.key: item.launch.ti_id for item in asked}
+        judged: list[Judged] = []
+        failed: list[Failed] = []
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
-            ti_ids = {launch.key: launch.ti_id for launch in ended}
             tasks = task_instances.read_snapshots(ti_ids, session=session)
-            restarting = {key for key, task in tasks.items() if task.is_restarting}
-            cleared = [
-                launch for launch in ended if tasks[launch.key].row is None and launch.key not in restarting
-            ]
-            settled = self._recorder.read_decided(cleared, session)
+            settled = self._recorder.read_decided(_find_cleared(asked, tasks), session)
             known = {item.launch for item in settled}
-            failed = []
-            for launch in ended:
-                if launch in known:
+            for item in asked:
+                if item.launch in known:
                     continue
-                assessment = self._assess(launch, tasks[launch.key])
-                match assessment:
+                verdict = self._judge(item, tasks[item.launch.key])
+                match verdict:
                     case LaunchFailed():
-                        failed.append(Failed(launch, Phase.LAUNCH))
+                        failed.append(Failed(item.launch, Phase.LAUNCH))
                     case ExecutionFailed():
-                        failed.append(Failed(launch, Phase.EXECUTION))
+                        failed.append(Failed(item.launch, Phase.EXECUTION))
                     case Report() | Release() | Keep():
-                        settled.append(Settled(launch, assessment))
-                    case Postpone():
+                        settled.append(Settled(item.launch, verdict))
+                    case Step.FAIL:
+                        self._create_retries.end(item.launch)
+                        failed.append(Failed(item.launch, Phase.LAUNCH))
+                    case Postpone() | Step.WAIT:
                         pass
                     case _:
-                        assert_never(assessment)
+                        judged.append(Judged(item, verdict, tasks[item.launch.key].owner))
             audit.record_reported(_ended_by_themselves(settled), session=session)
-            settled = _record_cleared(settled, restarting, session)
-            return settled + self._recorder.record(failed, session)
+            settled = _record_cleared(settled, tasks, session)
+            return [*settled, *self._recorder.record(failed, session), *judged]
 
     def is_queued(self, key: TaskInstanceKey, ti_id: str) -> bool:
         """
@@ -130,25 +143,27 @@ class Settlement:
                 ledger.record([(launch.key, entry)], session=session)
                 write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
 
-    def _assess(self, launch: Launch, task: TaskSnapshot) -> Assessment:
-        return assess(
-            launch.failure,
-            task.row,
-            try_number=launch.key.try_number,
-            job_id=self._job_id,
-            queued_again=self._slots.is_queued_again(launch.key),
-            runs_here=task.row is None or launch.runs(task.row.hostname),
-            adopted_from=launch.adopted_from,
-            restarting=task.is_restarting,
-            restarts_by=task.restarts_by,
-        )
+    def _judge(self, asked: Asked, task: TaskSnapshot) -> Step | Assessment:
+        queued_again = self._slots.is_queued_again(asked.launch.key)
+        return judge(asked.situation, asked.launch, task, job_id=self._job_id, queued_again=queued_again)
+
+
+def _find_cleared(asked: Sequence[Asked], tasks: Mapping[TaskInstanceKey, TaskSnapshot]) -> list[Launch]:
+    """Return the ended launches whose task instances are gone, or have another UUID."""
+    return [
+        launch
+        for launch, situation in asked
+        if situation is Situation.ENDED
+        and tasks[launch.key].row is None
+        and not tasks[launch.key].is_restarting
+    ]
 
 
 def _record_cleared(
-    settled: Sequence[Settled], restarting: Collection[TaskInstanceKey], session: Session
+    settled: Sequence[Settled], tasks: Mapping[TaskInstanceKey, TaskSnapshot], session: Session
 ) -> list[Settled]:
     """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
-    cleared = {item.launch.key: item.launch.ti_id for item in settled if item.launch.key in restarting}
+    cleared = {item.launch.key: item.launch.ti_id for item in settled if tasks[item.launch.key].is_restarting}
     if not cleared:
         return list(settled)
     ti_ids = task_instances.read_ids(cleared, session=session)

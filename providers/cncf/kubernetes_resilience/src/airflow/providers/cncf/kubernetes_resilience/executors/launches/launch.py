@@ -271,6 +271,15 @@ class Launch:
             return self.creation is not None and self.creation.may_exist
         return self.facts is None or not self.facts.is_terminal
 
+    def is_creation_due(self, now: float) -> bool:
+        """
+        Whether what follows a create call that has failed is due.
+
+        :param now: on the executor's monotonic clock (seconds)
+        """
+        attempt = self.creation and self.creation.next_attempt
+        return isinstance(attempt, NextAttempt) and attempt.not_before <= now
+
     @property
     def is_handed_back(self) -> bool:
         """Whether the scheduler is to queue its task instance again, since its job is not known here."""

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.judge import Situation, Step, judge
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Situation, Step, judge
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Launch,

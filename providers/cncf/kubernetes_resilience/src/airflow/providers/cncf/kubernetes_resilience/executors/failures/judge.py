@@ -1,17 +1,19 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What follows for a launch that has not ended, by its situation and by its task instance's row.
+What follows for a launch, by its situation and by its task instance's row.
 
-Nothing is asked and nobody is told here. The end of a launch is assessed in :mod:`.failures.assessment`.
+Nothing is asked and nobody is told here. The end of a launch is assessed in :mod:`.assessment`.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import NamedTuple
 
 from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Assessment, assess
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
@@ -24,6 +26,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 class Situation(Enum):
     """Why the row of a launch's task instance is read. Pod and clock say so, and no row."""
 
+    ENDED = auto()
+    """The pod has ended, or was given up."""
     UNCHECKED = auto()
     """The worker has not started, and the row was not read for a while. Airflow does not tell an executor
     that a user has cleared, marked or deleted a task instance."""
@@ -36,8 +40,15 @@ class Situation(Enum):
     """A create call has failed, and what follows is due."""
 
 
+class Asked(NamedTuple):
+    """A launch whose task instance's row is read."""
+
+    launch: Launch
+    situation: Situation
+
+
 class Step(Enum):
-    """What is done about a launch."""
+    """What is done about a launch that has not ended."""
 
     WAIT = auto()
     RELEASE = auto()
@@ -58,13 +69,33 @@ class Step(Enum):
     """The launch has failed with the last answer."""
 
 
-def judge(situation: Situation, launch: Launch, task: TaskSnapshot, *, job_id: int | None) -> Step:
+def judge(
+    situation: Situation,
+    launch: Launch,
+    task: TaskSnapshot,
+    *,
+    job_id: int | None,
+    queued_again: bool = False,
+) -> Step | Assessment:
     """
-    Return what follows for a current launch that has not ended.
+    Return what follows for a current launch.
 
     :param job_id: this scheduler's job
+    :param queued_again: whether this executor has already been handed the task instance's next phase
     """
     match situation:
+        case Situation.ENDED:
+            return assess(
+                launch.failure,
+                task.row,
+                try_number=launch.key.try_number,
+                job_id=job_id,
+                queued_again=queued_again,
+                runs_here=task.row is None or launch.runs(task.row.hostname),
+                adopted_from=launch.adopted_from,
+                restarting=task.is_restarting,
+                restarts_by=task.restarts_by,
+            )
         case Situation.RELABELLED:
             return Step.RELABEL if task.owner is not None and task.owner == job_id else Step.RELEASE
         case Situation.CREATION_DUE:
