@@ -19,7 +19,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, outages
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
+    create_retries,
+    launch_queue,
+    outages,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge, record
@@ -128,7 +132,7 @@ def lose_vanished_pods(patch):
 
 
 def drop_orphans_without_pods(patch):
-    patch.setattr(reconciler.task_instances, "reschedule", lambda *args, **kwargs: set())
+    patch.setattr(launch_queue.task_instances, "reschedule", lambda *args, **kwargs: set())
 
 
 def adopt_nothing(patch):
@@ -433,7 +437,12 @@ def hold_for_ever(patch):
 
 def hold_what_is_cleared(patch):
     """Let nobody look whether Airflow still waits for what is held."""
-    patch.setattr(reconciler, "_is_unstarted", lambda launch: launch.state is not LaunchState.HELD)
+    is_unstarted = reconciler._is_unstarted
+
+    def overlook(launch):
+        return is_unstarted(launch) and launch.state is not LaunchState.HELD
+
+    patch.setattr(reconciler, "_is_unstarted", overlook)
 
 
 # The promise that the machine finds broken, as a regular expression.

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation, reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
@@ -45,6 +45,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload im
 from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout, task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodCreated,
     PodNotCreated,
@@ -172,6 +173,7 @@ class Play:
             "registry": list(executor._registry),
             "leaving": executor._registry._departing,
             "unsettled": executor._registry._unsettled,
+            "relabelled": executor._registry.relabelled(),
             "adopting": executor._registry.adopting(),
             "early": executor._parts.event_filter._early,
             "suspects": executor._isolation._suspects,
@@ -347,7 +349,21 @@ def test_launches_that_are_not_wanted(play, poison, counted, owner, name, step):
     assert len(play.harness.runtime.take("delete")) == TASKS - 1
     for _ in range(isolation.ATTEMPTS):
         play.turn(CHECK_INTERVAL)
-    assert set(counted) == {step}
+    assert counted == [step]
+    assert play.harness.occupied(play.tis[BAD]) is (step == "settle"), "what cannot be looked at is kept"
+
+
+def test_a_token_that_cannot_be_looked_at_is_none_that_has_expired(play, poison, counted):
+    play.queue().answer()
+    play.turn()
+    poison(reconciler, "has_expired_token", play.tis[BAD])
+    for launch in play.harness.executor._registry:
+        launch.was_held, launch.facts = True, PodFacts(launch.ref, {}, {})
+    for ti in play.tis.values():
+        play.harness.set_state(ti, "failed")
+    play.turn(CHECK_INTERVAL)
+    assert len(play.harness.runtime.take("delete")) == TASKS
+    assert counted == ["token"]
 
 
 @pytest.mark.parametrize("times", [isolation.ATTEMPTS - 1, isolation.ATTEMPTS])
@@ -639,6 +655,7 @@ def test_a_task_that_cannot_be_handed_back(play, successor, poison, counted):
         heir.turn()
     handed_back = {ti.map_index for ti in heir.tis.values() if heir.harness.row(ti).state == "scheduled"}
     assert handed_back == OTHERS
+    assert heir.reported == {"failed": {BAD}}
     assert heir.left_over() == {}
     assert counted == ["launch"]
 

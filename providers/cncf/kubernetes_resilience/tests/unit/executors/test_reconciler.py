@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that have not started when a user clears, marks or deletes their task instance."""
+"""Launches that have not started when a user clears, marks or deletes their task instance."""
 
 from __future__ import annotations
 
@@ -166,3 +166,12 @@ def test_a_pod_that_has_started_and_nobody_has_said_so_is_left(harness, pending)
     harness.set_state(ti, "success")
     harness.wait(CHECK_INTERVAL)
     assert harness.runtime.take("delete") == [(pod.ref, "7")]
+
+
+def test_an_api_server_that_comes_and_goes_does_not_keep_what_is_not_wanted(harness, pending):
+    ti, pod = pending
+    harness.set_state(ti, "success")
+    for is_away in (True, False) * 2:
+        harness.runtime.is_away = is_away
+        harness.wait(CHECK_INTERVAL / 2)
+    assert harness.runtime.take("delete") == [(pod.ref,)]

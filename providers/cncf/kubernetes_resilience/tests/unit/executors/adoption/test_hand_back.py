@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+
 from ....support import manifests as m
 from ....support.harness import lock
 
@@ -59,3 +61,17 @@ def test_the_slot_of_a_row_that_is_gone_is_freed(queued_ti, successor, session):
     session.commit()
     heir.executor.sync()
     assert not heir.occupied(ti)
+
+
+def test_it_does_not_wait_until_other_pods_are_built(queued_ti, successor, monkeypatch):
+    monkeypatch.setattr(launch_queue, "BUILD_BUDGET", -1.0)
+    others, ti = queued_ti("others", mapped=3), queued_ti("orphan")
+    heir = successor()
+    for other in others:
+        heir.set_state(other, "queued", queued_by_job_id=heir.executor.job_id)
+        heir.queue(other)
+    heir.executor.heartbeat()
+    assert len(heir.runtime.take("create")) < 3
+    heir.offer(ti)
+    heir.executor.sync()
+    assert (heir.row(ti).state, heir.occupied(ti)) == ("scheduled", False)

@@ -36,6 +36,9 @@ TASKS = {
     "runs in another pod": task("running", hostname="another"),
     "deferred": task("deferred"),
     "scheduled": task("scheduled", None),
+    "scheduled again": task("scheduled"),
+    "rescheduled": task("up_for_reschedule"),
+    "restarting": task("restarting", hostname=POD),
     "success": task("success"),
     "up_for_retry": task("up_for_retry"),
     "cleared": task(None),
@@ -63,9 +66,13 @@ NOT_WANTED = dict.fromkeys(("success", "up_for_retry", "cleared", "gone"), Step.
 )
 ELSEWHERE = dict.fromkeys(("queued elsewhere", "runs elsewhere", "scheduled"), Step.RELEASE)
 NOT_OURS = ELSEWHERE | dict.fromkeys(("queued, not committed", "runs, not committed"), Step.RELEASE)
+LABELS_OF_OTHERS = NOT_OURS | dict.fromkeys(("gone", "restarts elsewhere"), Step.RELEASE)
 CREATION = NOT_OURS | {
     **NOT_WANTED,
     "deferred": Step.CANCEL,
+    "scheduled again": Step.CANCEL,
+    "rescheduled": Step.CANCEL,
+    "restarting": Step.CANCEL,
     "restarts": Step.CANCEL,
     "restarts elsewhere": Step.CANCEL,
     "runs in another try": Step.FOLLOW,
@@ -80,7 +87,7 @@ TABLE = {
     "label": (
         Situation.RELABELLED,
         PENDING,
-        {name: Step.RELABEL if found.owner == JOB else Step.RELEASE for name, found in TASKS.items()},
+        dict.fromkeys(TASKS, Step.RELABEL) | LABELS_OF_OTHERS,
     ),
     "repeat": (
         Situation.CREATION_DUE,
@@ -100,6 +107,12 @@ def test_every_cell(name, found):
     situation, fields, steps = TABLE[name]
     launch = Launch(KEY, "id", adopted_from=DEAD, **fields)
     assert judge(situation, launch, TASKS[found], job_id=JOB) is steps.get(found, Step.WAIT)
+
+
+@pytest.mark.parametrize("found", ["queued, not committed", "runs, not committed"])
+def test_the_row_of_another_scheduler_is_not_waited_for_without_an_adoption(found):
+    launch = Launch(KEY, "id", **PENDING)
+    assert judge(Situation.UNCHECKED, launch, TASKS[found], job_id=JOB) is Step.RELEASE
 
 
 def test_without_a_scheduler_nothing_is_labelled():

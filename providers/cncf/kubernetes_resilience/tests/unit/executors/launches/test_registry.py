@@ -185,6 +185,16 @@ def test_launch_can_be_held_again(registry: LaunchRegistry) -> None:
     assert registry.by_uid("uid-1") is item
 
 
+def test_released_launch_is_not_asked_about_for_its_label(registry: LaunchRegistry) -> None:
+    registry.hold(held := launch(ref=REF))
+    registry.relabel(held, pod("uid-1"))
+    assert registry.relabelled() == [held]
+    registry.release(KEY)
+    assert registry.relabelled() == []
+    with pytest.raises(IllegalTransitionError):
+        registry.relabel(held, pod("uid-1"))
+
+
 def test_released_launch_is_not_known_any_more(registry: LaunchRegistry) -> None:
     item = launch()
     registry.hold(item)

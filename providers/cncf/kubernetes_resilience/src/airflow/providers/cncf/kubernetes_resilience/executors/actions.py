@@ -56,7 +56,7 @@ from airflow_resilience.retry_policy.evidence import Phase
 
 class Actions(LoggingMixin):
     """
-    Acts on launches. Nothing else does.
+    Acts on launches, by what was judged and committed.
 
     :param slots: those of the launches are freed
     :param settlement: says whether a task instance is still queued
@@ -202,6 +202,10 @@ class Actions(LoggingMixin):
                 self._create_retries.ask(launch)
             case Step.CREATE_LATER:
                 self._create_retries.repeat_later(launch)
+            case Step.WAIT | Step.FAIL:
+                raise AssertionError(f"{judged.step.name} is settled, and nothing is left to do")
+            case _:
+                assert_never(judged.step)
 
     def _leave(self, launch: Launch, owner: int | None) -> None:
         """
@@ -209,7 +213,10 @@ class Actions(LoggingMixin):
 
         :param owner: the job of the scheduler that has its task instance; None if nobody has
         """
-        self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
+        if owner is None:
+            self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
+        else:
+            self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
         self._release(launch)
         self._registry.settled(launch)  # by that scheduler, also if it has ended here
 
@@ -244,7 +251,8 @@ class Actions(LoggingMixin):
         :raises DatabaseAwayError: if the database does not answer
         """
         running = []
-        for item in given_up:
+        # First those that need no database: what is handed back is the next scheduler's already.
+        for item in sorted(given_up, key=lambda item: item.why is not None or item.error is not None):
             launch = item.launch
             if not self._registry.is_current(launch):
                 continue
@@ -263,7 +271,10 @@ class Actions(LoggingMixin):
     def cannot_act(self, settled: Settled | Judged, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
         if isinstance(settled, Judged):
-            self.cannot_settle(settled.asked, error)
+            if settled.step is Step.CANCEL:
+                self._release(settled.launch)
+            else:
+                self.cannot_settle(settled.asked, error)
             return
         launch, outcome = settled.launch, settled.outcome
         match outcome:

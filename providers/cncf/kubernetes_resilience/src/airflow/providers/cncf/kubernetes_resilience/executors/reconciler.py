@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -71,8 +72,8 @@ class Reconciler:
         self._token_validity = token_validity
         self._clock = clock
         self._next_look = 0.0
-        self._last_away: float | None = None
-        """When the API server was away last; None if it was back at the last look."""
+        self._last_away = -inf
+        """When the API server was away last."""
         self._unchecked: dict[Launch, None] = {}
         """What is left to look at of the launches that had not started at the last look."""
 
@@ -124,7 +125,8 @@ class Reconciler:
             if not (launch.calls or self._is_adopted(launch)):
                 found.setdefault(launch, Situation.ENDED)
         for launch in self._look_round(now):
-            has_expired = self._has_expired(launch, now)
+            # Few were held in an outage, and an exception about one concerns that launch alone.
+            has_expired = launch.was_held and self._isolation.run("token", self._has_expired, launch, now)
             found.setdefault(launch, Situation.TOKEN_EXPIRED if has_expired else Situation.UNCHECKED)
         return [Asked(launch, situation) for launch, situation in found.items()]
 
@@ -141,10 +143,6 @@ class Reconciler:
         """Return launches that have not started, each after :data:`CHECK_INTERVAL`."""
         if self._commands.is_away:
             self._last_away = now
-        elif self._last_away is not None:
-            # What has happened in the outage is learned first.
-            self._unchecked, self._next_look = {}, self._last_away + CHECK_INTERVAL
-            self._last_away = None
         if not self._unchecked and self._next_look <= now:
             self._next_look = now + CHECK_INTERVAL
             waiting = self._registry.in_state(LaunchState.WAITING)
@@ -165,9 +163,9 @@ class Reconciler:
     def _has_expired(self, launch: Launch, now: float) -> bool:
         """Whether a pod that an outage may have kept from starting has outlived its worker's token."""
         return (
-            launch.was_held
-            and launch.facts is not None
-            and not self._commands.is_away
+            launch.facts is not None
+            # What has happened in the outage is learned first.
+            and now - self._last_away >= CHECK_INTERVAL
             and not self._is_adopted(launch)
             and has_expired_token(launch, now, self._token_validity)
         )

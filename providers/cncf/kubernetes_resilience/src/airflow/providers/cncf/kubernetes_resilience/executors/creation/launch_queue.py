@@ -22,7 +22,6 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     annotations_for_logging_task_metadata,
 )
 from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -39,6 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_in
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
+    is_running,
     standing,
 )
 from airflow_resilience import ledger
@@ -181,7 +181,8 @@ class LaunchQueue:
         def cannot(launch: Launch, error: Exception) -> None:
             not_launched.append(NotLaunched(launch, error=error))
 
-        due = self._due(self._clock())
+        # To hand back takes no time, and is committed when the rows are read.
+        due = sorted(self._due(self._clock()), key=lambda launch: not launch.is_handed_back)
         is_more, due = len(due) > CREATE_BATCH, due[:CREATE_BATCH]
         read = self._isolation.batch("launch", due, self._read, name=_key, give_up=cannot) if due else []
         began = self._clock()
@@ -207,8 +208,8 @@ class LaunchQueue:
     def _is_due(self, key: TaskInstanceKey, waiting: Waiting, now: float) -> bool:
         if waiting.fails:
             return self._registry.is_stopped(key, now)
-        # The scheduler that is handed a task instance knows nothing of a pod that still departs, and when the
-        # launch is due.
+        # The scheduler that is handed a task instance knows nothing of a pod that still departs. The ledger
+        # tells it when the launch is due.
         is_due = waiting.not_before <= now or waiting.job is None
         return is_due and self._registry.is_clear(key, now)
 
@@ -394,11 +395,6 @@ def awaits_pod(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) 
     :param job_id: the scheduler that is to launch it
     """
     return standing(row, try_number=launch.key.try_number, job_id=job_id) is Standing.QUEUED
-
-
-def is_running(row: TaskInstanceRow | None) -> bool:
-    """Whether a worker runs a task instance."""
-    return row is not None and row.state == TaskInstanceState.RUNNING
 
 
 def _key(launch: Launch) -> TaskInstanceKey:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
-from airflow.utils.state import TaskInstanceState
-
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Assessment, assess
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
     TaskSnapshot,
+    is_running,
     standing,
 )
 
@@ -122,13 +121,12 @@ def _judge_creation(launch: Launch, row: TaskInstanceRow | None, job_id: int | N
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
     now = _standing(launch, row, job_id)
-    is_running = row is not None and row.state == TaskInstanceState.RUNNING
     if now is Standing.ELSEWHERE:
         return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
     # To give up a launch whose worker runs would fail, or delete, a healthy task.
-    runs_here = is_running and now is Standing.RUNNING and row is not None and launch.runs(row.hostname)
+    runs_here = is_running(row) and now is Standing.RUNNING and launch.runs(row.hostname)
     if now is not Standing.QUEUED and not runs_here:
-        return Step.FOLLOW if is_running else Step.CANCEL
+        return Step.FOLLOW if is_running(row) else Step.CANCEL
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
     return Step.CREATE_LATER if runs_here else Step.FAIL

@@ -33,7 +33,7 @@ STRAY_INTERVAL = 60.0
 
 class Strays:
     """
-    Pods whose launch is not known here, or is not followed any more, until their rows say whose they are.
+    Keeps pods whose launch is not known here, or not followed any more, until rows say whose they are.
 
     :param job_id: this scheduler's job
     :param clock: monotonic time, seconds

@@ -9,7 +9,7 @@ Whether a worker has started is written there and nowhere else: ``queued`` means
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
@@ -29,13 +29,19 @@ class TaskInstanceRow(NamedTuple):
     """Where its worker runs, or where one ran that has deferred; empty or None before the first start."""
 
 
+def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:
+    """Whether a worker runs a task instance."""
+    return row is not None and row.state == TaskInstanceState.RUNNING
+
+
 class TaskSnapshot(NamedTuple):
-    """What the database says about the task instance of a launch."""
+    """The task instance of a launch, as the database has it."""
 
     row: TaskInstanceRow | None
-    """With the UUID that the launch was made for; None if there is none any more."""
+    """The row with the UUID that the launch was made for; None if there is none any more."""
     is_restarting: bool = False
-    """Whether it was cleared while it ran, and waits for the end of its worker: it is known by its key."""
+    """Whether the task instance was cleared while it ran, and waits for the end of its worker. Its row has
+    another UUID."""
     restarts_by: int | None = None
     """The job of the scheduler that has it then."""
 
