@@ -7,9 +7,15 @@ from __future__ import annotations
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors import kubernetes_executor, reconciler
-from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
+from airflow.providers.cncf.kubernetes_resilience.executors.creation import create_retries, launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodCreated,
+    PodNotCreated,
+    PodObservation,
+)
+from airflow_resilience.backoff import Backoff
 
 from ...support import manifests as m
 from ...support.cluster import Pod
@@ -71,6 +77,31 @@ def test_launches_that_take_long_to_settle_wait_for_the_next_turn(ended, monkeyp
     monkeypatch.setattr(kubernetes_executor, "RECEIVE_BUDGET", 1e6)
     passing(ended, monkeypatch, kubernetes_executor.SETTLE_BUDGET)
     assert turns_until_all_is_reported(ended) > 1
+
+
+def test_create_calls_that_fail_keep_nothing_else_waiting(start, queued_ti, monkeypatch):
+    monkeypatch.setattr(reconciler, "BATCH", 1)
+    monkeypatch.setattr(create_retries, "PUBLISH_BACKOFF", Backoff(initial=0.0, maximum=0.0))
+    harness = start()
+    tis = queued_ti(mapped=TASKS)
+    failing, over, cleared = tis[:-2], tis[-2], tis[-1]
+    ended, pending = harness.launch(over), harness.launch(cleared)
+    harness.observe(pending, m.starting())
+    for ti in failing:
+        harness.queue(ti)
+    harness.executor.heartbeat()
+    monkeypatch.setattr(kubernetes_executor, "RECEIVE_BUDGET", 1e6)
+    passing(harness, monkeypatch, kubernetes_executor.SETTLE_BUDGET)  # each turn has time for one launch
+    harness.clock.advance(reconciler.CHECK_INTERVAL)
+    for ti in (over, cleared):
+        harness.set_state(ti, "success")
+    harness.executor._inbox.put(PodObservation(ended.become(m.succeeded()).facts()))
+    for _ in range(2 * TASKS):
+        for launch_id, _ in harness.runtime.take("create"):
+            harness.executor._inbox.put(PodNotCreated(launch_id, KubernetesApiError("busy", status=503)))
+        harness.executor.sync()
+    assert [harness.occupied(ti) for ti in (over, cleared)] == [False, False]
+    assert all(harness.occupied(ti) for ti in failing)
 
 
 def test_a_turn_that_can_do_nothing_in_time_still_does_something(ended, monkeypatch):

@@ -109,6 +109,14 @@ def test_every_cell(name, found):
     assert judge(situation, launch, TASKS[found], job_id=JOB) is steps.get(found, Step.WAIT)
 
 
+@pytest.mark.parametrize("name", ["repeat", "refused"])
+@pytest.mark.parametrize("found", ["queued", "deferred"])
+def test_a_create_call_whose_next_phase_is_queued_was_carried_out(name, found):
+    situation, fields, _ = TABLE[name]
+    launch = Launch(KEY, "id", **fields)
+    assert judge(situation, launch, TASKS[found], job_id=JOB, queued_again=True) is Step.CANCEL
+
+
 @pytest.mark.parametrize("found", ["queued, not committed", "runs, not committed"])
 def test_the_row_of_another_scheduler_is_not_waited_for_without_an_adoption(found):
     launch = Launch(KEY, "id", **PENDING)

@@ -97,8 +97,8 @@ class Actions(LoggingMixin):
         """
         Act on what was settled about a launch.
 
-        If that fails, all of it is repeated in a later turn: the ledger has the decision. So a launch is
-        released last.
+        If that fails, it is repeated in a later turn: the ledger has the decision, and the launch is asked
+        about again. So a launch is released last.
         """
         if isinstance(settled, Judged):
             self._go_on(settled)
@@ -250,29 +250,25 @@ class Actions(LoggingMixin):
 
         :raises DatabaseAwayError: if the database does not answer
         """
-        running = []
-        # First those that need no database: what is handed back is the next scheduler's already.
-        for item in sorted(given_up, key=lambda item: item.why is not None or item.error is not None):
-            launch = item.launch
-            if not self._registry.is_current(launch):
-                continue
+        items = [item for item in given_up if self._registry.is_current(item.launch)]
+        dropped = [item for item in items if not (item.error or item.why)]
+        # First: what is handed back is another turn's, and nobody asks again about those that run elsewhere.
+        for item in dropped:
+            self._drop(item.launch.key)
+        self._running_workers.follow([item.launch.key for item in dropped if item.runs])
+        for item in items:
             if item.error:
-                self._give_up(launch, item.error)
+                self._give_up(item.launch, item.error)
             elif item.why:
-                self._fail(launch, item.why, item.context)
-            else:
-                self._drop(launch.key)
-                if item.runs:
-                    running.append(launch.key)
-        self._running_workers.follow(running)
+                self._fail(item.launch, item.why, item.context)
 
     # ------------------------------------------------------------------ what cannot be handled
 
     def cannot_act(self, settled: Settled | Judged, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
         if isinstance(settled, Judged):
-            if settled.step is Step.CANCEL:
-                self._release(settled.launch)
+            if settled.step in (Step.CANCEL, Step.FOLLOW, Step.RELEASE):
+                self._release(settled.launch)  # a pod that never starts stays until this scheduler ends
             else:
                 self.cannot_settle(settled.asked, error)
             return
@@ -289,7 +285,7 @@ class Actions(LoggingMixin):
         self._put_away(launch, settled.failure)
 
     def cannot_settle(self, asked: Asked, error: Exception) -> None:
-        """Give up a launch that could not be settled. One that has not started is asked about again."""
+        """Give up a launch that could not be settled. One whose pod has not started is looked at again."""
         launch = asked.launch
         match asked.situation:
             case Situation.ENDED:
@@ -298,7 +294,10 @@ class Actions(LoggingMixin):
             case Situation.CREATION_DUE:
                 self._give_up(launch, error)
             case Situation.RELABELLED:
-                self._leave(launch, None)
+                self._release(launch)
+                self._registry.settled(launch)
+            case Situation.UNCHECKED | Situation.TOKEN_EXPIRED:
+                pass
 
     def store_why(self, key: TaskInstanceKey, context: ExecutionContext) -> None:
         """

@@ -3,8 +3,8 @@
 """
 Reconciles launches with the rows of their task instances: asks, settles, acts.
 
-A launch is asked about again in each turn until what follows was carried out. So an error, or a database that
-is away, loses nothing.
+A launch is asked about again until what follows was carried out: in the next turn, or at the next look if the
+launch has not started. So an error, or a database that is away, loses nothing.
 """
 
 from __future__ import annotations
@@ -76,22 +76,29 @@ class Reconciler:
         """When the API server was away last."""
         self._unchecked: dict[Launch, None] = {}
         """What is left to look at of the launches that had not started at the last look."""
+        self._late: list[Launch] = []
+        """Those for which the last turn had no time."""
 
     def tick(self, until: float) -> bool:
         """
-        Settle launches, and ask for the pods that are due after each batch.
+        Settle launches, and ask for the pods of relaunches after each batch.
 
         :param until: on the executor's monotonic clock (seconds); one batch is settled in any case
-        :return: whether something is left to do
+        :return: whether the time was over before all were settled
         :raises DatabaseAwayError: if the database does not answer; everything is asked again then
         """
-        asked, has_more = self._ask(), False
+        found = self._ask()
+        # What had to wait comes first. Else what comes again and again, like a create call that fails, would
+        # keep it waiting for as long as it does.
+        order = {launch: found[launch] for launch in self._late if launch in found} | found
+        asked = [Asked(launch, situation) for launch, situation in order.items()]
         for first in range(0, len(asked), BATCH):
-            self._settle(asked[first : first + BATCH])
-            has_more = self._isolation.run("launch", self.launch)
-            if self._clock() > until:
+            if first and self._clock() > until:
+                self._late = [launch for launch, _ in asked[first:]]
                 return True
-        return has_more
+            self._settle(asked[first : first + BATCH])
+        self._late = []
+        return False
 
     def launch(self) -> bool:
         """
@@ -104,31 +111,33 @@ class Reconciler:
         return is_more
 
     def _settle(self, asked: Sequence[Asked]) -> None:
+        # Some may have been launched, or let go of, since the batch before.
+        asked = [item for item in asked if self._registry.is_current(item.launch)]
         settled = self._isolation.batch(
             "settle", asked, self._settlement.settle, name=_key, give_up=self._actions.cannot_settle
         )
         for item in settled:
-            self._isolation.alone(
-                "act", item, self._actions.act, name=_key_of_settled, give_up=self._actions.cannot_act
-            )
+            self._isolation.alone("act", item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
         for launch, _ in asked:
             self._unchecked.pop(launch, None)
+        if any(isinstance(item, Settled) for item in settled):
+            self._isolation.run("launch", self.launch)
 
-    def _ask(self) -> list[Asked]:
-        """Return the launches whose situation raises a question, each once."""
+    def _ask(self) -> dict[Launch, Situation]:
+        """Return the launches whose situation raises a question."""
         now = self._clock()
         found = dict.fromkeys(self._registry.relabelled(), Situation.RELABELLED)
         for launch in self._registry.in_state(LaunchState.CREATING):
-            if launch.is_creation_due(now) and not self._is_adopted(launch):
+            if launch.is_creation_due(now):
                 found.setdefault(launch, Situation.CREATION_DUE)
         for launch in self._registry.in_state(LaunchState.ENDED):
             if not (launch.calls or self._is_adopted(launch)):
                 found.setdefault(launch, Situation.ENDED)
         for launch in self._look_round(now):
-            # Few were held in an outage, and an exception about one concerns that launch alone.
+            # An exception about one concerns that launch alone.
             has_expired = launch.was_held and self._isolation.run("token", self._has_expired, launch, now)
             found.setdefault(launch, Situation.TOKEN_EXPIRED if has_expired else Situation.UNCHECKED)
-        return [Asked(launch, situation) for launch, situation in found.items()]
+        return found
 
     def _is_adopted(self, launch: Launch) -> bool:
         """
@@ -175,9 +184,5 @@ def _is_unstarted(launch: Launch) -> bool:
     return launch.state in (LaunchState.WAITING, LaunchState.HELD, LaunchState.PENDING)
 
 
-def _key(asked: Asked) -> TaskInstanceKey:
-    return asked.launch.key
-
-
-def _key_of_settled(settled: Settled | Judged) -> TaskInstanceKey:
-    return settled.launch.key
+def _key(item: Asked | Settled | Judged) -> TaskInstanceKey:
+    return item.launch.key

@@ -97,6 +97,8 @@ def judge(
             )
         case Situation.RELABELLED:
             return Step.RELABEL if task.owner is not None and task.owner == job_id else Step.RELEASE
+        case Situation.CREATION_DUE if queued_again:
+            return Step.CANCEL  # a call was carried out, and the worker has reported
         case Situation.CREATION_DUE:
             return _judge_creation(launch, task.row, job_id)
         case _:

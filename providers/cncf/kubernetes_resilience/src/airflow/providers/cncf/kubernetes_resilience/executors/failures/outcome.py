@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What was settled about a launch that has ended."""
+"""What was settled about a launch, as it was committed."""
 
 from __future__ import annotations
 

@@ -106,6 +106,7 @@ class Settlement:
                     case Report() | Release() | Keep():
                         settled.append(Settled(item.launch, verdict))
                     case Step.FAIL:
+                        # If this is not committed, it has ended, and is asked about as such.
                         self._create_retries.end(item.launch)
                         failed.append(Failed(item.launch, Phase.LAUNCH))
                     case Postpone() | Step.WAIT:

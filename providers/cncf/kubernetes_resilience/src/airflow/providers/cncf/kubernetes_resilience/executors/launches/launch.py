@@ -277,8 +277,8 @@ class Launch:
 
         :param now: on the executor's monotonic clock (seconds)
         """
-        attempt = self.creation and self.creation.next_attempt
-        return isinstance(attempt, NextAttempt) and attempt.not_before <= now
+        attempt = self.creation.next_attempt if self.creation else None
+        return attempt is not None and attempt.not_before <= now
 
     @property
     def is_handed_back(self) -> bool:
