@@ -191,7 +191,7 @@ def quick() -> int:
 
 @testing.command("all")
 def everything(keep_going: _KeepGoing = False) -> int:
-    """Run what has to pass before a change is submitted: eighteen minutes."""
+    """Run what has to pass before a change is submitted: ten to eighteen minutes."""
     steps = [
         _breeze("static-checks"),
         Step("tests", partial(run_tests, *WITHOUT_DEPLOYMENT, part=SHORT, keep_going=keep_going)),
