@@ -200,7 +200,7 @@ STEPS = {
     "workload": (StoredWorkload, "job", "act"),
     "relaunch": (LaunchQueue, "relaunch", "act"),
     "begin anew": (task_instances, "begin_queued_anew", "launch"),
-    "wanted": (launch_queue, "awaits_pod", "build"),
+    "wanted": (launch_queue, "awaits_launch", "build"),
     "build": (PodBuilder, "build", None),
     "hook": (settings, "pod_mutation_hook", None),
     "create": (LaunchRegistry, "create", "build"),

@@ -14,11 +14,6 @@ from __future__ import annotations
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
-    is_pre_execution_failure,
-)
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
-
 from ...support import manifests as m
 
 CAUSES = {
@@ -148,26 +143,3 @@ def test_failed_event_of_a_resume_pod_is_requeued(harness, queued, cause):
     harness.observe(resume, cause)
     assert_requeued(harness, ti, resume)
     assert harness.row(ti).next_method == "execute_complete"
-
-
-@pytest.mark.parametrize(
-    ("state", "try_number", "job_id", "expected"),
-    [
-        ("queued", 1, 7, True),
-        ("running", 1, 7, False),
-        ("restarting", 1, 7, False),
-        ("deferred", 1, 7, False),
-        ("scheduled", 1, 7, False),
-        ("success", 1, 7, False),
-        (None, 1, 7, False),
-        ("queued", 2, 7, False),
-        ("queued", 1, 8, False),
-        ("queued", 1, None, False),
-    ],
-)
-def test_pre_execution_failure_is_one_whose_task_instance_is_still_queued(
-    state, try_number, job_id, expected
-):
-    """For the same try, and by the same scheduler."""
-    row = TaskInstanceRow("an id", KEY._replace(try_number=try_number), state, job_id, "")
-    assert is_pre_execution_failure(row, try_number=1, job_id=7) is expected

@@ -18,7 +18,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     Report,
     assess,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     PodFailure,
     find_failure,
@@ -30,7 +31,7 @@ from ....support import manifests as m
 
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, -1)
 JOB, OTHER_JOB = 7, 8
-SIBLING = "sales-load-b3n8w1zc"
+POD, SIBLING = "sales-load-x7m2k9qp", "sales-load-b3n8w1zc"
 
 FAILED = find_failure(read_pod(m.start_error()))
 GIVEN_UP = find_failure(read_pod(m.image_pull_error()), given_up_reasons=("ErrImagePull",))
@@ -48,18 +49,10 @@ def assessed(
     row: TaskInstanceRow | None,
     *,
     queued_again: bool = False,
-    runs_here: bool = True,
     adopted_from: int | None = None,
 ) -> Assessment:
-    return assess(
-        failure,
-        row,
-        try_number=1,
-        job_id=JOB,
-        queued_again=queued_again,
-        runs_here=runs_here,
-        adopted_from=adopted_from,
-    )
+    launch = Launch(KEY, "id", name=POD, failure=failure, adopted_from=adopted_from)
+    return assess(launch, TaskSnapshot(row), job_id=JOB, queued_again=queued_again)
 
 
 # -------------------------------------------------------------------------------------------------- the table
@@ -166,12 +159,12 @@ def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | Non
 @pytest.mark.parametrize("failure", [FAILED, GIVEN_UP, OVERDUE])
 @pytest.mark.parametrize("state", ["running", "restarting"])
 def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
-    assessment = assessed(failure, row(state, hostname=SIBLING), runs_here=False)
+    assessment = assessed(failure, row(state, hostname=SIBLING))
     assert assessment == Release(f"the task runs on {SIBLING}, which is another pod", runs_elsewhere=True)
 
 
 def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:
-    assert assessed(None, row("running"), runs_here=False) == report("running")
+    assert assessed(None, row("running", hostname=SIBLING)) == report("running")
 
 
 # ----------------------------------------------------------------------------- adopted, and not committed yet

@@ -17,7 +17,7 @@ OURS, ANOTHERS, DEAD = 7, 8, 3
 
 def stands(state, *, queued_by=OURS, try_number=2, adopted_from=None):
     row = TaskInstanceRow("id", KEY, state, queued_by, None)
-    return standing(row, try_number=try_number, job_id=OURS, adopted_from=adopted_from)
+    return standing(row, KEY._replace(try_number=try_number), job_id=OURS, adopted_from=adopted_from)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_each_state_says(state, expected):
 
 
 def test_without_a_row_the_task_instance_is_gone():
-    assert standing(None, try_number=2, job_id=OURS) is Standing.GONE
+    assert standing(None, KEY, job_id=OURS) is Standing.GONE
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "success"])

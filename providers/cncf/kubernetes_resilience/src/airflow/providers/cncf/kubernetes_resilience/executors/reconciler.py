@@ -87,7 +87,10 @@ class Reconciler:
         :return: whether the time was over before all were settled
         :raises DatabaseAwayError: if the database does not answer; everything is asked again then
         """
-        found = self._ask()
+        now = self._clock()
+        if self._commands.is_away:
+            self._last_away = now
+        found = self._ask(now)
         # What had to wait comes first. Else what comes again and again, like a create call that fails, would
         # keep it waiting for as long as it does.
         order = {launch: found[launch] for launch in self._late if launch in found} | found
@@ -123,9 +126,8 @@ class Reconciler:
         if any(isinstance(item, Settled) for item in settled):
             self._isolation.run("launch", self.launch)
 
-    def _ask(self) -> dict[Launch, Situation]:
+    def _ask(self, now: float) -> dict[Launch, Situation]:
         """Return the launches whose situation raises a question."""
-        now = self._clock()
         found = dict.fromkeys(self._registry.relabelled(), Situation.RELABELLED)
         for launch in self._registry.in_state(LaunchState.CREATING):
             if launch.is_creation_due(now):
@@ -150,8 +152,6 @@ class Reconciler:
 
     def _look_round(self, now: float) -> list[Launch]:
         """Return launches that have not started, each after :data:`CHECK_INTERVAL`."""
-        if self._commands.is_away:
-            self._last_away = now
         if not self._unchecked and self._next_look <= now:
             self._next_look = now + CHECK_INTERVAL
             waiting = self._registry.in_state(LaunchState.WAITING)

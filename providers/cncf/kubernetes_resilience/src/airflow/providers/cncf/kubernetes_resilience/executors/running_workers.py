@@ -185,7 +185,7 @@ class RunningWorkers:
             for key, ti_id in ti_ids.items()
             if (row := rows.get(ti_id)) and row.state == TaskInstanceState.RUNNING
             # Whose it is counts: another scheduler follows the others.
-            if standing(row, try_number=key.try_number, job_id=self._job_id) is Standing.RUNNING
+            if standing(row, key, job_id=self._job_id) is Standing.RUNNING
             if row.queued_by_job_id is not None
         ]
         kept = self._with_budget({orphan.ti_id for orphan in running})

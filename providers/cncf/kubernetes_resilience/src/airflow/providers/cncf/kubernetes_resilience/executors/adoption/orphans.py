@@ -107,10 +107,7 @@ class Orphans:
         return [
             (orphan, row)
             for orphan, row in found
-            if standing(
-                row, try_number=orphan.key.try_number, job_id=self._job_id, adopted_from=orphan.job_id
-            )
-            in wanted
+            if standing(row, orphan.key, job_id=self._job_id, adopted_from=orphan.job_id) in wanted
         ]
 
     def let_go_of(self, key: TaskInstanceKey) -> None:

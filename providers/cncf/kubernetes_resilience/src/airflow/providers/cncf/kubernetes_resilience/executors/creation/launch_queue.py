@@ -36,10 +36,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
-    Standing,
     TaskInstanceRow,
+    awaits_launch,
     is_running,
-    standing,
 )
 from airflow_resilience import ledger
 from airflow_resilience.context import (
@@ -234,7 +233,7 @@ class LaunchQueue:
             held = {
                 launch: entry
                 for launch, entry in failed.items()
-                if awaits_pod(launch, locked.get(launch.ti_id), self._job_id)
+                if awaits_launch(locked.get(launch.ti_id), launch.key, job_id=self._job_id)
             }
             _write_failed(held, session)
             handed_back = {launch.ti_id for launch in due if launch.is_handed_back}
@@ -280,7 +279,7 @@ class LaunchQueue:
             waiting.not_before = self._clock() + seconds
             if seconds > 0:
                 return
-        if not awaits_pod(launch, row, self._job_id):
+        if not awaits_launch(row, launch.key, job_id=self._job_id):
             log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
             yield NotLaunched(launch, runs=is_running(row))
         elif waiting.fails:
@@ -385,16 +384,6 @@ def _undelivered(launch: Launch, entry: LedgerEntry) -> str:
         f"Pod {entry.worker_name} failed before the task's process had started: reason {entry.reason}; "
         f"{entry.decision.explanation}"
     )
-
-
-def awaits_pod(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> bool:
-    """
-    Whether a task instance is still queued, and waits for the pod of this launch.
-
-    :param row: the task instance as it is now
-    :param job_id: the scheduler that is to launch it
-    """
-    return standing(row, try_number=launch.key.try_number, job_id=job_id) is Standing.QUEUED
 
 
 def _key(launch: Launch) -> TaskInstanceKey:

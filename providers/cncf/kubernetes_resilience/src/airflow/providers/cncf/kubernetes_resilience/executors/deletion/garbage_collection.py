@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from airflow.configuration import conf
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from sqlalchemy.orm import Session
 
@@ -106,7 +107,7 @@ class OrphanCollector:
         for pod in pods:
             key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
             row = rows.get(ti_id)
-            if ti_id in past or (key and row and self._is_left(pod, row, key.try_number)):
+            if ti_id in past or (key and row and self._is_left(pod, row, key)):
                 self._left_behind(pod)
 
     def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
@@ -118,8 +119,8 @@ class OrphanCollector:
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }
 
-    def _is_left(self, pod: PodFacts, row: TaskInstanceRow, try_number: int) -> bool:
-        now = standing(row, try_number=try_number, job_id=self._job_id)
+    def _is_left(self, pod: PodFacts, row: TaskInstanceRow, key: TaskInstanceKey) -> bool:
+        now = standing(row, key, job_id=self._job_id)
         # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
         has_succeeded = pod.phase == "Succeeded" or pod.has_done_worker
         goes_on = has_succeeded and now is Standing.HELD_UP

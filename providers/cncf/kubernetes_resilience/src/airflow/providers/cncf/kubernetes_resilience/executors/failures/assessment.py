@@ -3,7 +3,7 @@
 """
 What the end of a pod means for its task instance.
 
-Pure: the pod's end and the task instance's row go in, an assessment comes out; the executor acts on it.
+Nothing is asked and nobody is told here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from airflow.utils.state import State, TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
-    Standing,
     TaskInstanceRow,
-    standing,
+    TaskSnapshot,
+    awaits_launch,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
@@ -64,63 +65,31 @@ class Postpone:
 Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep | Postpone
 
 
-def is_pre_execution_failure(row: TaskInstanceRow | None, *, try_number: int, job_id: int | None) -> bool:
-    """
-    Whether a pod that has ended is a launch failure: its task instance is still queued, in the same try.
-
-    The row alone says so: a worker that starts writes ``running`` into it before it runs any of the task's
-    code. The policies say which of these failures are excluded from a relaunch.
-
-    :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
-    :param try_number: that the pod was launched for
-    :param job_id: this scheduler's job, which has queued it
-    """
-    return standing(row, try_number=try_number, job_id=job_id) is Standing.QUEUED
-
-
-def assess(
-    failure: PodFailure | None,
-    row: TaskInstanceRow | None,
-    *,
-    try_number: int,
-    job_id: int | None,
-    queued_again: bool,
-    runs_here: bool = True,
-    adopted_from: int | None = None,
-    restarting: bool = False,
-    restarts_by: int | None = None,
-) -> Assessment:
+def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_again: bool) -> Assessment:
     """
     Assess the end of a task instance's current launch.
 
-    :param failure: how the pod failed; None if it succeeded
-    :param row: the task instance with the launch's own UUID; None if there is none any more
-    :param try_number: the try that the pod was launched for
     :param job_id: this scheduler's job
     :param queued_again: whether this executor has already been handed the task instance's next phase
         (it deferred or was rescheduled by the very worker whose pod has ended)
-    :param runs_here: whether a running task runs in this launch's pod, as far as is known
-    :param adopted_from: the dead scheduler's job, for a launch that was adopted
-    :param restarting: whether the try was cleared while it ran, and waits for the end of its worker
-    :param restarts_by: the scheduler's job that has it then
     """
     if queued_again:
         return Release("its next phase is queued")
-    owner = row.queued_by_job_id if row else restarts_by
-    if owner == adopted_from is not None and adopted_from != job_id and _is_offered_again(row):
+    failure, row, dead = launch.failure, task.row, launch.adopted_from
+    if task.owner == dead is not None and dead != job_id and _is_offered_again(row):
         # Airflow has not committed the adoption, and may never do so. It would ignore a report now.
         return Postpone()
-    if row is None and restarting:
+    if row is None and task.is_restarting:
         # The scheduler expects success if the worker has stopped as it was told.
         return Report(TaskInstanceState.SUCCESS if failure is None else TaskInstanceState.FAILED)
-    if row is None or row.key.try_number != try_number:
+    if row is None or row.key.try_number != launch.key.try_number:
         return Release("the task instance was cleared or deleted")
-    if is_pre_execution_failure(row, try_number=try_number, job_id=job_id):
+    if awaits_launch(row, launch.key, job_id=job_id):
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
         why = f"scheduler job {row.queued_by_job_id} has queued it"
         return Release(why, leaves_pod=_has_failed(failure))
-    return _assess_started(failure, row, job_id=job_id, runs_here=runs_here)
+    return _assess_started(failure, row, job_id=job_id, runs_here=launch.runs(row.hostname))
 
 
 def _assess_started(

@@ -17,6 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
     TaskSnapshot,
+    awaits_launch,
     is_running,
     standing,
 )
@@ -84,17 +85,7 @@ def judge(
     """
     match situation:
         case Situation.ENDED:
-            return assess(
-                launch.failure,
-                task.row,
-                try_number=launch.key.try_number,
-                job_id=job_id,
-                queued_again=queued_again,
-                runs_here=task.row is None or launch.runs(task.row.hostname),
-                adopted_from=launch.adopted_from,
-                restarting=task.is_restarting,
-                restarts_by=task.restarts_by,
-            )
+            return assess(launch, task, job_id=job_id, queued_again=queued_again)
         case Situation.RELABELLED:
             return Step.RELABEL if task.owner is not None and task.owner == job_id else Step.RELEASE
         case Situation.CREATION_DUE if queued_again:
@@ -108,21 +99,21 @@ def judge(
 def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
     if task.is_restarting:
         return Step.WAIT  # it has started: the end of its pod is waited for
-    match _standing(launch, task.row, job_id, adopted_from=launch.adopted_from):
+    match standing(task.row, launch.key, job_id=job_id, adopted_from=launch.adopted_from):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
         case Standing.ELSEWHERE if launch.waiting is None:
             # That scheduler may have adopted this very pod, before its label or our watch says so.
             return Step.RELEASE
     # An adoption that is not committed yet never may be: its scheduler was taken for dead, and goes on.
-    is_queued = _standing(launch, task.row, job_id) is Standing.QUEUED
+    is_queued = awaits_launch(task.row, launch.key, job_id=job_id)
     return Step.REPLACE if situation is Situation.TOKEN_EXPIRED and is_queued else Step.WAIT
 
 
 def _judge_creation(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> Step:
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
-    now = _standing(launch, row, job_id)
+    now = standing(row, launch.key, job_id=job_id)
     if now is Standing.ELSEWHERE:
         return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
     # To give up a launch whose worker runs would fail, or delete, a healthy task.
@@ -132,9 +123,3 @@ def _judge_creation(launch: Launch, row: TaskInstanceRow | None, job_id: int | N
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
     return Step.CREATE_LATER if runs_here else Step.FAIL
-
-
-def _standing(
-    launch: Launch, row: TaskInstanceRow | None, job_id: int | None, adopted_from: int | None = None
-) -> Standing:
-    return standing(row, try_number=launch.key.try_number, job_id=job_id, adopted_from=adopted_from)

@@ -25,7 +25,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages imp
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
     Report,
-    is_pre_execution_failure,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
     Decided,
@@ -41,6 +40,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles impor
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
+    awaits_launch,
+    is_running,
     standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
@@ -210,12 +211,12 @@ class Recorder:
 
     def _stands(self, item: Failed, row: TaskInstanceRow | None) -> bool:
         """Whether, under the row's lock, the task is as far as it was, and is this scheduler's."""
-        launch, try_number = item.launch, item.launch.key.try_number
+        launch = item.launch
         if item.phase is Phase.LAUNCH:
-            return is_pre_execution_failure(row, try_number=try_number, job_id=self._job_id)
-        if row is None or row.state != TaskInstanceState.RUNNING:
+            return awaits_launch(row, launch.key, job_id=self._job_id)
+        if not is_running(row):
             return False
-        now = standing(row, try_number=try_number, job_id=self._job_id)
+        now = standing(row, launch.key, job_id=self._job_id)
         return now is Standing.RUNNING and launch.runs(row.hostname)
 
     def _look_up_launch(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Settled | _New:

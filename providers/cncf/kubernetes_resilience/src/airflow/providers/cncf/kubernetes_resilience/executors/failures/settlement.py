@@ -24,7 +24,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     Postpone,
     Release,
     Report,
-    is_pre_execution_failure,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
@@ -40,7 +39,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot, awaits_launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -125,7 +124,7 @@ class Settlement:
         """
         with create_session(scoped=False) as session:
             row = task_instances.read_rows({ti_id}, session=session).get(ti_id)
-        is_queued = is_pre_execution_failure(row, try_number=key.try_number, job_id=self._job_id)
+        is_queued = awaits_launch(row, key, job_id=self._job_id)
         return is_queued and not self._slots.is_queued_again(key)
 
     def record_taken_back(self, launch: Launch) -> None:

@@ -137,7 +137,7 @@ class Strays:
 
     def _standing(self, pod: PodFacts, row: TaskInstanceRow | None) -> Standing:
         key = task_key(pod.annotations)
-        return standing(row, try_number=key.try_number if key else 0, job_id=self._job_id)
+        return standing(row, key, job_id=self._job_id) if key else Standing.GONE
 
 
 def _read_rows(pods: Sequence[PodFacts]) -> dict[str, TaskInstanceRow]:

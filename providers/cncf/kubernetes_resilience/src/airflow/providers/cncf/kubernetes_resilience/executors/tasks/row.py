@@ -83,18 +83,22 @@ _RUNNING = frozenset({TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
 
 
 def standing(
-    row: TaskInstanceRow | None, *, try_number: int, job_id: int | None, adopted_from: int | None = None
+    row: TaskInstanceRow | None,
+    key: TaskInstanceKey,
+    *,
+    job_id: int | None,
+    adopted_from: int | None = None,
 ) -> Standing:
     """
     Say what a row means for a launch.
 
     :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
-    :param try_number: that the pod was launched for
+    :param key: of the try that the pod was launched for
     :param job_id: this scheduler's job
     :param adopted_from: the dead scheduler's job, for a launch that was adopted: until Airflow commits the
         adoption, the row is that scheduler's
     """
-    if row is None or row.key.try_number != try_number:
+    if row is None or row.key.try_number != key.try_number:
         return Standing.GONE
     if row.state in _OVER:
         return Standing.OVER
@@ -104,3 +108,17 @@ def standing(
     if row.state == TaskInstanceState.QUEUED:
         return Standing.QUEUED
     return Standing.RUNNING if row.state in _RUNNING else Standing.HELD_UP
+
+
+def awaits_launch(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: int | None) -> bool:
+    """
+    Whether no worker has started a try. A pod of that try which has failed is a launch failure.
+
+    The row alone says so: a worker that starts writes ``running`` into the row before any of the task's code
+    runs.
+
+    :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
+    :param key: of the try that the pod was launched for
+    :param job_id: this scheduler's job, which has queued it
+    """
+    return standing(row, key, job_id=job_id) is Standing.QUEUED
