@@ -139,7 +139,7 @@ class ExecutionWorld(Tries):
 
         def meanwhile(heir: Scheduler, orphans: list[Any]) -> list[Any]:
             reset = offer(heir, orphans)
-            heir.runtime.carry_out_all()
+            self.label_early(heir, orphans)
             for ti in orphans:
                 if ti.state == "running" and ti.queued_by_job_id == scheduler.job_id:
                     self._guess(scheduler, ti)

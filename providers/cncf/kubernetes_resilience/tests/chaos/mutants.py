@@ -172,7 +172,7 @@ def wait_for_kubernetes(patch):
 
 def adopt_what_others_have(patch):
     """Go on with an adoption that was postponed, though another scheduler has adopted meanwhile."""
-    patch.setattr(Orphans, "forget_adopted_elsewhere", lambda *args: None)
+    patch.setattr(Orphans, "take_adopted", lambda self: dict.fromkeys(self._registry.adopting()))
 
 
 def delete_what_others_have_launched(patch):
@@ -228,7 +228,7 @@ def take_a_label_for_ownership(patch):
     list_pods = pod_search.PodSearch._list
 
     async def by_label(self, orphans):
-        own = int(self._own_labels[SCHEDULER_LABEL])
+        own = int(self._commands._own_labels[SCHEDULER_LABEL])
         with create_session(scoped=False) as session:
             living = sorted(map(str, schedulers.read_living(but=own, session=session)))
         selector = f"{SCHEDULER_LABEL} notin ({','.join(living) or '0'}),{identity.NOT_DONE}"
@@ -392,12 +392,12 @@ def hold_callbacks_of_reports(patch):
 
 def reset_lost_orphans(patch):
     """Have Airflow reset, as it always did, what ran in a pod that is gone when it is adopted."""
+    init = adopter.Adopter.__init__
 
-    def keep_none(self):
-        self._completion.forget_lost(self._completion.lost())
-        return set()
+    def without_budget(self, **parts):
+        init(self, **(parts | {"with_budget": lambda ti_ids: set()}))
 
-    patch.setattr(RunningWorkers, "keep_lost", keep_none)
+    patch.setattr(adopter.Adopter, "__init__", without_budget)
 
 
 def forget_what_was_committed(patch):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,6 @@ class Launcher:
         self.outcome = "ok"
         """How create calls end: ``ok``, ``unanswered`` (it happened), ``lost`` (not) or one of
         :data:`REFUSALS`."""
-        self.relabels: int | None = None
-        """How many more pods are relabelled before it is killed; None for all."""
 
     async def create(self, launch_id: str, body: dict[str, Any]) -> None:
         outcome = "lost" if self._world.is_down else self.outcome
@@ -137,15 +136,13 @@ class Launcher:
         pod = self._world.pod_of(ref)
         self._tell(PodConfirmed(ref, pod.facts() if pod else None))
 
-    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
-        if self._world.is_down or self.relabels == 0:
-            raise TimeoutError  # the adopter waits for a few seconds only
-        if self.relabels:
-            self.relabels -= 1
-        pod = self._world.pod_of(ref)
-        if pod:
+    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> None:
+        if self._world.is_down:
+            self._again(self.adopt, ref, labels)
+        elif pod := self._world.pod_of(ref):
             self._world.relabel(pod, dict(labels))
-        return pod is not None
+        else:
+            self._tell(PodConfirmed(ref, None))
 
     async def list_pods(self, namespace: str | None, label_selector: str) -> list[PodFacts]:
         if self._world.is_away or self._world.is_down:
@@ -215,12 +212,8 @@ class Runtime(PausedRuntime):
     def carry_out(self, index: int, outcome: str) -> None:
         function, args = self.commands.pop(index)
         self.launcher.outcome = outcome
-        try:
+        with suppress(ConnectionFailedError):  # the real one logs it
             asyncio.run(function(*args))
-        except ConnectionFailedError:
-            pass  # the real one logs it
-        except TimeoutError:  # nobody waits for a relabel that was asked for by itself: it is tried again
-            self.commands.append((function, args))
 
     def carry_out_all(self, outcome: str = "ok") -> None:
         for _ in range(len(self.commands)):  # what fails is there again afterwards

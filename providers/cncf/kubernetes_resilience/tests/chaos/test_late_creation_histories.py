@@ -50,8 +50,8 @@ def have_them_back_from_one_that_has_launched(chaos):
 
 
 def complete_adoption(chaos, scheduler):
-    carry_out(scheduler, "_relabel")
     chaos.world.turn(scheduler)
+    carry_out(scheduler, "adopt")
 
 
 def lose_the_thread_with_the_calls(chaos, scheduler):
@@ -114,7 +114,7 @@ def test_a_pod_of_an_old_call_starts_beside_that_which_is_followed(chaos, world,
     succeeds_in_the_first_try(chaos)
 
 
-def test_a_pod_is_found_after_an_outage_in_which_nobody_waits_for_it_any_more(chaos, world):
+def test_a_pod_whose_create_call_had_no_answer_is_found_after_an_outage(chaos, world):
     first = have_them_back(chaos)
     for _ in range(3):
         world.turn(first)

@@ -170,7 +170,7 @@ class World(Cluster):
         Do what Airflow's scheduler does about task instances whose scheduler counts as dead.
 
         :param commits: whether its transaction succeeds
-        :param relabels: how many pods the executor's thread has relabelled before it fails; None for all
+        :param relabels: how many pods get the heir's label before the transaction fails; None for all
         """
         for scheduler in self.schedulers:
             self._beat(scheduler)
@@ -227,11 +227,19 @@ class World(Cluster):
             if ti.queued_by_job_id in asleep:
                 self._rolled_back[self.life(ti)].add(str(ti.queued_by_job_id))
         self._offer(heir, orphans)
-        if heir.runtime.is_alive:
-            heir.runtime.launcher.relabels = relabels
-            heir.runtime.carry_out_all()
-            heir.runtime.launcher.relabels = None
+        self.label_early(heir, orphans, relabels)
         self.session.rollback()
+
+    def label_early(self, heir: Scheduler, orphans: list[Any], limit: int | None = None) -> None:
+        """
+        Label the pods of what is adopted before that is committed, as older versions and the official do.
+
+        :param limit: how many pods; None for all
+        """
+        if not self.is_down:
+            found = [pod for ti in orphans for pod in self.pods_of(self.life(ti)) if pod.exists]
+            for pod in found[:limit]:
+                self.relabel(pod, {"airflow-worker": str(heir.job_id)})
 
     def _offer(self, heir: Scheduler, orphans: list[Any]) -> list[Any]:
         # Airflow holds the rows locked meanwhile, in a transaction that the executor knows nothing of.

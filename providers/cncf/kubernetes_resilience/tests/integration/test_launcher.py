@@ -200,9 +200,9 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     runtime.submit(runtime.launcher.mark_done, past)
     runtime.submit(runtime.launcher.delete, past, grace_seconds=0)
     assert inbox.of(PodDeleted) == PodDeleted(past)
-    runtime.submit(runtime.launcher.confirm, past)
-    assert inbox.of(PodConfirmed) == PodConfirmed(past, None)
-    assert runtime.call(runtime.launcher.adopt(past, {"airflow-worker": "9"}), WAIT) is False
+    for call in ((runtime.launcher.confirm, past), (runtime.launcher.adopt, past, {"airflow-worker": "9"})):
+        runtime.submit(*call)
+        assert inbox.of(PodConfirmed) == PodConfirmed(past, None)
     metadata = kubelet.read("a")["metadata"]
     assert metadata["uid"] == present.uid
     assert metadata["labels"] == {"airflow-worker": "1"}
@@ -248,7 +248,7 @@ def test_adoption_finds_and_takes_over(
     launcher = runtime.launcher
     found = runtime.call(launcher.list_pods("default", "kubernetes_executor=True,airflow-worker!=1"), WAIT)
     assert [facts.ref for facts in found] == [ref]
-    assert runtime.call(launcher.adopt(ref, {"airflow-worker": "1"}), WAIT) is True
+    runtime.submit(launcher.adopt, ref, {"airflow-worker": "1"})
     assert inbox.observation("a").facts.ref == ref
 
 

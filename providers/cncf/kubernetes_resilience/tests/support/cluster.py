@@ -171,11 +171,8 @@ class FakeLauncher:
         self._cluster.answer()
         if error := self._cluster.refused.get(ref.uid):
             raise error
-        pod = self._cluster.pods.get(ref.uid)
-        if pod is None:
-            return False
-        pod.labels.update(labels)
-        return True
+        if pod := self._cluster.pods.get(ref.uid):
+            pod.labels.update(labels)
 
     async def list_pods(self, namespace, label_selector):
         self.listed.append((namespace, label_selector))

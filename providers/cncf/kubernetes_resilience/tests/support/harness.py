@@ -132,9 +132,13 @@ class Harness:
     def adopt(self, *tis) -> list[Any]:
         """As :meth:`offer`, and let the pods be relabelled; return the task instances that are reset."""
         lost = self.offer(*tis)
-        self.runtime.carry_out("PodSearch")
         self.executor.sync()
+        self.relabel()
         return lost
+
+    def relabel(self) -> None:
+        """Let the pods be relabelled that were adopted."""
+        self.runtime.carry_out("FakeLauncher.adopt")
 
     def set_state(self, ti, state, **values) -> None:
         self.row(ti)

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DataError
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation, reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import launch_queue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
@@ -667,7 +667,7 @@ def test_an_adoption_that_fails_as_a_whole_is_postponed(play, successor, monkeyp
         raise OddError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Completion, "complete", fail)
+        patch.setattr(PodSearch, "look", fail)
         assert heir.harness.offer(*play.tis.values()) == []
     assert counted == ["adopt"]
     for _ in range(10):

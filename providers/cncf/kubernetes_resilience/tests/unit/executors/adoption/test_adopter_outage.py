@@ -22,6 +22,7 @@ def try_again(heir) -> None:
     heir.executor.sync()
     heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
+    heir.relabel()
     heir.executor.sync()
 
 

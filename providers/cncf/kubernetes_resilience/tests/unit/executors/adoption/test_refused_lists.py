@@ -53,6 +53,7 @@ def look(heir) -> None:
     heir.wait(REFUSED_INTERVAL)
     heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
+    heir.relabel()
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["running", "queued"])

@@ -334,6 +334,23 @@ def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_wait
     assert harness.created()
 
 
+def test_a_pod_that_may_exist_is_waited_for_while_nobody_can_look_for_it(harness, queued_ti):
+    ti = queued_ti()
+    launch_id, _ = begin(harness, ti)
+    harness.executor.revoke_task(ti=ti)
+    harness.send(PodNotCreated(launch_id, LOST))
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.runtime.is_away = True
+    wait(harness, CREATION_TIMEOUT - 1)
+    wait(harness, CREATION_TIMEOUT - 1)
+    harness.runtime.is_away = False
+    wait(harness, CREATION_TIMEOUT - 1)
+    assert harness.runtime.take("create") == []
+    wait(harness, 1)
+    assert harness.created()
+
+
 def test_a_pod_that_comes_after_its_creation_was_given_up_is_deleted(harness, queued_ti):
     launch_id, body = give_up(harness, queued_ti(), LOST)
     pod = Pod(body)

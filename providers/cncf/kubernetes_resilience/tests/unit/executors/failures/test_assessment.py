@@ -13,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     ExecutionFailed,
     Keep,
     LaunchFailed,
-    Postpone,
     Release,
     Report,
     assess,
@@ -49,9 +48,8 @@ def assessed(
     row: TaskInstanceRow | None,
     *,
     queued_again: bool = False,
-    adopted_from: int | None = None,
 ) -> Assessment:
-    launch = Launch(KEY, "id", name=POD, failure=failure, adopted_from=adopted_from)
+    launch = Launch(KEY, "id", name=POD, failure=failure)
     return assess(launch, TaskSnapshot(row), job_id=JOB, queued_again=queued_again)
 
 
@@ -165,31 +163,3 @@ def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, sta
 
 def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:
     assert assessed(None, row("running", hostname=SIBLING)) == report("running")
-
-
-# ----------------------------------------------------------------------------- adopted, and not committed yet
-
-
-OFFERED_AGAIN = ("queued", "running", "restarting")
-
-
-@any_end
-@pytest.mark.parametrize("state", OFFERED_AGAIN)
-def test_nothing_is_decided_before_the_adoption_is_committed(failure: PodFailure | None, state: str) -> None:
-    assert assessed(failure, row(state, job_id=OTHER_JOB), adopted_from=OTHER_JOB) == Postpone()
-
-
-@any_end
-@pytest.mark.parametrize("state", [state for state in TABLE if state not in OFFERED_AGAIN])
-def test_a_task_that_is_not_offered_again_is_not_waited_for(
-    failure: PodFailure | None, state: str | None
-) -> None:
-    assessment = assessed(failure, row(state, job_id=OTHER_JOB), adopted_from=OTHER_JOB)
-    assert assessment == assessed(failure, row(state))
-
-
-@any_end
-@pytest.mark.parametrize("state", TABLE)
-def test_adopted_launch_is_like_any_other_after_that(failure: PodFailure | None, state: str | None) -> None:
-    assert assessed(failure, row(state), adopted_from=OTHER_JOB) == assessed(failure, row(state))
-    assert assessed(failure, row(state), adopted_from=JOB) == assessed(failure, row(state))

@@ -17,9 +17,9 @@ from airflow.models.taskreschedule import TaskReschedule
 from kubernetes.client import models as k8s
 from sqlalchemy import func, select, update
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError
-from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodObservation
@@ -633,7 +633,7 @@ def test_while_nobody_can_say_what_has_become_of_its_pod_a_silent_worker_is_not_
     harness.runtime.is_away = True
     with monkeypatch.context() as patch:
         if database_is_away:
-            patch.setattr(RunningWorkers, "_with_budget", Mock(side_effect=DatabaseAwayError("no answer")))
+            patch.setattr(RetryPolicies, "with_budget", Mock(side_effect=DatabaseAwayError("no answer")))
         assert heartbeat_timeout(harness, ti) == []
     harness.wait(REPORT_GRACE)
     assert (losses(harness), harness.events()) == ([], {})

@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import Kuberne
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 KEY = TaskInstanceKey("dag", "task", "run", 1, -1)
-JOB, OTHER, DEAD = 7, 8, 9
+JOB, OTHER = 7, 8
 POD = "pod"
 
 
@@ -49,8 +49,6 @@ TASKS = {
     "restarts elsewhere": TaskSnapshot(None, is_restarting=True, restarts_by=OTHER),
     "queued elsewhere": task("queued", OTHER),
     "runs elsewhere": task("running", OTHER, hostname=POD),
-    "queued, not committed": task("queued", DEAD),
-    "runs, not committed": task("running", DEAD, hostname=POD),
 }
 
 PENDING = {"ref": PodRef("default", POD, "uid"), "name": POD}
@@ -65,9 +63,8 @@ NOT_WANTED = dict.fromkeys(("success", "up_for_retry", "cleared", "gone"), Step.
     ("in another try", "runs in another try"), Step.CANCEL
 )
 ELSEWHERE = dict.fromkeys(("queued elsewhere", "runs elsewhere", "scheduled"), Step.RELEASE)
-NOT_OURS = ELSEWHERE | dict.fromkeys(("queued, not committed", "runs, not committed"), Step.RELEASE)
-LABELS_OF_OTHERS = NOT_OURS | dict.fromkeys(("gone", "restarts elsewhere"), Step.RELEASE)
-CREATION = NOT_OURS | {
+LABELS_OF_OTHERS = ELSEWHERE | dict.fromkeys(("gone", "restarts elsewhere"), Step.RELEASE)
+CREATION = ELSEWHERE | {
     **NOT_WANTED,
     "deferred": Step.CANCEL,
     "scheduled again": Step.CANCEL,
@@ -105,7 +102,7 @@ TABLE = {
 @pytest.mark.parametrize(("name", "found"), list(product(TABLE, TASKS)))
 def test_every_cell(name, found):
     situation, fields, steps = TABLE[name]
-    launch = Launch(KEY, "id", adopted_from=DEAD, **fields)
+    launch = Launch(KEY, "id", **fields)
     assert judge(situation, launch, TASKS[found], job_id=JOB) is steps.get(found, Step.WAIT)
 
 
@@ -115,12 +112,6 @@ def test_a_create_call_whose_next_phase_is_queued_was_carried_out(name, found):
     situation, fields, _ = TABLE[name]
     launch = Launch(KEY, "id", **fields)
     assert judge(situation, launch, TASKS[found], job_id=JOB, queued_again=True) is Step.CANCEL
-
-
-@pytest.mark.parametrize("found", ["queued, not committed", "runs, not committed"])
-def test_the_row_of_another_scheduler_is_not_waited_for_without_an_adoption(found):
-    launch = Launch(KEY, "id", **PENDING)
-    assert judge(Situation.UNCHECKED, launch, TASKS[found], job_id=JOB) is Step.RELEASE
 
 
 def test_without_a_scheduler_nothing_is_labelled():

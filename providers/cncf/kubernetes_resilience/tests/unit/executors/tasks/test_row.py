@@ -12,12 +12,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 )
 
 KEY = TaskInstanceKey("sales", "load", "manual", 2, -1)
-OURS, ANOTHERS, DEAD = 7, 8, 3
+OURS, ANOTHERS = 7, 8
 
 
-def stands(state, *, queued_by=OURS, try_number=2, adopted_from=None):
+def stands(state, *, queued_by=OURS, try_number=2):
     row = TaskInstanceRow("id", KEY, state, queued_by, None)
-    return standing(row, KEY._replace(try_number=try_number), job_id=OURS, adopted_from=adopted_from)
+    return standing(row, KEY._replace(try_number=try_number), job_id=OURS)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,3 @@ def test_in_another_try_the_task_instance_is_gone(state):
 )
 def test_what_another_scheduler_has_queued_goes_on_there(state, expected):
     assert stands(state, queued_by=ANOTHERS) is expected
-
-
-@pytest.mark.parametrize(
-    ("queued_by", "expected"),
-    [(DEAD, Standing.QUEUED), (OURS, Standing.QUEUED), (ANOTHERS, Standing.ELSEWHERE)],
-    ids=["not committed", "committed", "adopted by another"],
-)
-def test_until_an_adoption_is_committed_the_row_is_the_dead_schedulers(queued_by, expected):
-    assert stands("queued", queued_by=queued_by, adopted_from=DEAD) is expected

@@ -528,16 +528,18 @@ class TestLabels:
         assert cluster.pods["worker"]["spec"]["activeDeadlineSeconds"] == 1
 
     async def test_adopt(self, created: Bench, cluster: Any) -> None:
-        assert await created.launcher.adopt(REF, {"airflow-worker": "42"}) is True
+        await created.launcher.adopt(REF, {"airflow-worker": "42"})
         assert cluster.pods["worker"]["metadata"]["labels"] == {"airflow-worker": "42"}
 
     async def test_pod_is_gone(self, bench: Bench) -> None:
         await bench.launcher.mark_done(REF)
-        assert await bench.launcher.adopt(REF, {"airflow-worker": "42"}) is False
+        await bench.launcher.adopt(REF, {"airflow-worker": "42"})
+        assert bench.outcome() == PodConfirmed(REF, None)
 
     async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
         another = PodRef("airflow", "worker", "uid-0")
-        assert await created.launcher.adopt(another, {"airflow-worker": "42"}) is False
+        await created.launcher.adopt(another, {"airflow-worker": "42"})
+        assert created.outcome() == PodConfirmed(another, None)
         assert "labels" not in cluster.pods["worker"]["metadata"]
 
     async def test_refused_although_it_is_there(self, created: Bench, cluster: Any, refused: Any) -> None:

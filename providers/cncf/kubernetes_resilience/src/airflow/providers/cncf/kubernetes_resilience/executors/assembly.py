@@ -244,7 +244,6 @@ class Parts:
         self.completion = Completion(
             orphans=orphans,
             surplus=surplus,
-            commands=self.commands,
             registry=self._registry,
             slots=self._slots,
             isolation=self._isolation,
@@ -258,6 +257,7 @@ class Parts:
             deletion=self.deletion,
             slots=self._slots,
             isolation=self._isolation,
+            with_budget=self.policies.with_budget,
         )
 
     def _make_search(self, patience: Patience) -> PodSearch:
@@ -265,7 +265,6 @@ class Parts:
             runtime=self.runtime,
             commands=self.commands,
             namespaces=self._who.namespaces,
-            own_labels=self._who.labels,
             patience=patience,
             clock=self._clock,
         )

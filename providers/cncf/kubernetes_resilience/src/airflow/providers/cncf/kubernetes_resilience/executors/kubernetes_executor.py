@@ -279,7 +279,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._parts.adopter.continue_()
         finally:
             self._parts.running_workers.follow_adopted()
-            self._parts.running_workers.keep_lost()
+            self._parts.running_workers.hold_lost()
 
     # ------------------------------------------------------------------ what becomes of a launch
 
@@ -394,12 +394,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         tags = {"team_name": self.team_name} if self.team_name else {}
         with stats().timer("kubernetes_executor.adopt_task_instances.duration", tags=tags):
             try:
-                try:
-                    reset = self._parts.adopter.adopt(tis)
-                finally:
-                    self._parts.running_workers.follow_adopted()
-                    kept = self._parts.running_workers.keep_lost()
-                return [ti for ti in reset if str(ti.id) not in kept]
+                return self._parts.adopter.adopt(tis)
             except DatabaseAwayError as error:
                 raise error.__cause__ or error from None  # Airflow repeats the offer
             except Exception as error:  # noqa: BLE001 - the scheduler would end, and so would the next; logged below

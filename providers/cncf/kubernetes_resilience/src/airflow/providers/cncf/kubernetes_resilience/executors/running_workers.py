@@ -27,7 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, standing
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
@@ -96,31 +95,27 @@ class RunningWorkers:
     def follow_adopted(self) -> None:
         """Follow the adopted launches. One that cannot be read does not stop the others."""
         for launch in self._completion.take_adopted():
-            if not self._registry.is_current(launch):
+            if not self._registry.is_current(launch) or launch.facts is None:
                 continue
             try:
-                self._event_filter.follow(launch)
+                self._event_filter.follow(launch, launch.facts)
             except Exception as error:  # noqa: BLE001 - concerns this launch alone, and is logged below
                 self._isolation.gave_up("adopt", launch.key, error)
-                if launch.facts:
-                    seen = PodObservation(launch.facts)
-                    self._isolation.run("adopt", self._event_filter.misread, seen)
+                seen = PodObservation(launch.facts)
+                self._isolation.run("adopt", self._event_filter.misread, seen)
 
-    def keep_lost(self) -> set[str]:
+    def hold_lost(self) -> None:
         """
-        Hold what was adopted without a pod, if it has an infrastructure budget; return its UUIDs.
+        Hold what was adopted without a pod, if it has an infrastructure budget.
 
         :raises DatabaseAwayError: if the database does not answer
         """
         found = self._completion.lost()
         lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
-        kept: set[str] = set()
-        for ti_id in self._isolation.batch("adopt", list(lost), self._with_budget):
+        for ti_id in self._isolation.batch("adopt", list(lost), self._policies.with_budget):
             self._event_filter.hold_lost(lost[ti_id])
             self._slots.occupied.add(lost[ti_id].key)
-            kept.add(ti_id)
         self._completion.forget_lost(found)
-        return kept
 
     def settles(self, key: TaskInstanceKey) -> bool:
         """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""
@@ -156,20 +151,9 @@ class RunningWorkers:
     def _has_budget(self, ti_id: str, *, step: str) -> bool:
         """Whether a task may run again after a loss; it may while the database does not answer."""
         try:
-            return bool(self._isolation.batch(step, [ti_id], self._with_budget))
+            return bool(self._isolation.batch(step, [ti_id], self._policies.with_budget))
         except DatabaseAwayError:
             return True
-
-    def _with_budget(self, ti_ids: Collection[str]) -> set[str]:
-        """
-        Return which of these task instances may run again after a loss.
-
-        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
-        """
-        with create_session(scoped=False) as session:
-            profiles = read_profiles(ti_ids, session=session)
-        budget = self._policies.infrastructure_budget
-        return {ti_id for ti_id, profile in profiles.items() if budget(profile)}
 
     def _find_running(self, keys: Collection[TaskInstanceKey]) -> list[Orphan]:
         """
@@ -188,7 +172,7 @@ class RunningWorkers:
             if standing(row, key, job_id=self._job_id) is Standing.RUNNING
             if row.queued_by_job_id is not None
         ]
-        kept = self._with_budget({orphan.ti_id for orphan in running})
+        kept = self._policies.with_budget({orphan.ti_id for orphan in running})
         return [orphan for orphan in running if orphan.ti_id in kept]
 
 

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
@@ -27,11 +28,12 @@ class Adopter:
     """
     Adopts orphaned task instances.
 
-    The scheduler waits for the list of their pods. After that the pods get this scheduler's label, by which
-    its watch selects them, and the answers say what has become of them. While the API server does not answer,
-    the task instances are kept, and their pods are looked for again without waiting.
+    The scheduler waits for the list of their pods. What follows is done in the next turn, when Airflow has
+    committed the adoption. While the API server does not answer, the task instances are kept, and their pods
+    are looked for again without waiting.
 
     :param slots: adopted task instances get one
+    :param with_budget: returns which task instances, by their UUIDs, may run again after a loss
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Adopter:
         deletion: PodDeletion,
         slots: Slots,
         isolation: Isolation,
+        with_budget: Callable[[Collection[str]], set[str]],
     ) -> None:
         self._orphans = orphans
         self._search = search
@@ -54,12 +57,14 @@ class Adopter:
         self._deletion = deletion
         self._slots = slots
         self._isolation = isolation
+        self._with_budget = with_budget
 
     def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
         """
         Adopt task instances; return those that have to be reset.
 
         :param tis: rows that the scheduler holds locked in its own transaction
+        :raises DatabaseAwayError: if the database does not answer
         """
         ti_ids = [str(ti.id) for ti in tis]
         read = self._orphans.read(ti_ids)
@@ -80,9 +85,15 @@ class Adopter:
         self._take([orphan])
 
     def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> set[TaskInstanceKey]:
+        """Return those that were running, have no pod, and may not run again in the same try."""
         self._take(orphans.values())
         found = self._search.look(orphans)
-        return self._completion.complete(found) if found else set()
+        lost = {orphan.ti_id: orphan for orphan in found.lost()} if found else {}
+        for orphan in lost.values():
+            self._orphans.let_go_of(orphan.key)
+        running = [ti_id for ti_id, orphan in lost.items() if orphan.state == TaskInstanceState.RUNNING]
+        self._take([lost.pop(ti_id) for ti_id in self._isolation.batch("adopt", running, self._with_budget)])
+        return {orphan.key for orphan in lost.values()}
 
     def _take(self, orphans: Collection[Orphan]) -> None:
         keys = {orphan.key for orphan in orphans}
@@ -106,12 +117,11 @@ class Adopter:
 
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
-        if self._registry.adopting() and self._search.is_due:
-            self._isolation.run("adopt", self._orphans.forget_adopted_elsewhere)
+        adopted = self._orphans.take_adopted() if self._search.is_due else {}
         for found in self._search.answers():
             try:
-                # Running ones without a pod stay as they are: Airflow notices the missing heartbeat.
-                self._completion.complete(found)
+                self._isolation.run("adopt", self._surplus.delete_abandoned, found)
+                self._completion.complete(found, adopted)
             except DatabaseAwayError:
                 self._search.put_back(found)
                 raise

@@ -16,14 +16,13 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import choose
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan, choose
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience import ledger
@@ -59,35 +58,33 @@ class Completion:
         *,
         orphans: Orphans,
         surplus: SurplusPods,
-        commands: PodCommands,
         registry: LaunchRegistry,
         slots: Slots,
         isolation: Isolation,
     ) -> None:
         self._orphans = orphans
         self._surplus = surplus
-        self._commands = commands
         self._registry = registry
         self._slots = slots
         self._isolation = isolation
         self._to_follow: list[Launch] = []
         self._lost: list[Orphan] = []
 
-    def complete(self, found: FoundPods) -> set[TaskInstanceKey]:
+    def complete(self, found: FoundPods, rows: Mapping[TaskInstanceKey, TaskInstanceRow | None]) -> None:
         """
-        Adopt what was found; return the keys of running task instances that have no pod.
+        Complete the adoption of what was found.
 
+        :param rows: of the task instances that are this scheduler's now
         :raises DatabaseAwayError: if the database does not answer; nothing was adopted then
         """
-        self._isolation.run("adopt", self._surplus.delete_abandoned, found)
-        completed = found.answered(self._registry.adopting())
-        self._isolation.run("adopt", self._choose_again, found, completed)
+        answered = found.answered(self._registry.adopting())
+        completed = {key: orphan for key, orphan in answered.items() if key in rows}
+        self._isolation.run("adopt", _choose_again, found.plan, completed, rows)
         decided = self._decided(completed)
-        lost: set[TaskInstanceKey] = set()
         counts: Counter[_Became] = Counter()
 
         def complete(orphan: Orphan) -> None:
-            counts[self._complete_one(orphan, found, decided, lost)] += 1
+            counts[self._complete_one(orphan, found, decided)] += 1
             self._orphans.let_go_of(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
@@ -98,7 +95,7 @@ class Completion:
             self._isolation.alone("adopt", orphan, complete, name=_key, give_up=give_up)
         self._surplus.delete(found, completed)
         if not completed:
-            return lost
+            return
         adopting = self._registry.adopting()
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
@@ -107,9 +104,8 @@ class Completion:
             len(found.orphans),
             sum(adopting.get(key) is orphan for key, orphan in found.orphans.items()),
             counts[_Became.HANDED_BACK],
-            len(lost),
+            counts[_Became.LOST],
         )
-        return lost
 
     def take_adopted(self) -> Iterator[Launch]:
         """Return, each once, the launches that were adopted."""
@@ -129,7 +125,6 @@ class Completion:
         orphan: Orphan,
         found: FoundPods,
         decided: Mapping[str, LedgerEntry],
-        lost: set[TaskInstanceKey],
     ) -> _Became:
         """Adopt a task instance; return what became of it."""
         key = orphan.key
@@ -144,34 +139,16 @@ class Completion:
                 self._registry.settled(before)  # with the one that takes its place
             self._registry.hold(launch)
             self._to_follow.append(launch)
-            if not found.is_labelled(key, pod):
-                # It has gone since it was listed, or keeps its old label.
-                self._commands.send(ConfirmPod(pod.ref))
             return _Became.HELD
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if orphan.pod_id in found.plan.odd:
             return _Became.UNCERTAIN  # Airflow limits how long it may be queued, or silent
         if orphan.state == TaskInstanceState.QUEUED:
-            waiting = Waiting(job=None)
-            self._registry.hold(Launch(key, orphan.ti_id, waiting=waiting, adopted_from=orphan.job_id))
+            self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
             return _Became.HANDED_BACK
         if None not in found.plan.odd:  # else it may run in a pod that does not say whose it is
-            lost.add(key)
             self._lost.append(orphan)
         return _Became.LOST
-
-    def _choose_again(self, found: FoundPods, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
-        """Choose by what the rows say now: a task may have started in one of several pods since."""
-        shared = {key: orphan for key, orphan in orphans.items() if key in found.plan.shared}
-        if not shared:
-            return
-        with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({o.ti_id for o in shared.values()}, session=session)
-        again = {key: row for key, orphan in shared.items() if (row := rows.get(orphan.ti_id))}
-        found.plan.superseded = [item for item in found.plan.superseded if item[0] not in again]
-        for key, row in again.items():
-            today = replace(shared[key], state=row.state, hostname=row.hostname)
-            choose(found.plan, today, found.plan.shared[key])
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
@@ -184,6 +161,19 @@ class Completion:
     def _read_histories(self, queued: Sequence[tuple[TaskInstanceKey, str]]) -> Iterable[LaunchHistory]:
         with create_session(scoped=False) as session:
             return ledger.read_histories(dict(queued), session=session).values()
+
+
+def _choose_again(
+    plan: AdoptionPlan,
+    orphans: Mapping[TaskInstanceKey, Orphan],
+    rows: Mapping[TaskInstanceKey, TaskInstanceRow | None],
+) -> None:
+    """Choose by what the rows say now: a task may have started in one of several pods since."""
+    again = {key: row for key, row in rows.items() if key in orphans and key in plan.shared and row}
+    plan.superseded = [item for item in plan.superseded if item[0] not in again]
+    for key, row in again.items():
+        del plan.current[key]
+        choose(plan, replace(orphans[key], state=row.state, hostname=row.hostname), plan.shared[key])
 
 
 def _key(orphan: Orphan) -> TaskInstanceKey:

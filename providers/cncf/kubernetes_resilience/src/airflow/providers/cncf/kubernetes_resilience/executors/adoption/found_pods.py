@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +27,24 @@ class FoundPods:
     """Whether a namespace could not be listed, in which a task instance without a pod may have one."""
     is_late: bool = False
     """Whether the first look has failed: the API server was away, which may have kept pods from starting."""
-    listed: Mapping[TaskInstanceKey, PodRef] = field(default_factory=dict)
-    """The pods that were the current launches when they were listed. These are relabelled."""
-    relabelled: Mapping[TaskInstanceKey, bool] = field(default_factory=dict)
-    """Whether the current launch carries this scheduler's label now; if not, it is gone, or could not be
-    changed. Without those that were not tried yet."""
-
-    def is_labelled(self, key: TaskInstanceKey, pod: PodFacts) -> bool:
-        """Whether a pod carries this scheduler's label now."""
-        return pod.ref == self.listed.get(key) and self.relabelled.get(key, False)
 
     def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
-        """Return the orphans that still wait, without those whose pod is not relabelled, or not listed."""
-        unclear = self.listed.keys() - self.relabelled.keys()
-        if self.is_partial:
-            unclear |= self.orphans.keys() - self.plan.current.keys()
+        """Return the orphans that still wait, without those that may have a pod which is not listed."""
         return {
             key: orphan
             for key, orphan in self.orphans.items()
-            if waiting.get(key) is orphan and key not in unclear
+            if waiting.get(key) is orphan and (key in self.plan.current or not self.is_partial)
         }
+
+    def lost(self) -> list[Orphan]:
+        """Return the orphans that were running, and of which no pod can be one in which they run."""
+        return [
+            orphan
+            for key, orphan in self.answered(self.orphans).items()
+            if key not in self.plan.current
+            if orphan.state != TaskInstanceState.QUEUED
+            if not {None, orphan.pod_id} & self.plan.odd
+        ]
 
     def superseded_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
         """Return the pods that are not the current launches of these task instances."""
@@ -66,6 +65,5 @@ def launch_of(orphan: Orphan, pod: PodFacts, *, has_siblings: bool) -> Launch:
         number=pod.launch_number,
         ref=pod.ref,
         facts=mask_secrets(pod),
-        adopted_from=orphan.job_id,
         has_siblings=has_siblings,
     )

@@ -23,12 +23,15 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_in
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
+    TaskSnapshot,
     standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience import ledger
 
 log = logging.getLogger(__name__)
+
+_ENDS = (Standing.GONE, Standing.OVER, Standing.HELD_UP)
 
 
 class Orphans:
@@ -80,35 +83,44 @@ class Orphans:
             return orphan.key in self._slots.occupied  # another scheduler took us for dead
         # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may
         # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
-        launch = self._registry.get(orphan.key)
-        was_adopted = launch is not None and launch.adopted_from == orphan.job_id
-        return was_adopted or self._registry.adopting_of(orphan.key) == orphan
+        return self._registry.adopting_of(orphan.key) == orphan
 
-    def forget_adopted_elsewhere(self) -> None:
-        """Forget what another scheduler has adopted since, as it took this one for dead."""
-        for orphan, row in self._standing(self._registry.adopting().values(), Standing.ELSEWHERE):
-            log.info("%s was adopted by scheduler job %s", orphan.key, row and row.queued_by_job_id)
-            self.let_go_of(orphan.key)
+    def take_adopted(self) -> dict[TaskInstanceKey, TaskInstanceRow | None]:
+        """
+        Return the rows of those that are adopted, None for one that is gone, and let go of the others.
+
+        Airflow's transaction, in which they were offered, has ended. If it has failed, Airflow offers them
+        again. Another scheduler may have adopted them since, as it took this one for dead.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        rows = {}
+        for key, task in self._isolation.batch(
+            "adopt",
+            self._registry.adopting().values(),
+            lambda orphans: _read_tasks(orphans).items(),
+            name=lambda orphan: orphan.ti_id,
+            give_up=lambda orphan, _: self.let_go_of(orphan.key),
+        ):
+            if task.owner == self._job_id or (task.row is None and not task.is_restarting):
+                rows[key] = task.row
+            else:
+                log.info("%s is not adopted: its scheduler job is %s", key, task.owner)
+                self.let_go_of(key)
+        return rows
 
     def find_over(self, orphans: Collection[Orphan]) -> set[TaskInstanceKey]:
-        """Return those of the orphans that no worker runs, or is to run, any more."""
-        ends = (Standing.GONE, Standing.OVER, Standing.HELD_UP)
-        return {orphan.key for orphan, _ in self._standing(orphans, *ends)}
+        """
+        Return those of this scheduler's orphans that no worker runs, or is to run, any more.
 
-    def _standing(
-        self, orphans: Collection[Orphan], *wanted: Standing
-    ) -> list[tuple[Orphan, TaskInstanceRow | None]]:
-        """Return the orphans that stand so by their rows, and these rows."""
-        with create_session(scoped=False) as session:
-            rows = task_instances.read_rows({orphan.ti_id for orphan in orphans}, session=session)
-            gone = {orphan.key for orphan in orphans if orphan.ti_id not in rows}
-            restarting = task_instances.read_restarting(gone, session=session)
-        found = [(orphan, rows.get(orphan.ti_id)) for orphan in orphans if orphan.key not in restarting]
-        return [
-            (orphan, row)
-            for orphan, row in found
-            if standing(row, orphan.key, job_id=self._job_id, adopted_from=orphan.job_id) in wanted
-        ]
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        return {
+            key
+            for key, task in _read_tasks(orphans).items()
+            if not task.is_restarting
+            if standing(task.row, key, job_id=self._job_id) in _ENDS
+        }
 
     def let_go_of(self, key: TaskInstanceKey) -> None:
         """Adopt a task instance no longer; without a launch it has no slot."""
@@ -130,3 +142,9 @@ class Orphans:
         for key, history in histories.items():
             replaced = frozenset(entry.ti_id for entry in history.whole_try.entries if entry.next_ti_id)
             yield key, (replaced, frozenset(history.launches.past_workers))
+
+
+def _read_tasks(orphans: Collection[Orphan]) -> dict[TaskInstanceKey, TaskSnapshot]:
+    ti_ids = {orphan.key: orphan.ti_id for orphan in orphans}
+    with create_session(scoped=False) as session:
+        return task_instances.read_snapshots(ti_ids, session=session)

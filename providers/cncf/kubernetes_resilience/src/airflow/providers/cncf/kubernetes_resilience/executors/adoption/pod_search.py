@@ -9,7 +9,6 @@ know at once what could not be adopted: it resets that, which costs a try.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
@@ -36,12 +34,6 @@ log = logging.getLogger(__name__)
 
 ADOPTION_TIMEOUT = 15.0
 """Seconds after which pods are looked for again if nothing is heard of an attempt."""
-
-RELABEL_BATCH = 500
-"""Pods that are adopted together, once each was relabelled or could not be."""
-
-RELABEL_TIMEOUT = 10.0
-"""Seconds for each pod of a batch. Less than :data:`ADOPTION_TIMEOUT`."""
 
 RETRY_INTERVAL = 5.0
 """Seconds between attempts while the API server does not answer."""
@@ -53,12 +45,11 @@ lists the pods of all the others."""
 
 class PodSearch:
     """
-    Finds the pods of orphans, and relabels the current launches among them.
+    Finds the pods of orphans.
 
-    The scheduler waits for the first list, and no longer than its patience allows. Everything else is done in
-    the Kubernetes thread meanwhile, and comes in as answers.
+    The scheduler waits for the first list, and no longer than its patience allows. Later ones come in as
+    answers.
 
-    :param own_labels: select the pods of this scheduler and executor
     :param patience: how long the scheduler may be kept waiting, with all its executors
     :param clock: monotonic time, seconds
     """
@@ -69,18 +60,16 @@ class PodSearch:
         runtime: KubernetesRuntime,
         commands: PodCommands,
         namespaces: Sequence[str | None],
-        own_labels: Mapping[str, str],
         patience: Patience,
         clock: Callable[[], float],
     ) -> None:
         self._runtime = runtime
         self._commands = commands
         self._namespaces = namespaces
-        self._own_labels = own_labels
         self._patience = patience
         self._clock = clock
         self._answers: deque[FoundPods | None] = deque()
-        """None ends an attempt."""
+        """None for a list that could not be had."""
         self._next_look = 0.0
         self.is_refused = False
         """Whether the pods of a namespace may not be listed, which is no outage."""
@@ -93,7 +82,7 @@ class PodSearch:
 
     def look(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods | None:
         """
-        Wait for the list of the pods, and have them relabelled; the answers say what has become of each.
+        Wait for the list of the pods, which is the next answer too.
 
         :return: None if there is no list; they are looked for again
         """
@@ -104,8 +93,7 @@ class PodSearch:
         except (KubernetesApiError, TimeoutError, RuntimeError, CancelledError) as error:
             log.warning("Adoption of %d task instances postponed: %r", len(orphans), error)
             return None
-        self._next_look = self._clock() + ADOPTION_TIMEOUT
-        self._commands.run(self._relabel, found)
+        self._answers.append(found)
         return found
 
     def look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
@@ -115,13 +103,11 @@ class PodSearch:
             self._commands.run(self._look_again, orphans)
 
     def answers(self) -> Iterator[FoundPods]:
-        """Return, each once, what was found and relabelled since."""
+        """Return, each once, what was found since."""
         self._patience.forget(self._clock())
         while self._answers:
-            found = self._answers.popleft()
-            retry = REFUSED_INTERVAL if self.is_refused else RETRY_INTERVAL
-            self._next_look = self._clock() + (ADOPTION_TIMEOUT if found else retry)
-            if found:
+            self._next_look = self._clock() + (REFUSED_INTERVAL if self.is_refused else RETRY_INTERVAL)
+            if found := self._answers.popleft():
                 yield found
 
     def put_back(self, found: FoundPods) -> None:
@@ -144,8 +130,7 @@ class PodSearch:
         if refusals:
             self._warn(refusals)
         plan = plan_adoption(orphans, pods, phases_may_be_past=True)
-        listed = {key: pod.ref for key, pod in plan.current.items()}
-        return FoundPods(orphans, plan, is_partial=bool(refusals), listed=listed)
+        return FoundPods(orphans, plan, is_partial=bool(refusals))
 
     def _warn(self, refusals: Sequence[str]) -> None:
         if self._clock() >= self._next_warning:
@@ -161,24 +146,4 @@ class PodSearch:
             log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
             self._answers.append(None)
         else:
-            found = replace(found, is_late=True)
-            self._answers.append(found)
-            await self._relabel(found)
-
-    async def _relabel(self, found: FoundPods) -> None:
-        """Put this scheduler's label on the current launches."""
-        pods = list(found.listed.items())
-        for first in range(0, len(pods), RELABEL_BATCH):
-            batch = pods[first : first + RELABEL_BATCH]
-            answers = await asyncio.gather(
-                *(self._relabel_pod(ref) for _, ref in batch), return_exceptions=True
-            )
-            # A pod that the API server would not have changed is held as it is, and asked about.
-            relabelled = {key: answer is True for (key, _), answer in zip(batch, answers, strict=True)}
-            self._answers.append(replace(found, relabelled=relabelled))
-        self._answers.append(None)
-
-    async def _relabel_pod(self, ref: PodRef) -> bool:
-        # One pod that the API server will not have changed must not keep the others waiting.
-        async with asyncio.timeout(RELABEL_TIMEOUT):
-            return await self._runtime.launcher.adopt(ref, self._own_labels)
+            self._answers.append(replace(found, is_late=True))

@@ -146,13 +146,7 @@ class LaunchQueue:
             previous_name=launch.name,
         )
         self._registry.hold(
-            Launch(
-                key=launch.key,
-                ti_id=ti_id,
-                waiting=waiting,
-                adopted_from=launch.adopted_from,
-                held_since=launch.held_since,
-            )
+            Launch(key=launch.key, ti_id=ti_id, waiting=waiting, held_since=launch.held_since)
         )
 
     def fail(self, launch: Launch, why: str, context: ExecutionContext | None = None) -> None:
@@ -163,10 +157,7 @@ class LaunchQueue:
         :param context: the same for whoever is told of the failure; None if the ledger has it
         """
         waiting = Waiting(job=None, is_relaunch=True, fails=why, context=context)
-        adopted_from = launch.adopted_from
-        self._registry.hold(
-            Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting, adopted_from=adopted_from)
-        )
+        self._registry.hold(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
 
     def create_due(self) -> tuple[list[NotLaunched], bool]:
         """

@@ -255,6 +255,17 @@ class PodDeletion:
         else:
             self._registry.left(uid)
 
+    def prune(self) -> None:
+        """
+        Forget the pods that are waited for no longer.
+
+        While the API server is away, nobody can say whether a create call was carried out, or a deletion.
+        """
+        now = self._clock()
+        if self._commands.is_away:
+            self._registry.postpone(now + CREATION_TIMEOUT)
+        self._registry.prune(now)
+
     def call_off(self, key: TaskInstanceKey) -> None:
         """
         Release the current launch of a key. If its pod is not known, delete the one that may exist.

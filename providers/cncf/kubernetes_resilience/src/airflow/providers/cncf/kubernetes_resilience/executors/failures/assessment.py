@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow.utils.state import State, TaskInstanceState
+from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
@@ -57,12 +57,7 @@ class Keep:
     """Nothing has ended: the worker has started in the meantime."""
 
 
-@dataclass(frozen=True, slots=True)
-class Postpone:
-    """It is not known yet which scheduler has the task instance."""
-
-
-Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep | Postpone
+Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep
 
 
 def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_again: bool) -> Assessment:
@@ -75,10 +70,7 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     """
     if queued_again:
         return Release("its next phase is queued")
-    failure, row, dead = launch.failure, task.row, launch.adopted_from
-    if task.owner == dead is not None and dead != job_id and _is_offered_again(row):
-        # Airflow has not committed the adoption, and may never do so. It would ignore a report now.
-        return Postpone()
+    failure, row = launch.failure, task.row
     if row is None and task.is_restarting:
         # The scheduler expects success if the worker has stopped as it was told.
         return Report(TaskInstanceState.SUCCESS if failure is None else TaskInstanceState.FAILED)
@@ -115,8 +107,3 @@ def _assess_started(
 def _has_failed(failure: PodFailure | None) -> bool:
     # One that is alive may start beside another launch, of which this scheduler knows nothing.
     return failure is not None and not failure.alive
-
-
-def _is_offered_again(row: TaskInstanceRow | None) -> bool:
-    """Whether Airflow offers a task instance of a dead scheduler again, if nobody adopts it."""
-    return row is None or row.state in State.adoptable_states

@@ -136,11 +136,11 @@ class StaleEventFilter:
             case PodNotDeleted():
                 self._not_deleted(message.facts)
 
-    def follow(self, launch: Launch) -> None:
-        """Follow a launch that was adopted."""
+    def follow(self, launch: Launch, pod: PodFacts) -> None:
+        """Have the pod of a launch get this scheduler's label, by which it is watched, and follow it."""
+        self._commands.send(AdoptPod(pod.ref))
         self._expect(launch)
-        if launch.facts:
-            self._observe(launch, launch.facts, gone=False)
+        self._observe(launch, pod, gone=False)
 
     def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> None:
         """
@@ -170,7 +170,6 @@ class StaleEventFilter:
             ti_id=orphan.ti_id,
             name=facts.ref.name,
             facts=facts,
-            adopted_from=orphan.job_id,
             is_gone=True,
         )
         self._registry.hold(launch)
@@ -205,7 +204,7 @@ class StaleEventFilter:
 
     def tick(self) -> None:
         """Do what is due, without any message."""
-        self._registry.prune(self._clock())
+        self._deletion.prune()
         for launch in self._registry.unsettled():  # revoked, or its next phase was handed in
             self._isolation.alone("retire", launch, self._retire, name=_id, give_up=self._leave)
         self._look_at_due()
@@ -369,9 +368,7 @@ class StaleEventFilter:
         """Have the pod of a launch get this scheduler's label again, and follow it."""
         pod = self._registry.take_relabelled(launch)
         log.info("Pod %s carries another scheduler's label; %s is still ours", launch.ref, launch.key)
-        self._commands.send(AdoptPod(pod.ref))
-        self._expect(launch)
-        self._observe(launch, pod, gone=False)
+        self.follow(launch, pod)
 
     def _look_at_due(self) -> None:
         now, is_away = self._clock(), self._commands.is_away

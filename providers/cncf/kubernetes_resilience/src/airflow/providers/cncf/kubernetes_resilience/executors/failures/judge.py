@@ -17,7 +17,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
     TaskSnapshot,
-    awaits_launch,
     is_running,
     standing,
 )
@@ -99,15 +98,15 @@ def judge(
 def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
     if task.is_restarting:
         return Step.WAIT  # it has started: the end of its pod is waited for
-    match standing(task.row, launch.key, job_id=job_id, adopted_from=launch.adopted_from):
+    match standing(task.row, launch.key, job_id=job_id):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
         case Standing.ELSEWHERE if launch.waiting is None:
             # That scheduler may have adopted this very pod, before its label or our watch says so.
             return Step.RELEASE
-    # An adoption that is not committed yet never may be: its scheduler was taken for dead, and goes on.
-    is_queued = awaits_launch(task.row, launch.key, job_id=job_id)
-    return Step.REPLACE if situation is Situation.TOKEN_EXPIRED and is_queued else Step.WAIT
+        case Standing.QUEUED if situation is Situation.TOKEN_EXPIRED:
+            return Step.REPLACE
+    return Step.WAIT
 
 
 def _judge_creation(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> Step:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from airflow.exceptions import AirflowConfigException
+from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import POLICY_FILE_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import (
@@ -19,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings impo
     UPSTREAM_SECTION,
     PolicySettings,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -81,6 +83,16 @@ class RetryPolicies:
     def infrastructure_budget(self, profile: TaskProfile) -> int:
         """Return how often, for each try, a running task may run again; ``UNLIMITED`` for no limit."""
         return infrastructure_budget(profile, self.current.infrastructure)
+
+    def with_budget(self, ti_ids: Collection[str]) -> set[str]:
+        """
+        Return which task instances, by their UUIDs, may run again after a loss.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        with create_session(scoped=False) as session:
+            profiles = read_profiles(ti_ids, session=session)
+        return {ti_id for ti_id, profile in profiles.items() if self.infrastructure_budget(profile)}
 
     def decide(
         self,

@@ -21,7 +21,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
     ExecutionFailed,
     Keep,
     LaunchFailed,
-    Postpone,
     Release,
     Report,
 )
@@ -108,7 +107,7 @@ class Settlement:
                         # If this is not committed, it has ended, and is asked about as such.
                         self._create_retries.end(item.launch)
                         failed.append(Failed(item.launch, Phase.LAUNCH))
-                    case Postpone() | Step.WAIT:
+                    case Step.WAIT:
                         pass
                     case _:
                         judged.append(Judged(item, verdict, tasks[item.launch.key].owner))

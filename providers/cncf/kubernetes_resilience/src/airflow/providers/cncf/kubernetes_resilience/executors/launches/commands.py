@@ -85,7 +85,7 @@ class ConfirmPod:
 
 @dataclass(frozen=True, slots=True)
 class AdoptPod:
-    """Put this scheduler's labels on a pod."""
+    """Put this scheduler's labels on a pod; answered by ``PodConfirmed`` if it is gone."""
 
     ref: PodRef
 

@@ -234,8 +234,6 @@ class Launch:
     ended_at: float = 0.0
     """When its pod was first known to have ended, or to be given up, on the executor's monotonic clock
     (seconds)."""
-    adopted_from: int | None = None
-    """The dead scheduler's job, for a launch that was adopted."""
     given_up: PodFailure | None = None
     """How it failed according to the ledger, for a launch that was adopted after that. What the pod says now
     does not change it: the dead scheduler may have acted on it already."""

@@ -301,6 +301,12 @@ class LaunchRegistry:
             if launch := self._departing_by.get(token):
                 self._forget(launch)
 
+    def postpone(self, until: float) -> None:
+        """Have pods waited for until then at least, unless the API server has accepted their deletion."""
+        for launch in self._departing_by.values():
+            if launch.deletion and not launch.deletion.is_accepted:
+                launch.deletion.deadline = max(launch.deletion.deadline, until)
+
     def prune(self, now: float) -> None:
         """Forget what is waited for no longer."""
         for key in list(self._departing):

@@ -82,28 +82,19 @@ _OVER = frozenset(
 _RUNNING = frozenset({TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
 
 
-def standing(
-    row: TaskInstanceRow | None,
-    key: TaskInstanceKey,
-    *,
-    job_id: int | None,
-    adopted_from: int | None = None,
-) -> Standing:
+def standing(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: int | None) -> Standing:
     """
     Say what a row means for a launch.
 
     :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
     :param key: of the try that the pod was launched for
     :param job_id: this scheduler's job
-    :param adopted_from: the dead scheduler's job, for a launch that was adopted: until Airflow commits the
-        adoption, the row is that scheduler's
     """
     if row is None or row.key.try_number != key.try_number:
         return Standing.GONE
     if row.state in _OVER:
         return Standing.OVER
-    is_uncommitted = adopted_from is not None and row.queued_by_job_id == adopted_from
-    if row.queued_by_job_id != job_id and not is_uncommitted:
+    if row.queued_by_job_id != job_id:
         return Standing.ELSEWHERE
     if row.state == TaskInstanceState.QUEUED:
         return Standing.QUEUED

@@ -197,14 +197,14 @@ class Launcher:
         done = {DONE_LABEL: "True"}
         await self._label(ref, done, is_housekeeping=True, spec={"activeDeadlineSeconds": 1})
 
-    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> bool:
+    async def adopt(self, ref: PodRef, labels: Mapping[str, str]) -> None:
         """
-        Hand a pod over to another scheduler, by its labels.
+        Hand a pod over to another scheduler, by its labels; emits :class:`PodConfirmed` if it is gone.
 
         :param labels: by which that scheduler and its executor select their pods
-        :return: False if the pod is gone
         """
-        return await self._label(ref, labels)
+        if not await self._label(ref, labels):
+            self._emit(PodConfirmed(ref, None))
 
     async def confirm(self, ref: PodRef) -> None:
         """
