@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_resilience.airflow_version import refuse_unsupported
 from airflow_resilience.propagation import listener as failure_listener
 from airflow_resilience.propagation import macros
 from airflow_resilience.termination import listener as running_listener
+
+refuse_unsupported()  # Airflow shows it as the plugin's import error
 
 
 class AirflowResiliencePlugin(AirflowPlugin):

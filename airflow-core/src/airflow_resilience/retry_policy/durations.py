@@ -9,6 +9,7 @@ Durations as Kubernetes writes them: ``30s``, ``5m``, ``1m30s``.
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 from typing import Final
 
 import durationpy
@@ -36,7 +37,11 @@ def parse_duration(text: object) -> float:
         raise ValueError(
             f"got {text!r}; a duration is numbers with units (ns, us, ms, s, m, h), as 30s or 1m30s"
         )
-    if (seconds := durationpy.from_str(text).total_seconds()) > LONGEST_DURATION:
+    try:
+        seconds = durationpy.from_str(text).total_seconds()
+    except (OverflowError, ValueError):  # more than a timedelta holds; what it raises depends on its version
+        seconds = inf
+    if seconds > LONGEST_DURATION:
         raise ValueError(f"got {text!r}; a duration is {format_duration(LONGEST_DURATION)} at most")
     return seconds
 

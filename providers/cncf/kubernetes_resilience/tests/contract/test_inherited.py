@@ -60,6 +60,17 @@ KEPT = {
 """In use, or right by itself. Not every version has each."""
 
 
+KEPT_CAPABILITIES = {"supports_ad_hoc_ti_run", "supports_multi_team"}
+
+
+def capabilities_of(class_: type) -> set[str]:
+    return {name for base in class_.__mro__ for name in vars(base) if name.startswith("support")}
+
+
+def test_what_a_later_official_executor_can_do_besides_is_not_inherited() -> None:
+    assert capabilities_of(KubernetesExecutor) - vars(KubernetesExecutor).keys() <= KEPT_CAPABILITIES
+
+
 def methods_of(class_: type) -> dict[str, Callable[..., Any]]:
     """Return the functions that a class itself defines."""
     found = {name: getattr(class_, name) for name in vars(class_)}

@@ -7,11 +7,17 @@ from __future__ import annotations
 import threading
 
 import pytest
+from airflow.executors.workloads import ExecuteCallback
+from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+from airflow.models.callback import CallbackFetchMethod, ExecutorCallback
+from airflow.models.dagbag import DBDagBag
+from airflow.sdk import SyncCallback
 
 from airflow.providers.cncf.kubernetes_resilience.executors import assembly
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
+from airflow_resilience import airflow_version
 
 from ...support import manifests as m
 
@@ -20,6 +26,22 @@ from ...support import manifests as m
 def executor(session, scheduler_job_id):
     """Give an executor that is not started, as the API server has one."""
     return KubernetesExecutor()
+
+
+def test_a_callback_for_executors_is_refused_and_does_not_end_the_scheduler(harness, queued_ti, session):
+    """As a deadline has one."""
+    run = queued_ti().dag_run
+    definition = SyncCallback("module.function")
+    callback = ExecutorCallback(definition, fetch_method=CallbackFetchMethod.IMPORT_PATH)
+    session.add(callback)
+    session.commit()
+    executor = harness.executor
+    workload = ExecuteCallback.make(callback, run, generator=executor.jwt_generator)
+
+    executor.queue_workload(workload, session)
+    SchedulerJobRunner.process_executor_events(executor, executor.job_id, DBDagBag(), session)
+    why = "The Kubernetes executor runs tasks, and no ExecuteCallback"
+    assert (callback.state, callback.output) == ("failed", why)
 
 
 # ---------------------------------------------------------------------------------------- start and end
@@ -38,6 +60,14 @@ def test_ending_what_was_not_started(executor):
 
 def test_revoking_before_the_start(executor, queued_ti):
     executor.revoke_task(ti=queued_ti())
+
+
+def test_a_version_of_airflow_that_is_not_supported_is_refused(executor, monkeypatch):
+    monkeypatch.setattr(airflow_version, "airflow_version", "3.4.0")
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match=r"Airflow 3\.4\.0 is not supported"):
+        executor.start()
+    assert (executor._is_started, threading.active_count()) == (False, before)
 
 
 def test_a_start_warns_of_what_is_configured_in_vain(start, monkeypatch, capsys):

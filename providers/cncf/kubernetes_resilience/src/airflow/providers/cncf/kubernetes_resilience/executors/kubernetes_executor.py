@@ -54,6 +54,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import rea
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
+from airflow_resilience.airflow_version import refuse_unsupported
 from airflow_resilience.metrics import stats
 
 if TYPE_CHECKING:
@@ -92,6 +93,13 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     """Task instances are known by their keys, also with Airflow 3.4: one that runs again in the same try has
     another UUID. Pods name the UUID besides."""
 
+    # What a later official executor may be able to do besides, this one does not inherit.
+    if upstream.HAS_WORKLOAD_TYPES:
+        supported_workload_types = upstream.TASKS_ALONE
+    else:
+        supports_callbacks = False
+        supports_connection_test = False
+
     _patience = Patience()
     """One for all executors of this kind in a scheduler: they adopt one after another."""
 
@@ -124,11 +132,13 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         Start watching and launching.
 
         :raises AirflowConfigException: if a configured value cannot be used
+        :raises RuntimeError: if this version of Airflow is not supported
         """
         with naming_the_team(self.team_name):
             self._start()
 
     def _start(self) -> None:
+        refuse_unsupported()
         settings = read_settings(self.conf)
         self.log.info("Start Kubernetes executor (kubernetes_resilience)")
         if in_vain := find_without_meaning(self.conf):
@@ -191,11 +201,19 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     # ------------------------------------------------------------------ intake
 
     def queue_workload(self, workload: Any, session: Any) -> None:
-        """Take a workload that waits for a slot."""
-        if isinstance(workload, ExecuteTask):
-            # Its key is made of these, and thousands of keys have the same few names.
-            ti = workload.ti
-            ti.dag_id, ti.task_id, ti.run_id = shared(ti.dag_id), shared(ti.task_id), shared(ti.run_id)
+        """
+        Take a task that waits for a slot; anything else is reported as failed.
+
+        The scheduler does not ask what an executor supports. The error that Airflow raises would end it.
+        """
+        if not isinstance(workload, ExecuteTask):
+            why = f"The Kubernetes executor runs tasks, and no {type(workload).__name__}"
+            self.log.error("%s: %s", workload.key, why)
+            self.event_buffer[workload.key] = (TaskInstanceState.FAILED, why)
+            return
+        # Its key is made of these, and thousands of keys have the same few names.
+        ti = workload.ti
+        ti.dag_id, ti.task_id, ti.run_id = shared(ti.dag_id), shared(ti.task_id), shared(ti.run_id)
         super().queue_workload(workload, session)
 
     def execute_async(
@@ -303,10 +321,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def get_event_buffer(self, dag_ids: list[str] | None = None) -> dict[Any, Any]:
         """Hand the reports over. The scheduler sends the callbacks of those failures next."""
         events = super().get_event_buffer(dag_ids)
-        self._reported = {key for key, (state, _) in events.items() if state == TaskInstanceState.FAILED}
+        tasks = {key: event for key, event in events.items() if isinstance(key, TaskInstanceKey)}
+        self._reported = {key for key, (state, _) in tasks.items() if state == TaskInstanceState.FAILED}
         if self._is_started:
             with suppress(DatabaseAwayError):
-                self._isolation.run("report", self._parts.reports.take, events)
+                self._isolation.run("report", self._parts.reports.take, tasks)
         return events
 
     def send_callback(self, request: CallbackRequest) -> None:

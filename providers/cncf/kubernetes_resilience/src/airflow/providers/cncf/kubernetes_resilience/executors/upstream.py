@@ -44,6 +44,17 @@ EXECUTOR_MODULE = MOVED_EXECUTOR_MODULE if find_spec(MOVED_EXECUTOR_MODULE) else
 _SERIALIZATION = "airflow.serialization.serialized_objects"
 
 
+HAS_WORKLOAD_TYPES = _AIRFLOW_VERSION >= (3, 4)
+"""Whether an executor names the kinds of workloads that it runs, and has no flag for each."""
+
+TASKS_ALONE: frozenset[Any] = (
+    frozenset({import_module("airflow.executors.workloads").WorkloadType.EXECUTE_TASK})
+    if HAS_WORKLOAD_TYPES
+    else frozenset()
+)
+"""The kinds that this executor runs."""
+
+
 def make_token(ti_id: str, generator: JWTGenerator) -> str:
     """Make the token with which a worker starts a task instance, valid from now on."""
     if hasattr(ExecuteTask, "generate_token"):
@@ -95,8 +106,8 @@ def queued_tasks(executor: Any) -> MutableMapping[Any, ExecuteTask]:
     """Return the tasks that were handed to an executor and have no slot yet, by their keys."""
     if _AIRFLOW_VERSION < (3, 4):
         return cast("MutableMapping[Any, ExecuteTask]", executor.queued_tasks)
-    queues = import_module("airflow.executors.workloads").WorkloadType
-    return cast("MutableMapping[Any, ExecuteTask]", executor.executor_queues[queues.EXECUTE_TASK])
+    (tasks,) = TASKS_ALONE
+    return cast("MutableMapping[Any, ExecuteTask]", executor.executor_queues[tasks])
 
 
 def follow_new_id(executor: Any, key: TaskInstanceKey, old: str, new: str | None) -> None:
