@@ -60,7 +60,16 @@ def test_template_and_override_hold_for_the_replacement_too(testbed: Testbed) ->
         assert pod["metadata"]["labels"]["team"] == "blue"
         assert pod["metadata"]["annotations"]["from"] == "template"
         assert pod["spec"]["terminationGracePeriodSeconds"] == 3
-        assert {container["name"] for container in pod["spec"]["containers"]} == {"base", "proxy"}
+        containers = {container["name"]: container for container in pod["spec"]["containers"]}
+        assert set(containers) == {"base", "proxy"}
+        base = containers["base"]
+        assert base["envFrom"] == [{"secretRef": {"name": "warehouse"}}]
+        secret = {"secretKeyRef": {"name": "mail", "key": "password"}}
+        assert {"name": "PASSWORD", "valueFrom": secret} in base["env"]
+        assert {"scratch", "tls"} <= {mount["name"] for mount in base["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        assert volumes["scratch"]["emptyDir"] == {}
+        assert volumes["tls"]["secret"]["secretName"] == "tls"
     assert pods[kept]["status"]["phase"] == "Failed"
     assert DONE_LABEL in pods[kept]["metadata"]["labels"]
     assert DONE_LABEL not in pods[current]["metadata"]["labels"]

@@ -7,7 +7,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow.sdk import DAG
-from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodSpec
+from kubernetes.client import (
+    V1Container,
+    V1EnvVar,
+    V1EnvVarSource,
+    V1ObjectMeta,
+    V1Pod,
+    V1PodSpec,
+    V1SecretKeySelector,
+    V1SecretVolumeSource,
+    V1Volume,
+    V1VolumeMount,
+)
 
 from testbed.work import LIGHT_WORKER, Work, WorkAfterWaiting, held_pod, light_pod
 
@@ -16,11 +27,21 @@ FOLDER = Path(__file__).parent
 with DAG("mapped", schedule=None, catchup=False):
     Work.partial(task_id="item", executor_config=light_pod()).expand(number=[1, 2, 3])
 
+PASSWORD = V1EnvVarSource(secret_key_ref=V1SecretKeySelector(name="mail", key="password"))
 custom_pod = {
     "pod_template_file": str(FOLDER / "template.yaml"),
     "pod_override": V1Pod(
         metadata=V1ObjectMeta(labels={"team": "blue"}),
-        spec=V1PodSpec(containers=[V1Container(name="base", env=[V1EnvVar("COLOUR", "blue")])]),
+        spec=V1PodSpec(
+            containers=[
+                V1Container(
+                    name="base",
+                    env=[V1EnvVar("COLOUR", "blue"), V1EnvVar("PASSWORD", value_from=PASSWORD)],
+                    volume_mounts=[V1VolumeMount(name="tls", mount_path="/tls")],
+                )
+            ],
+            volumes=[V1Volume(name="tls", secret=V1SecretVolumeSource(secret_name="tls"))],
+        ),
     ),
 }
 with DAG("custom_pod", schedule=None, catchup=False):

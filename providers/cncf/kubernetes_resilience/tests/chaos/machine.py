@@ -623,3 +623,7 @@ class Chaos(RuleBasedStateMachine):
                 self.world.report_end(ti, "success")
             elif late:  # a superseded pod had won the start, and nobody follows that one
                 self.world.mark(ti, "failed")
+        wanted = {ti.hostname for ti in self.tis("running")}
+        for pod in self.living():
+            if pod.has_reported and pod.name not in wanted and not pod.is_cut_off:
+                self.world.exit_by_itself(pod)  # its heartbeat is answered that its task does not run

@@ -43,6 +43,12 @@ def runs_of_the_first(world):
 # ---------------------------------------------------------------------- losses
 
 
+def test_a_task_is_marked_while_its_worker_runs(chaos, world):
+    world.mark(world.tis[0], "success")
+    chaos.flush()
+    succeeds_in_the_first_try(chaos)
+
+
 @pytest.mark.parametrize("how", LOSSES)
 def test_a_worker_is_lost(chaos, world, how):
     lose(chaos, how)

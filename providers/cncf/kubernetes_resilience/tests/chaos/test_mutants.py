@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import InMemoryExampleDatabase
+from hypothesis.errors import Unsatisfiable
 from hypothesis.stateful import run_state_machine_as_test
 
 from . import mutants
@@ -24,9 +26,11 @@ from .poison import Poison
 STEP = "failures.record:classify"
 """Of the executor's work, at which one of two task instances cannot be handled."""
 
+STEPS = (50, 45, 40)
+"""Of a history that is searched. Each number finds another one."""
+
 SEARCH = settings(
     max_examples=300,
-    stateful_step_count=50,
     # Also before a release: a mutant that is missed by chance says nothing of the change.
     derandomize=True,
     report_multiple_bugs=False,
@@ -39,14 +43,21 @@ SEARCH = settings(
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 @pytest.mark.timeout(900)
 def test_a_broken_promise_is_found(machine, monkeypatch, mutant):
-    found = InMemoryExampleDatabase()
-    with monkeypatch.context() as patch:
-        mutant(patch)
-        with pytest.raises(AssertionError, match=f"^{MUTANTS[mutant]}:"):
-            run_state_machine_as_test(machine(2), settings=settings(SEARCH, database=found))
-    assert found.data
-    # The same history holds without the mutant, so it is the mutant that was found.
-    run_state_machine_as_test(machine(2), settings=settings(SEARCH, database=found, phases=[Phase.reuse]))
+    for steps in STEPS:
+        found = InMemoryExampleDatabase()
+        search = settings(SEARCH, database=found, stateful_step_count=steps)
+        with monkeypatch.context() as patch:
+            mutant(patch)
+            with pytest.raises(AssertionError, match=f"^{MUTANTS[mutant]}:"):
+                run_state_machine_as_test(machine(2), settings=search)
+        assert found.data
+        # The same history holds without the mutant, so it is the mutant that was found.
+        with suppress(
+            Unsatisfiable
+        ):  # without the mutant a step of it is impossible
+            run_state_machine_as_test(machine(2), settings=settings(search, phases=[Phase.reuse]))
+            return
+    pytest.fail("no history that was found can be played without the mutant")
 
 
 # What it takes to notice these comes together by chance once in hundreds of histories: by design, it does at
