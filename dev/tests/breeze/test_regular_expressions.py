@@ -12,8 +12,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from breeze.paths import CORE, PROVIDER
 
 BACKTRACKING = {"re", "regex", "sre_compile", "fnmatch", "glob"}
@@ -73,17 +71,3 @@ def test_engine_that_goes_back_is_used_where_there_is_a_reason_only() -> None:
 
 def test_engine_in_linear_time_is_used_in_one_place() -> None:
     assert {path for path, _ in places({"re2"})} == {PATTERNS}
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("import re\n_A = re.compile('a')", ["_A"]),
-        ("from re import search as find\ndef _A(text): return find('a', text)", ["_A"]),
-        ("import re as regular\nclass _A:\n    def b(self): return regular.sub('a', 'b', 'c')", ["_A"]),
-        ("def _A():\n    import fnmatch\n    return fnmatch.fnmatchcase", ["_A"]),
-        ("import reprlib\n_A = reprlib.repr(1)", []),
-    ],
-)
-def test_use_is_found_however_it_is_imported(text: str, found: list[str]) -> None:
-    assert list(uses(ast.parse(text), BACKTRACKING)) == found

@@ -12,8 +12,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from breeze.paths import CORE, PROVIDER
 
 KUBERNETES = "airflow/providers/cncf/kubernetes_resilience"
@@ -78,41 +76,3 @@ def test_waits_without_a_limit_say_what_ends_them() -> None:
         for name in waits(ast.parse(path.read_text()))
     }
     assert found == set(ENDS)
-
-
-UNLIMITED = """
-while True: pass
-for attempt in count(1): pass
-thread.join()
-future.result()
-await event.wait()
-lock.acquire()
-queue.get()
-with_row_locks(query, session=session)
-query.with_for_update(of=TaskInstance)
-session.execute(update(TaskInstance).where(condition))
-session.execute(delete(table))
-"""
-
-LIMITED = """
-while running: pass
-for attempt in range(9): pass
-thread.join(5.0)
-future.result(timeout=5.0)
-", ".join(names)
-names.get('a')
-names.update(others)
-with_row_locks(query, session=session, skip_locked=True)
-query.with_for_update(nowait=True)
-"""
-
-
-@pytest.mark.parametrize("text", UNLIMITED.strip().splitlines())
-def test_a_wait_is_found(text: str) -> None:
-    assert list(waits(ast.parse(f"class A:\n    async def b(self):\n        {text}"))) == ["A.b"]
-    assert list(waits(ast.parse(f"async def b():\n    {text}"))) == ["b"]
-
-
-@pytest.mark.parametrize("text", LIMITED.strip().splitlines())
-def test_a_limit_is_seen(text: str) -> None:
-    assert list(waits(ast.parse(f"def b():\n    {text}"))) == []
