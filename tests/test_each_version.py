@@ -91,7 +91,7 @@ def runs(testbed: Testbed) -> dict[str, Run]:
 
 def test_the_version_is_the_one_that_is_meant(testbed: Testbed) -> None:
     answer = testbed.api.http.get("/version").raise_for_status().json()
-    assert answer["version"].startswith(f"{AIRFLOW.major}.{AIRFLOW.minor}.")
+    assert answer["version"].startswith(f"{AIRFLOW[0]}.{AIRFLOW[1]}.")
 
 
 # ---------------------------------------------------------------------- before the task runs

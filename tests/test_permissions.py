@@ -9,7 +9,6 @@ no API server may do more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -159,7 +158,5 @@ def said(testbed: Testbed, *words: str) -> None:
 
 def shown(testbed: Testbed, run: Run, *words: str) -> None:
     """Check that the page of a task's log has all these words."""
-    path = f"/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/work/logs/1"
-    answer = testbed.api.http.get(path, headers={"Accept": "application/x-ndjson"}).raise_for_status()
-    events = [json.loads(line)["event"] for line in answer.text.splitlines()]
+    events = testbed.api.task_log(run.dag_id, run.run_id, "work")
     assert [event for event in events if all(word in event for word in words)], events

@@ -26,7 +26,7 @@ from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.packages import needs
 from testbed.records import Run
-from testbed.telemetry import Collector, Counts, Metric, ReceivedSpan, Receiver, StatsdServer, serving
+from testbed.telemetry import Collector, Counts, Metric, ReceivedSpan, StatsdServer, serving
 from testbed.testbed import Testbed
 from testbed.told import Channel, Witness
 from testbed.waiting import wait_for
@@ -48,7 +48,7 @@ FORWARDS_SIGTERM = AIRFLOW >= (3, 3)
 
 HAS_JSON_LOGS = AIRFLOW >= (3, 2)
 
-API_SERVER_COUNTS = AIRFLOW[:2] != (3, 2)
+API_SERVER_COUNTS = AIRFLOW != (3, 2)
 """That of Airflow 3.2 does not set its metrics up, and sends none."""
 
 from_3_2_on = pytest.mark.skipif(
@@ -234,7 +234,7 @@ def collector(kind: str) -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="module")
-def receiver(kind: str, collector: Collector) -> Iterator[Receiver]:
+def receiver(kind: str, collector: Collector) -> Iterator[Collector | StatsdServer]:
     """What receives the metrics of all processes."""
     if kind == "opentelemetry":
         yield collector
@@ -244,7 +244,7 @@ def receiver(kind: str, collector: Collector) -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def options(collector: Collector, receiver: Receiver) -> Mapping[str, str]:
+def options(collector: Collector, receiver: Collector | StatsdServer) -> Mapping[str, str]:
     """Somebody's plugin is there, metrics and traces are sent, and logs are JSON."""
     before_3_2 = {
         "AIRFLOW__TRACES__OTEL_HOST": "127.0.0.1",
@@ -359,7 +359,9 @@ def test_the_documentation_has_the_same_table() -> None:
     assert lines[head + 2 :][: len(STORIES) + 1] == [*(story.row() for story in STORIES.values()), ""]
 
 
-def test_each_failure_is_counted_once_with_its_tags(runs: dict[str, Run], receiver: Receiver) -> None:
+def test_each_failure_is_counted_once_with_its_tags(
+    runs: dict[str, Run], receiver: Collector | StatsdServer
+) -> None:
     lost = {"reason": "WORKER_TERMINATION", "dag_id": "told"}
     expected = Counts(
         [
@@ -411,15 +413,15 @@ def command(testbed: Testbed, *words: str) -> str:
 
 @needs("chromium", find_chromium())
 def test_the_pages_show_it(testbed: Testbed, runs: dict[str, Run]) -> None:
-    token = str(testbed.api.http.headers["Authorization"]).removeprefix("Bearer ")
-    with open_browser() as browser, log_in(browser, testbed.deployment.url, token) as context:
+    url = testbed.deployment.url
+    with open_browser() as browser, log_in(browser, url, testbed.api.token) as context:
         page = context.new_page()
         for task, story in STORIES.items():
-            page.goto(f"{testbed.deployment.url}/{launches(runs[task].dag_id, task, runs[task].run_id)}")
+            page.goto(f"{url}/{launches(runs[task].dag_id, task, runs[task].run_id)}")
             shown = page.locator("main[aria-busy=false]").inner_text()
             assert shown.count(story.shown) == story.told_by[Channel.PAGE_OF_LAUNCHES], (task, shown)
         for other in ("", *sorted({story.category for story in OTHERS})):
-            page.goto(f"{testbed.deployment.url}/{FAILURES}?other={other}")
+            page.goto(f"{url}/{FAILURES}?other={other}")
             page.locator("#rows tbody tr").first.wait_for()
             shown = page.locator("#rows").inner_text()
             for story in STORIES.values():

@@ -24,10 +24,11 @@ from cluster_lab.apiserver.server import ApiServer
 from cluster_lab.apiserver.testing import running_server
 from cluster_lab.control_plane import ControlPlane
 from cluster_lab.journal import JsonLines
-from cluster_lab.managed_process import ManagedProcess, inherited_environment, run_to_end
+from cluster_lab.managed_process import ManagedProcess, inherited_environment
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings, configuration
 from testbed.airflow_deployment import Component
+from testbed.waiting import run_well
 
 UPSTREAM, TUNED, OURS, WITH_BUDGET = "upstream", "upstream tuned", "ours", "ours with budget"
 
@@ -256,9 +257,7 @@ class Lab:
     def _seed(self, size: int) -> str:
         name = f"seeded_{size}"
         environment = self._environment(OURS, self.home, self.postgres.create_database(name))
-        done = run_to_end([*_AIRFLOW_SIDE, "seed", str(size)], environment, PATIENCE)
-        if done.returncode != 0:
-            raise RuntimeError(f"the database could not be seeded:\n{done.stdout}{done.stderr}")
+        run_well([*_AIRFLOW_SIDE, "seed", str(size)], environment, PATIENCE)
         return name
 
     def _environment(self, candidate: str, home: Path, database_url: str) -> dict[str, str]:

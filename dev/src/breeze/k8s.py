@@ -17,7 +17,7 @@ import typer
 from breeze.control_plane import control_plane_binaries
 from breeze.paths import BUILD
 from breeze.steps import console
-from testbed.lab import Lab, LabSettings
+from testbed.lab import Lab
 
 _HOME = BUILD / "k8s"
 _STATE = _HOME / "state.json"
@@ -37,7 +37,7 @@ def start(nodes: Annotated[int, typer.Option(min=0, help="How many simulated nod
         binaries = control_plane_binaries()
         shutil.rmtree(_HOME, ignore_errors=True)
         _HOME.mkdir(parents=True)
-        lab = Lab(LabSettings(_HOME, _KUBECONFIG, embedded=False, control_plane=binaries, nodes=nodes))
+        lab = Lab(_HOME, _KUBECONFIG, control_plane=binaries, nodes=nodes)
         lab.start()
         process = psutil.Process(lab.process.pid)
         _STATE.write_text(json.dumps([process.pid, process.create_time()]))

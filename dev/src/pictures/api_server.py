@@ -13,10 +13,10 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, text
 
-from cluster_lab.managed_process import ProcessError, run_to_end
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
+from testbed.waiting import run_well
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,13 @@ class ApiServer:
         """Its address, without a slash at the end."""
         return self.deployment.url
 
-    @property
-    def token(self) -> str:
-        """The token of an administrator."""
-        return str(self.deployment.client.http.headers["Authorization"]).removeprefix("Bearer ")
-
     def seed(self) -> None:
         """
         Write what there is to show.
 
         :raises ProcessError: if that fails
         """
-        done = run_to_end([sys.executable, "-m", "pictures.seed"], self.deployment.environment)
-        if done.returncode != 0:
-            raise ProcessError(f"the rows could not be written:\n{done.stdout}{done.stderr}")
+        run_well([sys.executable, "-m", "pictures.seed"], self.deployment.environment)
 
     def execute(self, statement: str) -> None:
         """Change the database."""

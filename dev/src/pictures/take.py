@@ -87,7 +87,7 @@ def take_all(folder: Path) -> list[Path]:
 
 def _take(browser: Browser, server: ApiServer, address: str, path: Path, theme: Theme) -> Path:
     """Take a picture of all that is on a page, as it is by itself."""
-    with log_in(browser, server.url, server.token, theme) as context:
+    with log_in(browser, server.url, server.deployment.client.token, theme) as context:
         page = context.new_page()
         page.goto(f"{server.url}/{address}")
         page.wait_for_selector(_SHOWN)
@@ -97,7 +97,7 @@ def _take(browser: Browser, server: ApiServer, address: str, path: Path, theme: 
 
 def _take_in_airflow(browser: Browser, server: ApiServer, address: str, path: Path, theme: Theme) -> Path:
     """Take a picture of a page where Airflow shows it."""
-    with log_in(browser, server.url, server.token, theme) as context:
+    with log_in(browser, server.url, server.deployment.client.token, theme) as context:
         page: Page = context.new_page()
         page.goto(f"{server.url}/{address}")
         page.frame_locator("iframe").locator(_SHOWN).wait_for()

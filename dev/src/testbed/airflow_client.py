@@ -25,6 +25,8 @@ class AirflowClient:
         self._url = url
         self.http = httpx.Client(base_url=f"{url}/api/v2", timeout=REQUEST_TIMEOUT)
         """For what there is no method for."""
+        self.token = ""
+        """Of an administrator, from :meth:`log_in` on."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -57,8 +59,8 @@ class AirflowClient:
 
     def log_in(self) -> None:
         """Get a token; the simple auth manager gives one to everybody if all are administrators."""
-        token = self._checked(self.http.get(f"{self._url}/auth/token"))["access_token"]
-        self.http.headers["Authorization"] = f"Bearer {token}"
+        self.token = self._checked(self.http.get(f"{self._url}/auth/token"))["access_token"]
+        self.http.headers["Authorization"] = f"Bearer {self.token}"
 
     def has_dag(self, dag_id: str) -> bool:
         """Tell whether the DAG processor has stored this DAG yet."""
@@ -73,16 +75,12 @@ class AirflowClient:
         """
         Start a run of a DAG.
 
-        :param run_id: What to call it; a run of that name is not started again. None: Airflow finds a name.
+        :param run_id: What to call it. None: Airflow finds a name.
         :return: The run id.
         :raises httpx.HTTPStatusError: If the API server refuses.
-        :raises httpx.TimeoutException: If it does not answer; it may have started the run all the same.
         """
         body = {"logical_date": None} | ({"dag_run_id": run_id} if run_id else {})
-        answer = self.http.post(f"/dags/{dag_id}/dagRuns", json=body)
-        if run_id and answer.status_code == httpx.codes.CONFLICT:
-            return run_id
-        return str(self._checked(answer)["dag_run_id"])
+        return str(self._checked(self.http.post(f"/dags/{dag_id}/dagRuns", json=body))["dag_run_id"])
 
     def clear(self, dag_id: str, run_id: str, task_id: str, *, only_running: bool = False) -> int:
         """

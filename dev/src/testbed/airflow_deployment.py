@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -30,6 +29,7 @@ from testbed.airflow_configuration import (
     teams_of,
     worker_configuration,
 )
+from testbed.waiting import run_well
 
 START_TIMEOUT = 300.0
 STATELESS_STOP_TIMEOUT = 5.0
@@ -80,7 +80,7 @@ class AirflowDeployment(Service):
     def _start(self) -> None:
         self.migrate()
         for team in teams_of(self._configuration):
-            self._run_well("teams", "create", team)
+            run_well([*AIRFLOW, "teams", "create", team], self.environment)
         self.start_components(*Component)
         self.client.log_in()
 
@@ -90,16 +90,11 @@ class AirflowDeployment(Service):
 
         :raises ProcessError: If that fails.
         """
-        self._run_well("db", "migrate")
+        run_well([*AIRFLOW, "db", "migrate"], self.environment)
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
         """Run an ``airflow`` command to its end, with the configuration of the deployment."""
         return run_to_end([*AIRFLOW, *arguments], self.environment)
-
-    def _run_well(self, *arguments: str) -> None:
-        done = self.run(*arguments)
-        if done.returncode != 0:
-            raise ProcessError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
     def start_components(self, *components: Component) -> None:
         """
@@ -129,20 +124,22 @@ class AirflowDeployment(Service):
         """Return the configuration that a worker container needs."""
         return worker_configuration(self._configuration)
 
-    def wait_for_dag(self, dag_id: str, timeout: float = 300.0) -> None:
+    def wait_for_dag(self, dag_id: str) -> None:
         """
         Wait until a DAG can be triggered.
 
-        :raises ProcessError: If its file cannot be parsed, or it is not there after ``timeout`` seconds.
+        :raises ProcessError: If its file cannot be parsed, or it is not there in ``START_TIMEOUT`` seconds.
         """
-        deadline = time.monotonic() + timeout
-        while not self.client.has_dag(dag_id):
+
+        def is_there() -> bool:
+            if self.client.has_dag(dag_id):
+                return True
             if errors := self.client.import_errors():
                 raise ProcessError(f"a DAG file cannot be parsed:\n{errors[0]}")
-            if time.monotonic() > deadline:
-                tail = self.components[Component.DAG_PROCESSOR].tail()
-                raise ProcessError(f"DAG {dag_id} was not found in {timeout:.0f} s:\n{tail}")
-            time.sleep(0.3)
+            return False
+
+        processor = self.components[Component.DAG_PROCESSOR]
+        processor.wait_until(f"DAG {dag_id} is found", is_there, START_TIMEOUT)
 
     def _healthy(self, component: Component) -> bool:
         health = self.client.health()

@@ -5,20 +5,12 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import NamedTuple
 
 
-class AirflowVersion(NamedTuple):
-    """A version of Airflow, as far as its behaviour may depend on it."""
-
-    major: int
-    minor: int
-
-
-def airflow_version() -> AirflowVersion:
-    """Return the version, without importing Airflow, which takes seconds."""
+def airflow_version() -> tuple[int, int]:
+    """Return the version as far as behaviour depends on it, without importing Airflow: that takes seconds."""
     major, minor, *_ = version("apache-airflow-core").split(".")
-    return AirflowVersion(int(major), int(minor))
+    return int(major), int(minor)
 
 
 def is_in_place() -> bool:

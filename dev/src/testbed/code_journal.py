@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,9 @@ from cluster_lab.journal import JsonLines
 
 FOLDER_VARIABLE = "TESTBED_EXECUTIONS"
 """The environment variable that tells workers the folder of the journal."""
+
+
+_JOURNAL = "executions.jsonl"
 
 
 class Order(StrEnum):
@@ -56,7 +59,7 @@ class CodeJournal:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._lines = JsonLines(_journal(folder), lambda entry: (entry["task_id"], entry["step"]))
+        self._lines = JsonLines(folder / _JOURNAL, lambda entry: (entry["task_id"], entry["step"]))
 
     def counts(self) -> Counter[tuple[str, str]]:
         """Count the steps of each task: its code has ``begun`` or ``ended``, or it is :data:`CALLBACK`."""
@@ -82,12 +85,12 @@ def folder_of_worker() -> Path:
     return Path(os.environ[FOLDER_VARIABLE])
 
 
-def _journal(folder: Path) -> Path:
-    return folder / "executions.jsonl"
-
-
 def _write(task_id: str, step: str) -> None:
-    line = json.dumps({"task_id": task_id, "step": step, "pid": os.getpid()})
+    append_line(_JOURNAL, {"task_id": task_id, "step": step, "pid": os.getpid()})
+
+
+def append_line(name: str, item: Mapping[str, object]) -> None:
+    """Write an object to a file in the folder of the journal, from any process of the deployment."""
     # One write in append mode: lines of workers that write at the same time do not mix.
-    with _journal(folder_of_worker()).open("ab", buffering=0) as journal:
-        journal.write(f"{line}\n".encode())
+    with (folder_of_worker() / name).open("ab", buffering=0) as file:
+        file.write(f"{json.dumps(item)}\n".encode())

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from cluster_lab.managed_process import ProcessError, inherited_environment, run_to_end
-from testbed.waiting import wait_for
+from cluster_lab.managed_process import inherited_environment, run_to_end
+from testbed.waiting import run_well, wait_for
 
 MANIFEST = Path(__file__).parents[3] / "docs" / "rbac.yaml"
 
@@ -130,10 +130,7 @@ class Permissions:
         return file
 
     def _run(self, *arguments: str) -> str:
-        done = run_to_end([*self._kubectl, *arguments], inherited_environment())
-        if done.returncode != 0:
-            raise ProcessError(f"kubectl {' '.join(arguments)} failed:\n{done.stderr}")
-        return done.stdout
+        return run_well([*self._kubectl, *arguments], inherited_environment())
 
 
 def _manifest() -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from testbed.waiting import wait_for
 _TASK_INSTANCES, _HISTORY = (
     (
         text(
-            "SELECT dag_id, run_id, task_id, map_index, state, try_number, max_tries, end_date"
+            "SELECT dag_id, run_id, task_id, map_index, state, try_number, max_tries"
             " FROM task_instance"
             " WHERE dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
             " ORDER BY dag_id, run_id, task_id, map_index"
@@ -37,7 +37,7 @@ _TASK_INSTANCES, _HISTORY = (
     # Each try has a row of its own, and one that has ended is archived.
     else (
         text(
-            "SELECT dag_id, run_id, task_id, region_index, state, try_number, max_tries, end_date"
+            "SELECT dag_id, run_id, task_id, region_index, state, try_number, max_tries"
             " FROM task_instance WHERE working_set"
             " AND dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
             " ORDER BY dag_id, run_id, task_id, region_index"

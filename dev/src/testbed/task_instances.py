@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import NamedTuple
 
 FINAL_STATES = frozenset({"success", "failed", "upstream_failed", "skipped", "removed"})
@@ -20,7 +19,6 @@ class TaskInstance(NamedTuple):
     state: str | None = None
     try_number: int = 0
     max_tries: int = 0
-    end_date: datetime | None = None
 
     @property
     def ended(self) -> bool:

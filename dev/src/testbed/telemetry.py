@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseRequestHandler, BaseServer, UDPServer
 from threading import Thread
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -43,17 +43,6 @@ class Metric(NamedTuple):
 
 
 Counts = Counter[Metric]
-
-
-class Receiver(Protocol):
-    """Receives metrics while a deployment runs."""
-
-    @property
-    def configuration(self) -> Mapping[str, str]:
-        """Environment variables by which Airflow sends its metrics here."""
-
-    def counts(self) -> Counts:
-        """Return how often each metric that counts was counted, up to now."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, open_cluster
 from testbed.code_journal import FOLDER_VARIABLE, CodeJournal, Order, order_file
-from testbed.lab import Lab, LabSettings
+from testbed.lab import Lab
 from testbed.permissions import Account, Permissions
 from testbed.predicates import creates_pod
 from testbed.records import Records, Run
@@ -226,8 +226,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
                 env={FOLDER_VARIABLE: str(home), **_PARSE_ONCE, **settings.env},
             )
         )
-        lab = _lab(settings, control_plane, deployment)
-        lab_process = stack.enter_context(Lab(lab))
+        lab = stack.enter_context(_lab(settings, control_plane, deployment))
         proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
         for account, kubeconfig in kubeconfigs.items():
             proxy.write_kubeconfig(kubeconfig, permissions.token(account) if permissions else None)
@@ -239,7 +238,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         yield Testbed(
             deployment,
             schedulers,
-            lab_process,
+            lab,
             cluster,
             Records(engine, open_journal(lab.journal), CodeJournal(home), home),
             database,
@@ -249,14 +248,12 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         )
 
 
-def _lab(
-    settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment
-) -> LabSettings:
+def _lab(settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment) -> Lab:
     own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers")}
     given = control_plane.kubeconfig if control_plane else settings.kubeconfig
-    return LabSettings(
-        home=settings.home,
-        kubeconfig=given or settings.home / "kubeconfig-of-the-lab",
+    return Lab(
+        settings.home,
+        given or settings.home / "kubeconfig-of-the-lab",
         embedded=given is None,
         plan=settings.faults,
         nodes=settings.nodes,

@@ -8,16 +8,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_resilience.context import ExecutionContext
-from testbed.code_journal import folder_of_worker
+from cluster_lab.journal import JsonLines
+from testbed.code_journal import append_line
 
 if TYPE_CHECKING:
     from testbed.records import Run
     from testbed.telemetry import Collector
     from testbed.testbed import Testbed
+
+_FILE = "told.jsonl"
 
 API = "kubernetes-resilience/api/v1"
 """Where the pages have their data from, below the address of the API server."""
@@ -54,16 +56,7 @@ class Told(NamedTuple):
 def note(who: str, task_id: str, context: ExecutionContext | None) -> None:
     """Write down who is told what, from any process of the deployment: listeners, callbacks and tasks do."""
     why = in_words(context.to_dict()) if context else "unknown"
-    with _file(folder_of_worker()).open("a", encoding="utf-8") as file:
-        file.write(json.dumps([who, task_id, why]) + "\n")
-
-
-def read_told(folder: Path, task_id: str) -> list[Told]:
-    """Return who was told about a task, in order."""
-    file = _file(folder)
-    complete = file.read_text(encoding="utf-8").rpartition("\n")[0] if file.exists() else ""
-    told = [Told(*json.loads(line)) for line in complete.splitlines()]
-    return [item for item in told if item.task_id == task_id]
+    append_line(_FILE, {"who": who, "task_id": task_id, "why": why})
 
 
 def in_words(fields: dict[str, Any]) -> str:
@@ -81,6 +74,7 @@ class Witness:
     def __init__(self, testbed: Testbed, collector: Collector) -> None:
         self._testbed = testbed
         self._collector = collector
+        self._noted = JsonLines(testbed.home / _FILE, lambda noted: Told(**noted))
 
     def told(self, run: Run, task_id: str) -> Counter[tuple[str, str]]:
         """Return how often each channel has told what about a task, up to now."""
@@ -89,8 +83,8 @@ class Witness:
                 # In its first run, a task is told that nothing is known of one before it.
                 *(
                     (item.who, item.why)
-                    for item in read_told(self._testbed.home, task_id)
-                    if item != (Channel.NEXT_RUN, task_id, "unknown")
+                    for item in self._noted.read()
+                    if item.task_id == task_id and item != (Channel.NEXT_RUN, task_id, "unknown")
                 ),
                 *((Channel.SPAN, why) for why in self._by_spans(task_id)),
                 *((Channel.LOG, in_words(line)) for line in self.logged(task_id) if "category" in line),
@@ -139,7 +133,3 @@ class Witness:
 def _by_rows(run: Run, task_id: str) -> Iterator[str]:
     for event in ("pod launch failed", "pod execution failed", "task instance failed"):
         yield from (in_words(row["context"]) for row in run.ledger(task_id, event=event))
-
-
-def _file(folder: Path) -> Path:
-    return folder / "told.jsonl"

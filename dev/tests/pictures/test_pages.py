@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 def page(server, browser) -> Iterator[Page]:
     """A page that complains of nothing: every error of a script, and everything that the browser refuses."""
     complaints: list[str] = []
-    with log_in(browser, server.url, server.token) as context:
+    with log_in(browser, server.url, server.deployment.client.token) as context:
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: complaints.append(str(error)))
