@@ -9,28 +9,22 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from cluster_lab.apiserver.patches import STRATEGIC_MERGE
 from cluster_lab.client import ApiError, JsonObject, KubeClient
-from cluster_lab.loop_thread import entered_on_loop, run_on
-from cluster_lab.ports import LOOPBACK
-from testbed.cluster import PODS
+from cluster_lab.loop_thread import entered_on_loop
+from testbed.cluster import PODS, Cluster
 
 CONCURRENCY = 32
 """Requests at the same time."""
-TIMEOUT = 1800.0
-"""Seconds for any one thing; 10,000 requests take a minute on two cores."""
 PAGE_SIZE = 500
 """Pods to a page, as many as our executor asks for."""
-_CHUNK = 256 * 1024
 _REQUESTS = re.compile(r'^apiserver_request_total\{(?:.*,)?resource="pods".*\} (\S+)$', re.MULTILINE)
 
 
@@ -80,15 +74,11 @@ class Observer:
         return [(first, second) for first, second, *_ in by_task.values()]
 
 
-class Cluster:
-    """Synchronous calls to one API server, and a relay to it; made by :func:`open_cluster`."""
+class CrowdedCluster(Cluster):
+    """What the benchmarks do to many pods at once, and see of them; made by :func:`open_cluster`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: KubeClient) -> None:
-        self.relayed = 0
-        """Bytes that executors have sent and received so far."""
-        self.server = urlsplit(client.url).netloc
-        self._client = client
-        self._loop = loop
+        super().__init__(loop, client)
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._sent = 0
 
@@ -104,50 +94,34 @@ class Cluster:
 
     def clear(self) -> None:
         """Delete all pods at once."""
-        items = self._call(self._client.request("GET", PODS))["items"]
-        self._all(self._delete(pod["metadata"]["name"]) for pod in items)
+        self._all(map(self._delete, self.names()))
 
-    def raw_rate(self) -> tuple[float, float]:
+    def raw_rate(self) -> float:
         """
         Read and decode the list of all pods, as our executor does, with no logic at all.
 
-        :return: pods per second, the best of three since the API server has just been busy; and bytes per pod
+        :return: pods per second, the best of three since the API server has just been busy
         """
-        rates: list[tuple[float, float]] = [self._call(self._read_all()) for _ in range(3)]
-        return max(rates)
+        return max(self._wait_for(self._read_all()) for _ in range(3))
 
     def requests(self) -> float | None:
         """Return how many requests about pods others have made; None: the API server does not tell."""
         try:
-            metrics = self._call(self._client.send("GET", "/metrics")).decode()
+            metrics = self._wait_for(self._client.send("GET", "/metrics")).decode()
         except ApiError:
             return None
-        return count_requests(metrics) - self._sent
+        return sum(map(float, _REQUESTS.findall(metrics))) - self._sent
 
     @contextmanager
     def observed(self) -> Iterator[Observer]:
         """Watch the pods for as long as the block lasts."""
         observer = Observer()
-        metadata = self._call(self._client.request("GET", PODS, query={"limit": 1}))["metadata"]
-        watch = self._watch(observer, metadata["resourceVersion"])
+        watch = self._watch(observer, self.version())
         watching = asyncio.run_coroutine_threadsafe(watch, self._loop)
         try:
             yield observer
         finally:
             watching.cancel()
-
-    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what comes by a connection of an executor, which is not looked into (TLS)."""
-        answers, requests = await asyncio.open_connection(*self.server.split(":"), limit=_CHUNK)
-        await asyncio.gather(self._pass_on(reader, requests), self._pass_on(answers, writer))
-
-    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await source.read(_CHUNK):
-                self.relayed += len(data)
-                target.write(data)
-                await target.drain()
-        target.close()
 
     async def _watch(self, observer: Observer, version: str) -> None:
         # Longer than any measurement.
@@ -156,58 +130,33 @@ class Cluster:
             if event["type"] != "BOOKMARK":
                 observer.take(event["type"], event["object"])
 
-    async def _read_all(self) -> tuple[float, float]:
-        began, pods, size, token = time.perf_counter(), 0, 0, ""
+    async def _read_all(self) -> float:
+        began, pods, token = time.perf_counter(), 0, ""
         while pods == 0 or token:
             page = await self._client.send("GET", PODS, query={"limit": PAGE_SIZE, "continue": token})
             found = msgspec.json.decode(page)
-            pods, size = pods + len(found["items"]), size + len(page)
+            pods += len(found["items"])
             token = found["metadata"].get("continue", "")
-        return pods / (time.perf_counter() - began), size / pods
+        return pods / (time.perf_counter() - began)
 
     async def _delete(self, name: str) -> None:
-        try:
-            await self._change("DELETE", f"{PODS}/{name}", query={"gracePeriodSeconds": 0})
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        async with self._slots:
+            await self._delete_if_there(name, {"gracePeriodSeconds": 0})
 
     async def _change(self, method: str, path: str, **options: Any) -> bytes:
         async with self._slots:
             self._sent += 1
             return await self._client.send(method, path, **options)
 
-    def _all(self, coroutines: Iterable[Coroutine[Any, Any, Any]]) -> Any:
+    def _all(self, coroutines: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
         async def gather() -> list[Any]:
             return list(await asyncio.gather(*coroutines))
 
-        return self._call(gather())
-
-    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT)
-
-
-def count_requests(metrics: str) -> float:
-    """Return how many requests about pods there were, by the metrics of an API server."""
-    return sum(map(float, _REQUESTS.findall(metrics)))
+        return self._wait_for(gather())
 
 
 @contextmanager
-def open_cluster(kubeconfig: Path, relayed: Path) -> Iterator[Cluster]:
-    """
-    Connect to an API server.
-
-    :param kubeconfig: of the API server
-    :param relayed: becomes a kubeconfig of the relay to it
-    """
+def open_cluster(kubeconfig: Path) -> Iterator[CrowdedCluster]:
+    """Connect to the API server of a kubeconfig."""
     with entered_on_loop("cluster-load", lambda: KubeClient(kubeconfig)) as (loop, client):
-        cluster = Cluster(loop, client)
-        relay = asyncio.start_server(cluster.relay, LOOPBACK, 0, backlog=1024)
-        server = asyncio.run_coroutine_threadsafe(relay, loop).result(TIMEOUT)
-        address = f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
-        relayed.touch(mode=0o600)
-        relayed.write_text(kubeconfig.read_text().replace(cluster.server, address))
-        try:
-            yield cluster
-        finally:
-            run_on(loop, server.close)
+        yield CrowdedCluster(loop, client)

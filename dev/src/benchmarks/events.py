@@ -24,7 +24,7 @@ def measure(lab: Lab, candidate: str, size: int) -> dict[str, float]:
     status.end_worker(1)
     with lab.round(candidate, size) as round_, round_.executor("running") as executor:
         round_.cluster.report(round_.hold(executor), status.patch())
-        raw_rate, bytes_per_pod = round_.cluster.raw_rate()
+        raw_rate = round_.cluster.raw_rate()
         costs = round_.settle(executor, PAUSE, executor.results)
         cpu = executor.cpu_seconds() - executor.notes("started")[0]["value"]
     rate = size / executor.seconds()
@@ -34,6 +34,5 @@ def measure(lab: Lab, candidate: str, size: int) -> dict[str, float]:
         "share of that, %": rate / raw_rate * 100,
         "CPU ms per event": cpu / size * 1000,
         "longest sync(), ms": max(executor.turns()),
-        "bytes per pod": bytes_per_pod,
         **costs,
     }

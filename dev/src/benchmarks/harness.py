@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from sqlalchemy import create_engine, text
 
-from benchmarks.cluster import Cluster, Observer, open_cluster
+from benchmarks.cluster import CrowdedCluster, Observer, open_cluster
 from benchmarks.pods import EXECUTOR_NAME, MANY, TEMPLATE, pod_name, worker_pod
 from cluster_lab.apiserver.server import ApiServer
 from cluster_lab.apiserver.testing import running_server
@@ -28,6 +27,7 @@ from cluster_lab.managed_process import ManagedProcess, inherited_environment
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings, configuration
 from testbed.airflow_deployment import Component
+from testbed.database import execute
 from testbed.waiting import run_well
 
 UPSTREAM, TUNED, OURS, WITH_BUDGET = "upstream", "upstream tuned", "ours", "ours with budget"
@@ -121,22 +121,17 @@ class AirflowProcess(ManagedProcess):
 
 @dataclass(frozen=True)
 class Round:
-    """A measurement of one candidate: an empty cluster, a fresh database, and a way to the cluster."""
+    """A measurement of one candidate: an empty cluster, and a fresh database."""
 
     size: int
     """How many task instances there are."""
     home: Path
-    cluster: Cluster
+    cluster: CrowdedCluster
     environment: Mapping[str, str]
 
     def execute(self, statement: str, **parameters: Any) -> list[Any]:
         """Run SQL on the metadata database and return the first column of its rows."""
-        engine = create_engine(self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
-        with engine.begin() as connection:
-            result = connection.execute(text(statement), parameters)
-            found = list(result.scalars()) if result.returns_rows else []
-        engine.dispose()
-        return found
+        return execute(self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], statement, **parameters)
 
     def set_state(self, state: str, job_id: int | None = None) -> None:
         """
@@ -207,12 +202,11 @@ class Round:
     @contextmanager
     def costs(self, values: dict[str, float]) -> Iterator[None]:
         """Add what the block has cost the API server, for each task, to some values."""
-        before, relayed = self.cluster.requests(), self.cluster.relayed
+        before = self.cluster.requests()
         yield
         after = self.cluster.requests()
         if before is not None and after is not None:
             values["requests per task"] = (after - before) / self.size
-        values["kB per task"] = (self.cluster.relayed - relayed) / self.size / 1000
 
     @contextmanager
     def _process(self, command: list[str]) -> Iterator[AirflowProcess]:
@@ -230,9 +224,8 @@ class Lab:
 
     home: Path
     postgres: EmbeddedPostgres
-    cluster: Cluster
+    cluster: CrowdedCluster
     kubeconfig: Path
-    """The file that executors get, for the relay."""
     seeded: dict[int, str] = field(default_factory=dict)
     """The database of so many task instances."""
 
@@ -289,7 +282,7 @@ def open_lab(binaries: Path | None) -> Iterator[Lab]:
     with ExitStack() as stack:
         folder = tempfile.TemporaryDirectory(prefix="airflow-benchmark-", ignore_cleanup_errors=True)
         home = Path(stack.enter_context(folder))
-        kubeconfig, relayed = home / "kubeconfig", home / "relayed"
+        kubeconfig = home / "kubeconfig"
         postgres = stack.enter_context(EmbeddedPostgres())
         server: ControlPlane | ApiServer
         if binaries is None:
@@ -299,4 +292,4 @@ def open_lab(binaries: Path | None) -> Iterator[Lab]:
             (home / "control-plane").mkdir()
             server = stack.enter_context(ControlPlane(binaries, home / "control-plane"))
         server.write_kubeconfig(kubeconfig)
-        yield Lab(home, postgres, stack.enter_context(open_cluster(kubeconfig, relayed)), relayed)
+        yield Lab(home, postgres, stack.enter_context(open_cluster(kubeconfig)), kubeconfig)

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from pictures.api_server import ApiServer, open_api_server
 from pictures.places import RUN_ID, STORY
+from testbed.database import execute
 from testbed.terminal import make_console
 
 AUDIT_ROWS = 1_000_000
@@ -71,7 +72,7 @@ def main() -> None:
     with open_api_server() as server:
         server.seed()
         for statement in (_INSTANCES, _LEDGER, _ENDS, _OTHERS, "ANALYZE"):
-            server.execute(statement)
+            execute(server.database_url, statement)
         table = Table("milliseconds", "median", "95%", title=f"{AUDIT_ROWS:,} audit rows")
         for title, path, days, parameters in QUESTIONS:
             times = _ask(server, path, days, parameters)

@@ -132,9 +132,9 @@ def pictures(
     ] = None,
 ) -> None:
     """Take pictures of the pages in a real Chromium, light and dark, with and without data."""
-    from pictures.take import take_all, take_for_site
+    from pictures.take import take_pictures
 
-    take_all(folder) if folder else take_for_site()
+    take_pictures(folder)
 
 
 app.command("static-checks")(run_static_checks)

@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import create_engine, text
-
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
@@ -38,13 +36,6 @@ class ApiServer:
         :raises ProcessError: if that fails
         """
         run_well([sys.executable, "-m", "pictures.seed"], self.deployment.environment)
-
-    def execute(self, statement: str) -> None:
-        """Change the database."""
-        engine = create_engine(self.database_url)
-        with engine.begin() as connection:
-            connection.execute(text(statement))
-        engine.dispose()
 
 
 @contextmanager

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -23,84 +22,60 @@ from pictures.places import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
-THEMES: tuple[Theme, ...] = get_args(Theme)
+FOR_SITE = Path(__file__).parents[3] / "docs" / "pictures"
 
-DOCS = Path(__file__).parents[3] / "docs"
+SHOWN = "main[aria-busy=false]"
 
-_SHOWN = "main[aria-busy=false]"
+EMPTY = {"failures-empty": FAILURES}
+"""Addresses by the names of pictures: before anything is seeded."""
 
+SEEDED = {
+    "failures": FAILURES,
+    "launches": launches(STORY),
+    "launches-quiet": launches(QUIET),
+    "launches-empty": launches(UNTOUCHED),
+    "launches-error": launches("no_such_dag"),
+}
 
-FOR_SITE = (
-    "airflow-failures-light",
-    "airflow-failures-dark",
-    "airflow-launches-light",
-    "airflow-launches-dark",
-)
-"""Those that the site shows."""
-
-
-def take_for_site() -> None:
-    """Take the pictures that the site shows anew."""
-    with tempfile.TemporaryDirectory(prefix="pictures-") as folder:
-        for path in take_all(Path(folder)):
-            if path.stem in FOR_SITE:
-                shutil.copy(path, DOCS / "pictures" / path.name)
+IN_AIRFLOW = {
+    "airflow-failures": AIRFLOW_FAILURES,
+    "airflow-launches": airflow_launches(STORY, RUN_ID, "load"),
+}
+"""The pages where Airflow shows them. The site has these."""
 
 
-def take_all(folder: Path) -> list[Path]:
+def take_pictures(folder: Path | None) -> None:
     """
-    Take every picture.
+    Take pictures anew.
 
-    :param folder: where to put them; it is made
-    :return: the files
+    :param folder: where to put all of them; it is made. None: those of the site, where the site has them
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    target = folder or FOR_SITE
+    target.mkdir(parents=True, exist_ok=True)
     with open_api_server() as server, open_browser() as browser:
-        empty = [
-            _take(browser, server, FAILURES, folder / f"failures-empty-{theme}.png", theme)
-            for theme in THEMES
-        ]
+        if folder:
+            _take(browser, server, EMPTY, target)
         server.seed()
-        with_data = [
-            _take(browser, server, address, folder / f"{name}-{theme}.png", theme)
-            for theme in THEMES
-            for name, address in (
-                ("failures", FAILURES),
-                ("launches", launches(STORY)),
-                ("launches-quiet", launches(QUIET)),
-                ("launches-empty", launches(UNTOUCHED)),
-                ("launches-error", launches("no_such_dag")),
-            )
-        ]
-        framed = [
-            _take_in_airflow(browser, server, address, folder / f"{name}-{theme}.png", theme)
-            for theme in THEMES
-            for name, address in (
-                ("airflow-failures", AIRFLOW_FAILURES),
-                ("airflow-launches", airflow_launches(STORY, RUN_ID, "load")),
-            )
-        ]
-        return empty + with_data + framed
+        if folder:
+            _take(browser, server, SEEDED, target)
+        _take(browser, server, IN_AIRFLOW, target)
 
 
-def _take(browser: Browser, server: ApiServer, address: str, path: Path, theme: Theme) -> Path:
-    """Take a picture of all that is on a page, as it is by itself."""
-    with log_in(browser, server.url, server.deployment.client.token, theme) as context:
-        page = context.new_page()
-        page.goto(f"{server.url}/{address}")
-        page.wait_for_selector(_SHOWN)
-        page.locator("body").screenshot(path=path)
-    return path
-
-
-def _take_in_airflow(browser: Browser, server: ApiServer, address: str, path: Path, theme: Theme) -> Path:
-    """Take a picture of a page where Airflow shows it."""
-    with log_in(browser, server.url, server.deployment.client.token, theme) as context:
-        page: Page = context.new_page()
-        page.goto(f"{server.url}/{address}")
-        page.frame_locator("iframe").locator(_SHOWN).wait_for()
-        page.wait_for_load_state("networkidle")
-        page.screenshot(path=path)
-    return path
+def _take(browser: Browser, server: ApiServer, pictures: Mapping[str, str], folder: Path) -> None:
+    themes: tuple[Theme, ...] = get_args(Theme)
+    for theme in themes:
+        with log_in(browser, server.url, server.deployment.client.token, theme) as context:
+            page = context.new_page()
+            for name, address in pictures.items():
+                path = folder / f"{name}-{theme}.png"
+                page.goto(f"{server.url}/{address}")
+                if pictures is IN_AIRFLOW:
+                    page.frame_locator("iframe").locator(SHOWN).wait_for()
+                    page.wait_for_load_state("networkidle")
+                    page.screenshot(path=path)
+                else:
+                    # All that is on the page, as it is by itself.
+                    page.wait_for_selector(SHOWN)
+                    page.locator("body").screenshot(path=path)

@@ -1,13 +1,14 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""A metadata database in trouble: transactions that do not come to their end, and rows that it refuses."""
+"""A metadata database, and how it gets into trouble: transactions that hang, and rows that it refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
 from testbed.waiting import wait_for
 
@@ -39,6 +40,13 @@ $$ BEGIN RAISE EXCEPTION '{refusal}'; END $$;
 CREATE TRIGGER refuse_row BEFORE INSERT ON log FOR EACH ROW
 WHEN (NEW.event = 'pod launch failed' AND NEW.task_id = '{task_id}') EXECUTE FUNCTION refuse_row();
 """
+
+
+def execute(url: str, statement: str, **parameters: Any) -> list[Any]:
+    """Run a statement on a database, and return the first column of its rows."""
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        result = connection.execute(text(statement), parameters)
+        return list(result.scalars()) if result.returns_rows else []
 
 
 class HeldUpdates:

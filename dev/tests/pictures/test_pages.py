@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pictures.api_server import ApiServer, open_api_server
 from pictures.browser import find_chromium, log_in, open_browser
 from pictures.places import FAILURES, HELD, QUIET, RUN_ID, STORY, UNTOUCHED, launches
+from testbed.database import execute
 from testbed.packages import needs
 
 pytestmark = needs("chromium", find_chromium())
@@ -207,16 +208,17 @@ def test_it_follows_a_task_that_runs(page, server):
     go(page, server, launches(STORY))
     page.locator("summary").last.click()
     expect(page.locator(".live")).to_be_visible()
-    running = f"dag_id = '{STORY}' AND state = 'running'"
-    server.execute(f"UPDATE task_instance SET state = 'success', end_date = now() WHERE {running}")
+    change = (
+        f"UPDATE task_instance SET state = :to, end_date = now() WHERE dag_id = '{STORY}' AND state = :at"
+    )
+    execute(server.database_url, change, to="success", at="running")
     try:
         expect(page.locator(".live")).to_have_count(0)
         expect(page.locator(".launch").nth(1)).to_contain_text("success")
         # What somebody has opened stays open.
         expect(page.locator("pre").last).to_be_visible()
     finally:
-        ended = running.replace("running", "success")
-        server.execute(f"UPDATE task_instance SET state = 'running', end_date = NULL WHERE {ended}")
+        execute(server.database_url, change.replace("now()", "NULL"), to="running", at="success")
 
 
 @pytest.mark.parametrize(
