@@ -60,8 +60,8 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
         url = f"{testbed.deployment.url}/dags/{DAG_ID}"
         console.print(f"Airflow's UI: {url}")
         heading = f"Every task loses its first pod; {name}"
-        with View(console, heading) as view:
-            rows = lose_pods(testbed, view, upstream=upstream)
+        with View(console) as view:
+            rows = lose_pods(testbed, view, heading, upstream=upstream)
         console.print(summary_text(rows))
         unexpected = [row.task_id for row in rows if not row.as_expected]
         if unexpected and not upstream:
@@ -79,12 +79,11 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
         if picture:
             shown = task_table(rows, heading), summary_text(rows), "", second_act, "", third_act
             save_picture(picture, *shown)
-        unexpected += [row.task_id for row in drained if not row.as_expected]
-        unexpected += storm.unexpected
+        unexpected += [row.task_id for row in (*drained, *storm.rows) if not row.as_expected]
         if unexpected and not upstream:
             _explain(console, testbed, unexpected)
         if keep:
-            hit = max(drained, key=lambda row: row.drains).task_id
+            hit = max(drained, key=lambda row: row.begun).task_id
             _wait_for_interrupt(
                 console, testbed.deployment.url, airflow_launches(run.dag_id, run.run_id, hit)
             )
@@ -110,7 +109,6 @@ def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Itera
         console.print(f"PostgreSQL, {settings.nodes} simulated nodes and Airflow start in {folder}")
         try:
             with open_testbed(settings) as testbed:
-                testbed.deployment.wait_for_dag(DAG_ID)
                 console.print("Airflow runs: API server, DAG processor, triggerer, scheduler")
                 try:
                     yield testbed

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -18,9 +17,8 @@ from rich.text import Text
 from cluster_lab.faults.plan import Fault, FaultPlan
 from cluster_lab.journal import JournalEntry, JournalEvent
 from cluster_lab.managed_process import ProcessError
-from demo.display import View, make_table, state_of
+from demo.display import Row, View, make_table
 from testbed.records import Outcome, Run
-from testbed.task_instances import FINAL_STATES
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT
 
@@ -46,51 +44,7 @@ UPSTREAM_PATIENCE = 90.0
 """Seconds in which no task begins or ends, after which the official executor has lost the rest of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LostTask:
-    """What became of a task of the first act."""
-
-    task_id: str
-    fault: Fault | None
-    """None: it is the control."""
-    outcome: Outcome
-    nodes: tuple[str, ...]
-    """The node of each pod, in the order of the launches."""
-    was_lost: bool
-    """Whether the planned fault has happened."""
-    relaunch_seconds: float | None
-    """From the loss of a pod to its successor's arrival on a node; None if there is none."""
-
-    @property
-    def is_own_failure(self) -> bool:
-        """Whether the task fails on its own, and is entitled to one retry."""
-        return self.fault is Fault.WORKER_EXIT
-
-    @property
-    def ran_once(self) -> bool:
-        """Whether all of its code ran exactly once and to its end."""
-        parts = 2 if self.task_id == IN_TWO_PARTS else 1
-        return (self.outcome.begun, self.outcome.ended) == (parts, parts)
-
-    @property
-    def works(self) -> bool:
-        """Whether some of its code has begun and not ended."""
-        return self.outcome.begun > self.outcome.ended
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more will happen to the task instance."""
-        return self.outcome.state in FINAL_STATES
-
-    @property
-    def as_expected(self) -> bool:
-        """Whether it has succeeded, and has lost, cost and run what it should."""
-        meets_fault = self.was_lost if self.fault else self.outcome.pods == 1
-        costs = self.outcome.retries == int(self.is_own_failure)
-        return self.outcome.state == "success" and self.ran_once and meets_fault and costs
-
-
-def lose_pods(testbed: Testbed, view: View, *, upstream: bool) -> list[LostTask]:
+def lose_pods(testbed: Testbed, view: View, heading: str, *, upstream: bool) -> list[Row]:
     """
     Play the first act, and return what became of each task.
 
@@ -98,6 +52,7 @@ def lose_pods(testbed: Testbed, view: View, *, upstream: bool) -> list[LostTask]
     a second time beside its healthy successor.
 
     :param view: Where to show it.
+    :param heading: The title of the table.
     :param upstream: The executor is the official one: it may lose tasks, and is given no help in it. Its
         watch ends by itself after 30 s without an event.
     :raises AssertionError: If no task may be lost, and nothing has happened for :data:`.LONGEST_WAIT`.
@@ -106,24 +61,25 @@ def lose_pods(testbed: Testbed, view: View, *, upstream: bool) -> list[LostTask]
     plan = FaultPlan.load(PLAN)
     run = testbed.trigger(DAG_ID)
 
-    def follow(until: Callable[[Sequence[LostTask]], bool]) -> list[LostTask]:
+    def follow(until: Callable[[Sequence[Row]], bool]) -> list[Row]:
         seen, since = None, time.monotonic()
         while True:
             for component, process in testbed.deployment.components.items():
                 if not process.running:
                     raise ProcessError(f"{component} has ended ({process.returncode})")
             rows = read_rows(plan, run)
-            view.show(task_table(rows, view.heading), progress_line(rows))
+            view.show(task_table(rows, heading), progress_line(rows))
             if until(rows):
                 return rows
-            if seen != (seen := [(row.outcome.begun, row.outcome.ended, row.has_ended) for row in rows]):
+            found = [(row.outcome.begun, row.outcome.ended, row.outcome.has_ended) for row in rows]
+            if seen != (seen := found):
                 since = time.monotonic()
             elif upstream and time.monotonic() - since >= UPSTREAM_PATIENCE:
                 return rows
             assert time.monotonic() - since < LONGEST_WAIT, f"no task begins or ends any more: {rows}"
             time.sleep(REFRESH)
 
-    follow(lambda rows: all(row.has_ended or row.works for row in rows))
+    follow(lambda rows: all(row.outcome.has_ended or row.outcome.works for row in rows))
     failed = {rule.task_id: run.pods(rule.task_id)[:1] for rule in plan.rules if rule.fault in TWO_HALVES}
     there = testbed.cluster.names()
     testbed.cluster.go_on(*(pod for pods in failed.values() for pod in pods if pod in there))
@@ -136,10 +92,10 @@ def lose_pods(testbed: Testbed, view: View, *, upstream: bool) -> list[LostTask]
         testbed.reconnect()
     run.release()
     # A task that has not even begun by now is not waited for.
-    return follow(lambda rows: all(row.has_ended or not row.outcome.begun for row in rows))
+    return follow(lambda rows: all(row.outcome.has_ended or not row.outcome.begun for row in rows))
 
 
-def read_rows(plan: FaultPlan, run: Run) -> list[LostTask]:
+def read_rows(plan: FaultPlan, run: Run) -> list[Row]:
     """Return what is known of the control and of the task of each rule, in this order."""
     faults: dict[str, Fault | None] = {CONTROL: None, **{rule.task_id: rule.fault for rule in plan.rules}}
     outcomes = {key.task_id: outcome for key, outcome in run.outcomes().items()}
@@ -155,7 +111,7 @@ def read_rows(plan: FaultPlan, run: Run) -> list[LostTask]:
     ]
 
 
-def row_of(task_id: str, fault: Fault | None, outcome: Outcome, journal: Sequence[JournalEntry]) -> LostTask:
+def row_of(task_id: str, fault: Fault | None, outcome: Outcome, journal: Sequence[JournalEntry]) -> Row:
     """
     Say what became of a task.
 
@@ -164,49 +120,39 @@ def row_of(task_id: str, fault: Fault | None, outcome: Outcome, journal: Sequenc
     arrivals = [entry for entry in journal if entry.event is JournalEvent.BOUND]
     loss = next((entry for entry in journal if entry.event is JournalEvent.FAULT_INJECTED), None)
     successors = [entry.time for entry in arrivals if loss and entry.time > loss.time]
-    return LostTask(
+    parts = 2 if task_id == IN_TWO_PARTS else 1
+    return Row(
         task_id=task_id,
         fault=fault,
         outcome=outcome,
-        nodes=tuple(entry.node for entry in arrivals),
-        was_lost=loss is not None,
+        nodes=[entry.node for entry in arrivals],
+        # A task that fails on its own is entitled to a retry.
+        retries=int(fault is Fault.WORKER_EXIT),
+        begun=parts,
+        ended=parts,
+        fits=loss is not None if fault else outcome.pods == 1,
         relaunch_seconds=(min(successors) - loss.time).total_seconds() if loss and successors else None,
     )
 
 
-def task_table(rows: Sequence[LostTask], heading: str) -> Table:
+def task_table(rows: Sequence[Row], heading: str) -> Table:
     """Return the table of all tasks as they are now."""
-    table = make_table(
-        heading, ("task", "fault of its first pod", "nodes", "state"), ("pods", "try", "begun", "ended")
-    )
-    for row in rows:
-        fault = row.fault.value if row.fault else "none"
-        table.add_row(
-            row.task_id,
-            f"{fault} (own)" if row.is_own_failure else fault,
-            " > ".join(node.removeprefix("lab-") for node in row.nodes),
-            state_of(row.outcome.state, is_well=row.as_expected if row.has_ended else None),
-            str(row.outcome.pods),
-            str(row.outcome.try_number),
-            str(row.outcome.begun),
-            str(row.outcome.ended),
-        )
-    return table
+    return make_table(heading, rows, ("fault of its first pod", "nodes"), ("pods", "try", "begun", "ended"))
 
 
-def progress_line(rows: Sequence[LostTask]) -> str:
+def progress_line(rows: Sequence[Row]) -> str:
     """Return one line about all tasks, for an output that is no terminal."""
     states = Counter(row.outcome.state or "none" for row in rows)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     pods = sum(row.outcome.pods for row in rows)
-    return f"{counts}; {sum(row.was_lost for row in rows)} pods lost, {pods} launched"
+    return f"{counts}; {sum(row.fits for row in rows if row.fault)} pods lost, {pods} launched"
 
 
-def summary_text(rows: Sequence[LostTask]) -> Group:
+def summary_text(rows: Sequence[Row]) -> Group:
     """Return the numbers at the end, and which tasks did not do what they should."""
-    lost = [row for row in rows if row.fault and not row.is_own_failure]
+    lost = [row for row in rows if row.fault and not row.retries]
     seconds = [row.relaunch_seconds for row in lost if row.relaunch_seconds is not None]
-    own = sum(row.is_own_failure for row in rows)
+    own = sum(row.retries for row in rows)
     unexpected = [row.task_id for row in rows if not row.as_expected]
     return Group(
         f"recovered         {sum(row.as_expected for row in lost)} of {len(lost)} tasks whose pod the"
@@ -216,7 +162,7 @@ def summary_text(rows: Sequence[LostTask]) -> Group:
         f"time to relaunch  {median(seconds):.1f} s median, {max(seconds):.1f} s longest"
         if seconds
         else "nothing was relaunched",
-        f"user code         ran exactly once, to its end, in {sum(row.ran_once for row in rows)} of"
+        f"user code         ran exactly once, to its end, in {sum(row.ran_as_expected for row in rows)} of"
         f" {len(rows)} tasks",
         Text(f"not what it should be: {', '.join(unexpected)}", style="bold red")
         if unexpected

@@ -92,6 +92,16 @@ class Outcome:
         """How many task retries were consumed."""
         return max(self.try_number - 1, 0)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will happen to the task instance."""
+        return self.state in FINAL_STATES
+
+    @property
+    def works(self) -> bool:
+        """Whether some of its code has begun and not ended."""
+        return self.begun > self.ended and not self.has_ended
+
 
 @dataclass(frozen=True)
 class Records:
@@ -249,7 +259,7 @@ class Run:
             outcomes = self.outcomes()
             found = {task_id: outcomes[TaskId(task_id)] for task_id in task_ids}
             missing = {task_id: outcome for task_id, outcome in found.items() if outcome.begun < times}
-            ended = [outcome for outcome in missing.values() if outcome.state in FINAL_STATES]
+            ended = [outcome for outcome in missing.values() if outcome.has_ended]
             assert not ended, f"a task ended before its code ran for time {times}: {missing}"
             return not missing
 

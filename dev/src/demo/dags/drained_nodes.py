@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
+from demo import BUDGET
 from testbed.work import Work, pod_with
 
-BUDGET = 3
 GRACE_PERIOD = 5
 """Seconds that a drain leaves a worker."""
 
