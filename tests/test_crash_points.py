@@ -19,8 +19,8 @@ from cluster_lab.apiserver import RequestInfo
 from cluster_lab.faults.plan import Fault
 from cluster_lab.journal import JournalEvent
 from testbed import database
+from testbed.cluster import creates_pod
 from testbed.database import updates_held
-from testbed.predicates import creates_pod
 from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for

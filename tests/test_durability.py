@@ -11,7 +11,7 @@ from signal import SIGKILL, SIGSTOP, SIGTERM
 import pytest
 
 from cluster_lab.journal import JournalEvent
-from testbed.predicates import creates_pod
+from testbed.cluster import creates_pod
 from testbed.records import Outcome
 from testbed.schedulers import EXIT_TIMEOUT, Scheduler
 from testbed.testbed import Testbed

@@ -20,8 +20,8 @@ import pytest
 
 from cluster_lab.apiserver import RequestInfo
 from cluster_lab.faults.plan import Fault
+from testbed.cluster import deletes_pod, labels_pod
 from testbed.database import ADOPTION, updates_held
-from testbed.predicates import deletes_pod, labels_pod
 from testbed.records import Outcome, Run
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from cluster_lab.faults.plan import Fault
 from cluster_lab.journal import JournalEvent
-from testbed.predicates import deletes_pod
+from testbed.cluster import deletes_pod
 from testbed.records import Outcome
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for

@@ -14,8 +14,8 @@ import pytest
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import PolicyFileError, parse_policies
 from cluster_lab.apiserver import RequestInfo
+from testbed.cluster import creates_pod
 from testbed.database import REFUSAL, ledger_refused
-from testbed.predicates import creates_pod
 from testbed.records import Outcome, Run
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from cluster_lab.faults.plan import Fault
-from testbed.predicates import creates_pod
+from testbed.cluster import creates_pod
 from testbed.records import Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections import defaultdict
@@ -33,15 +32,7 @@ Sample = dict[str, Any]
 """One measurement: candidate, size, run, and its values by name or the error."""
 
 
-def run(
-    names: list[str],
-    *,
-    runs: int,
-    size: int | None,
-    quick: bool,
-    binaries: Path | None,
-    json_file: Path | None,
-) -> int:
+def run(names: list[str], *, runs: int, size: int | None, quick: bool, binaries: Path | None) -> int:
     """
     Measure, and print what has come of it.
 
@@ -50,7 +41,6 @@ def run(
     :param size: how many pods; None: what the benchmark says
     :param quick: a look with few pods
     :param binaries: the programs of a real control plane; None: the embedded API server takes its place
-    :param json_file: where every sample is written to
     :return: 0 if every measurement came to its end
     """
     console = make_console()
@@ -65,24 +55,21 @@ def run(
         **{name: version(name) for name in DISTRIBUTIONS},
     }
     console.print("; ".join(f"{name}: {value}" for name, value in machine.items()))
-    samples: dict[str, list[Sample]] = {}
 
     def measure() -> int:
+        failed = False
         with open_lab(binaries) as lab:
             for name in names or BENCHMARKS:
                 sizes = {
                     candidate: size or (own // QUICK if quick else own)
                     for candidate, own in BENCHMARKS[name].SIZES.items()
                 }
-                samples[name] = by_turns(lab, name, sizes, runs, console)
-                console.print(result_table(name, sizes, samples[name]))
-        return int(any("error" in sample for found in samples.values() for sample in found))
+                samples = by_turns(lab, name, sizes, runs, console)
+                console.print(result_table(name, sizes, samples))
+                failed |= any("error" in sample for sample in samples)
+        return int(failed)
 
-    try:
-        return run_in_terminal(measure)
-    finally:
-        if json_file:
-            json_file.write_text(json.dumps({"machine": machine, "samples": samples}, indent=2) + "\n")
+    return run_in_terminal(measure)
 
 
 def by_turns(lab: Lab, name: str, sizes: dict[str, int], runs: int, console: Console) -> list[Sample]:

@@ -110,9 +110,6 @@ def benchmark(
     size: Annotated[
         int | None, Option(min=1, help="How many pods, instead of the benchmark's own number.")
     ] = None,
-    json_file: Annotated[
-        Path | None, Option("--json", help="Write every sample to this file.", dir_okay=False)
-    ] = None,
     quick: Annotated[
         bool, Option("--quick", help="A quick look: few pods, on the embedded API server.")
     ] = False,
@@ -121,7 +118,7 @@ def benchmark(
     from benchmarks.cli import run
 
     binaries = control_plane_binaries() if not quick and control_plane_possible() else None
-    return run(names or [], runs=runs, size=size, quick=quick, binaries=binaries, json_file=json_file)
+    return run(names or [], runs=runs, size=size, quick=quick, binaries=binaries)
 
 
 @app.command()

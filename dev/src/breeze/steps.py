@@ -15,14 +15,13 @@ from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from breeze.paths import ROOT
+from testbed.terminal import make_console
 
-#: A log file has no width of its own; the default of 80 columns would fold most lines.
-console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+console = make_console()
 
 
 class Step(NamedTuple):

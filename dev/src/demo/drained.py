@@ -30,7 +30,7 @@ def drain_nodes(testbed: Testbed, run: Run, console: Console) -> list[Row]:
     drains: Counter[str] = Counter()
     _wait_until(run, "every task works", lambda tasks: {task.works for task in tasks.values()} == {True})
     for _ in range(DRAINS):
-        before = _outcomes(run)
+        before = run.by_task()
         places = {task: _nodes(run, task)[-1] for task, outcome in before.items() if outcome.works}
         if not places:
             break  # the official executor has failed them all
@@ -47,7 +47,6 @@ def drain_nodes(testbed: Testbed, run: Run, console: Console) -> list[Row]:
         finally:
             testbed.cluster.cordon(node, unschedulable=False)
     run.release()
-    _wait_until(run, "every task has ended", lambda tasks: all(task.has_ended for task in tasks.values()))
     return [
         Row(
             task_id=task_id,
@@ -56,7 +55,7 @@ def drain_nodes(testbed: Testbed, run: Run, console: Console) -> list[Row]:
             begun=drains[task_id] + 1,
             fits=outcome.pods == drains[task_id] + 1,
         )
-        for task_id, outcome in _outcomes(run).items()
+        for task_id, outcome in run.wait_for_all_to_end().items()
     ]
 
 
@@ -71,11 +70,7 @@ def drained_text(rows: Sequence[Row], heading: str) -> Group:
 
 
 def _wait_until(run: Run, what: str, holds: Callable[[dict[str, Outcome]], bool]) -> None:
-    wait_for(what, lambda: holds(_outcomes(run)), show=run.outcomes)
-
-
-def _outcomes(run: Run) -> dict[str, Outcome]:
-    return {key.task_id: outcome for key, outcome in run.outcomes().items()}
+    wait_for(what, lambda: holds(run.by_task()), show=run.outcomes)
 
 
 def _nodes(run: Run, task_id: str) -> list[str]:

@@ -98,7 +98,7 @@ def lose_pods(testbed: Testbed, view: View, heading: str, *, upstream: bool) -> 
 def read_rows(plan: FaultPlan, run: Run) -> list[Row]:
     """Return what is known of the control and of the task of each rule, in this order."""
     faults: dict[str, Fault | None] = {CONTROL: None, **{rule.task_id: rule.fault for rule in plan.rules}}
-    outcomes = {key.task_id: outcome for key, outcome in run.outcomes().items()}
+    outcomes = run.by_task()
     journal = run.journal()
     return [
         row_of(

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 import httpx
@@ -120,17 +119,3 @@ class AirflowClient:
         answer.raise_for_status()
         body: dict[str, Any] = answer.json()
         return body
-
-
-def heartbeat_of(health: dict[str, Any], component: str) -> datetime | None:
-    """
-    Return when a component last reported, None if it is missing or unhealthy.
-
-    :param health: What :meth:`AirflowClient.health` returned.
-    :param component: ``scheduler``, ``triggerer`` or ``dag_processor``.
-    """
-    report = health.get(component) or {}
-    stamp = report.get(f"latest_{component}_heartbeat")
-    if report.get("status") != "healthy" or stamp is None:
-        return None
-    return datetime.fromisoformat(stamp)

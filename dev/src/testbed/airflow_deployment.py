@@ -21,7 +21,7 @@ from cluster_lab.managed_process import (
     run_to_end,
 )
 from cluster_lab.ports import LOOPBACK, free_port
-from testbed.airflow_client import AirflowClient, heartbeat_of
+from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import (
     KUBECONFIG_VARIABLE,
     DeploymentSettings,
@@ -145,9 +145,12 @@ class AirflowDeployment(Service):
         health = self.client.health()
         if component is Component.API_SERVER:
             return bool(health) and self.client.serves_workers()
-        heartbeat = heartbeat_of(health, component.health_name)
+        report = health.get(component.health_name) or {}
+        heartbeat = report.get(f"latest_{component.health_name}_heartbeat")
+        if report.get("status") != "healthy" or heartbeat is None:
+            return False
         # A restarted component is healthy in the report of the one before for some time.
-        return heartbeat is not None and heartbeat >= self._started_at[component]
+        return datetime.fromisoformat(heartbeat) >= self._started_at[component]
 
     def _process(self, component: Component) -> ManagedProcess:
         command = component.command

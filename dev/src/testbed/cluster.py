@@ -14,6 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cluster_lab.apiserver import RequestInfo
 from cluster_lab.apiserver.patches import MERGE, STRATEGIC_MERGE
 from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
@@ -37,6 +38,24 @@ PATIENCE = 120.0
 
 DONE_LABEL = "airflow_executor_done"
 """On a pod that is kept and that no executor looks at any more."""
+
+
+# Which requests of the scheduler are meant, for the holds and faults of the proxy.
+
+
+def creates_pod(info: RequestInfo) -> bool:
+    """Whether a pod is created."""
+    return (info.verb, info.resource, info.subresource) == ("create", "pods", "")
+
+
+def labels_pod(info: RequestInfo) -> bool:
+    """Whether a pod gets a label: that of another scheduler, or the one that it is done."""
+    return (info.verb, info.resource, info.subresource) == ("patch", "pods", "")
+
+
+def deletes_pod(info: RequestInfo) -> bool:
+    """Whether a pod is deleted."""
+    return (info.verb, info.resource) == ("delete", "pods")
 
 
 class Cluster:

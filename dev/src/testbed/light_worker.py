@@ -31,7 +31,7 @@ SECONDS_VARIABLE = "LIGHT_WORK_SECONDS"
 """The environment variable that says how long the work takes if nobody ends it before."""
 
 LONGEST_WORK = 900.0
-"""Seconds that it takes if nothing else is said."""
+"""Seconds after which a task ends although no test told it to."""
 
 REPEATED_FOR = 300.0
 """Seconds for which a call is repeated that finds no API server, or one in trouble, and that one may take."""

@@ -168,6 +168,10 @@ class Run:
             for task in self.task_instances()
         }
 
+    def by_task(self) -> dict[str, Outcome]:
+        """Return the same of tasks of which none is mapped."""
+        return {key.task_id: outcome for key, outcome in self.outcomes().items()}
+
     def task_instances(self) -> list[TaskInstance]:
         """Return the task instances of the run."""
         return self.records.task_instances(self.dag_id, self.run_id)
@@ -281,7 +285,7 @@ class Run:
     def wait_for_all_to_end(self) -> dict[str, Outcome]:
         """Wait for the end of all tasks, of which none is mapped, and return what has become of them."""
         self._wait_for_end(self.states().keys())
-        return {key.task_id: outcome for key, outcome in self.outcomes().items()}
+        return self.by_task()
 
     def _wait_for_end(self, tasks: Collection[TaskId]) -> None:
         def all_ended() -> bool:

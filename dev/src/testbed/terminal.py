@@ -12,7 +12,7 @@ from types import FrameType
 from rich.console import Console
 
 CONSOLE_WIDTH = 120
-"""Columns of an output that is no terminal."""
+"""Columns of an output that is no terminal. The default of 80 would fold most lines."""
 
 
 def make_console() -> Console:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import create_engine
 
 from cluster_lab.api_proxy import ApiProxy, Hold
 from cluster_lab.control_plane import ControlPlane
@@ -19,11 +19,10 @@ from cluster_lab.journal import open_journal
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
-from testbed.cluster import Cluster, open_cluster
+from testbed.cluster import Cluster, creates_pod, open_cluster
 from testbed.code_journal import FOLDER_VARIABLE, CodeJournal, Order, order_file
 from testbed.lab import Lab
 from testbed.permissions import Account, Permissions
-from testbed.predicates import creates_pod
 from testbed.records import Records, Run
 from testbed.schedulers import Schedulers
 from testbed.waiting import LONGEST_WAIT, wait_for
@@ -231,7 +230,9 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         for account, kubeconfig in kubeconfigs.items():
             proxy.write_kubeconfig(kubeconfig, permissions.token(account) if permissions else None)
         cluster = stack.enter_context(open_cluster(lab.kubeconfig))
-        engine = stack.enter_context(_engine(database.url))
+        # The tests take the database away, and look at it again when it is back.
+        engine = create_engine(database.url, pool_pre_ping=True)
+        stack.callback(engine.dispose)
         stack.enter_context(deployment)
         schedulers = Schedulers(deployment, engine, home)
         stack.callback(schedulers.stop)
@@ -259,13 +260,3 @@ def _lab(settings: TestbedSettings, control_plane: ControlPlane | None, deployme
         nodes=settings.nodes,
         worker_env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),
     )
-
-
-@contextmanager
-def _engine(url: str) -> Iterator[Engine]:
-    # The tests take the database away, and look at it again when it is back.
-    engine = create_engine(url, pool_pre_ping=True)
-    try:
-        yield engine
-    finally:
-        engine.dispose()

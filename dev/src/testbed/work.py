@@ -17,14 +17,11 @@ from airflow.providers.standard.triggers.file import FileTrigger
 from airflow.sdk import BaseOperator, Context
 
 from testbed.code_journal import Order, folder_of_worker, order_file, record_callback, recorded, release_file
-from testbed.light_worker import HEARTBEAT_VARIABLE, SECONDS_VARIABLE
+from testbed.light_worker import HEARTBEAT_VARIABLE, LONGEST_WORK, SECONDS_VARIABLE
 from testbed.task_instances import code_name
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Pod
-
-LONGEST_WORK = 900.0
-"""Seconds after which a task ends although no test told it to."""
 
 LIGHT_WORKER = ("python", "-m", "testbed.light_worker")
 _HELD = Path(__file__).with_name("held.sh")
