@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from testbed.post_mortem import keep_logs, last_words
+from testbed.post_mortem import post_mortem
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
@@ -75,9 +75,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     module = item.getparent(pytest.Module)
     if report.failed and module and (home := module.stash.get(HOME, None)):
         folder = FAILED / f"{item.path.stem}.{item.name.replace('/', '-')}"
-        keep_logs(home, folder)
-        report.sections += last_words(home, module.stash[SINCE])
-        report.sections.append(("all logs", f"kept in {folder}"))
+        report.sections += post_mortem(home, folder, module.stash[SINCE])
     return report
 
 

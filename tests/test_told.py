@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from sqlalchemy import text
 
 from airflow_resilience import metrics
@@ -26,7 +27,7 @@ from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.packages import needs
 from testbed.records import Run
-from testbed.telemetry import Collector, Counts, Metric, ReceivedSpan, StatsdServer, serving
+from testbed.telemetry import Collector, Counts, Metric, StatsdServer, attributes_of, serving
 from testbed.testbed import Testbed
 from testbed.told import Channel, Witness
 from testbed.waiting import wait_for
@@ -446,10 +447,10 @@ def test_a_remote_job_is_cancelled_when_a_person_ends_its_task(
 # ---------------------------------------------------------------------- traces and logs
 
 
-def spans_of(collector: Collector, task: str, count: int) -> list[ReceivedSpan]:
+def spans_of(collector: Collector, task: str, count: int) -> list[Span]:
     """Return the spans of a task's launches, when all are received."""
 
-    def enough() -> list[ReceivedSpan]:
+    def enough() -> list[Span]:
         found = collector.spans(f"launch.{task}")
         return found if len(found) >= count else []
 
@@ -471,25 +472,28 @@ def test_a_launch_is_a_span_and_a_line_of_the_log_with_values(
 ) -> None:
     pods = runs[task].pods(task)
     spans = spans_of(collector, task, len(pods))
-    assert [span.attributes["k8s.pod.name"] for span in spans] == pods
-    assert [span.has_failed for span in spans] == [True, False][: len(pods)]
-    first = spans[0]
-    assert first.attributes["airflow_resilience.cause"] == cause
-    assert first.attributes["airflow_resilience.decision"] == decision
-    assert first.attributes["airflow.dag_run.run_id"] == runs[task].run_id
-    assert first.attributes["k8s.node.name"].startswith("lab-node")
-    assert len({(span.trace_id, span.parent_id) for span in spans}) == 1
-    assert first.parent_id
+    assert [attributes_of(span)["k8s.pod.name"] for span in spans] == pods
+    failed = [span.status.code == Status.STATUS_CODE_ERROR for span in spans]
+    assert failed == [True, False][: len(pods)]
+    first = attributes_of(spans[0])
+    assert first["airflow_resilience.cause"] == cause
+    assert first["airflow_resilience.decision"] == decision
+    assert first["airflow.dag_run.run_id"] == runs[task].run_id
+    assert first["k8s.node.name"].startswith("lab-node")
+    assert len({(span.trace_id, span.parent_span_id) for span in spans}) == 1
+    assert spans[0].parent_span_id
     for span in spans:
-        assert span.start <= span.events["pod scheduled"] <= span.end
-        assert span.start <= span.events.get("worker started", span.start) <= span.end
+        start, end = span.start_time_unix_nano, span.end_time_unix_nano
+        times = {event.name: event.time_unix_nano for event in span.events}
+        assert start <= times["pod scheduled"] <= end
+        assert start <= times.get("worker started", start) <= end
     if HAS_JSON_LOGS:
         (line,) = (line for line in witness.logged(task) if "cause" in line)
         assert (line["cause"], line["decision"], line["pod"]) == (cause, decision, pods[0])
-        assert line["node"] == first.attributes["k8s.node.name"]
+        assert line["node"] == first["k8s.node.name"]
         shared = {"policy", "rule", "launch", "attempt"} & line.keys()
         assert {name: line[name] for name in shared} == {
-            name: first.attributes[f"airflow_resilience.{name}"] for name in shared
+            name: first[f"airflow_resilience.{name}"] for name in shared
         }
 
 
@@ -498,15 +502,16 @@ def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(
     collector: Collector, runs: dict[str, Run]
 ) -> None:
     spans = spans_of(collector, "job_kept", 2)
+    begun = spans[1].start_time_unix_nano
     # The one that was evicted may have sent one, too.
     (worker,) = wait_for(
         "the last worker's span is received",
-        lambda: [span for span in collector.spans("worker.job_kept") if span.start >= spans[1].start],
+        lambda: [span for span in collector.spans("worker.job_kept") if span.start_time_unix_nano >= begun],
     )
     (task,) = wait_for("the task's span is received", lambda: collector.spans("task_run.job_kept"))
     assert {span.trace_id for span in (*spans, worker)} == {task.trace_id}
-    assert {span.parent_id for span in (*spans, worker)} == {task.span_id}
-    assert task.parent_id
+    assert {span.parent_span_id for span in (*spans, worker)} == {task.span_id}
+    assert task.parent_span_id
 
 
 @pytest.mark.parametrize("task", ["exhausted", "relaunched"])

@@ -23,7 +23,7 @@ from demo.lost_pods import DAG_ID, PLAN, lose_pods, summary_text, task_table
 from demo.storm import storm_text, weather
 from pictures.places import AIRFLOW_FAILURES, airflow_launches
 from testbed.airflow_deployment import Component
-from testbed.post_mortem import keep_logs, last_words
+from testbed.post_mortem import post_mortem
 from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
 
@@ -131,10 +131,8 @@ def _explain(console: Console, testbed: Testbed, task_ids: Sequence[str]) -> Non
 
 
 def _show_logs(console: Console, home: Path) -> None:
-    keep_logs(home, FAILED)
-    for name, lines in last_words(home, since=0.0):
-        console.print(f"\nThe last words of {name}:", lines, sep="\n", markup=False)
-    console.print(f"\nAll logs are kept in {FAILED}", soft_wrap=True)
+    for name, lines in post_mortem(home, FAILED):
+        console.print(f"\n{name}:", lines, sep="\n", markup=False, soft_wrap=True)
 
 
 def _wait_for_interrupt(console: Console, url: str, launches: str) -> None:

@@ -27,14 +27,16 @@ _KEPT = (
 """Files of a deployment's folder."""
 
 
-def last_words(home: Path, since: float) -> Iterator[tuple[str, str]]:
+def post_mortem(home: Path, folder: Path, since: float = 0.0) -> Iterator[tuple[str, str]]:
     """
-    Return the last lines of each component of a deployment, and of the workers.
+    Keep the logs of a deployment, which are removed with it, and tell the last lines of each.
 
     :param home: the deployment's folder
+    :param folder: where copies are kept; what an earlier run has left there is removed
     :param since: leave out what has written nothing since, in seconds of the epoch
     :return: what wrote them, and the lines
     """
+    _keep_logs(home, folder)
 
     def written(*patterns: str) -> list[Path]:
         found = {file: file.stat() for pattern in patterns for file in home.glob(pattern)}
@@ -43,15 +45,10 @@ def last_words(home: Path, since: float) -> Iterator[tuple[str, str]]:
 
     for file in (*written("*.log", "control-plane/*.log"), *written("pods/*/*.log")[-WORKERS:]):
         yield str(file.relative_to(home).with_suffix("")), last_lines(file, LINES)
+    yield "all logs", f"kept in {folder}"
 
 
-def keep_logs(home: Path, folder: Path) -> None:
-    """
-    Copy the logs of a deployment, which are removed with it.
-
-    :param home: the deployment's folder
-    :param folder: where to; what an earlier run has left there is removed
-    """
+def _keep_logs(home: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for pattern in _KEPT:
         for file in home.glob(pattern):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseRequestHandler, BaseServer, UDPServer
 from threading import Thread
@@ -18,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from cluster_lab.ports import LOOPBACK
@@ -43,23 +41,6 @@ class Metric(NamedTuple):
 
 
 Counts = Counter[Metric]
-
-
-@dataclass(frozen=True)
-class ReceivedSpan:
-    """A span, as it was received."""
-
-    name: str
-    trace_id: str
-    span_id: str
-    parent_id: str
-    """Empty for a root."""
-    attributes: dict[str, Any]
-    events: dict[str, int]
-    """Times by name, in nanoseconds since 1970, as are the next two."""
-    start: int
-    end: int
-    has_failed: bool
 
 
 class Collector(ThreadingHTTPServer):
@@ -89,17 +70,17 @@ class Collector(ThreadingHTTPServer):
             "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta",
         }
 
-    def spans(self, name: str) -> list[ReceivedSpan]:
+    def spans(self, name: str) -> list[Span]:
         """Return the spans of a name, by their start."""
         found = [
-            _span(span)
+            span
             for request in list(self.traces)
             for resource in request.resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
             if span.name == name
         ]
-        return sorted(found, key=lambda span: span.start)
+        return sorted(found, key=lambda span: span.start_time_unix_nano)
 
     def counts(self) -> Counts:
         """Return how often each metric that counts was counted, up to now."""
@@ -184,20 +165,6 @@ def serving(server: Server) -> Iterator[Server]:
         server.server_close()
 
 
-def _span(span: Span) -> ReceivedSpan:
-    return ReceivedSpan(
-        name=span.name,
-        trace_id=span.trace_id.hex(),
-        span_id=span.span_id.hex(),
-        parent_id=span.parent_span_id.hex(),
-        attributes={item.key: _value(item.value) for item in span.attributes},
-        events={event.name: event.time_unix_nano for event in span.events},
-        start=span.start_time_unix_nano,
-        end=span.end_time_unix_nano,
-        has_failed=span.status.code == span.status.STATUS_CODE_ERROR,
-    )
-
-
-def _value(value: AnyValue) -> Any:
-    kind = value.WhichOneof("value")
-    return getattr(value, kind) if kind else None
+def attributes_of(span: Span) -> dict[str, Any]:
+    """Return the attributes of a span, by their names."""
+    return {item.key: getattr(item.value, item.value.WhichOneof("value") or "") for item in span.attributes}

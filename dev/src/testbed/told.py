@@ -110,9 +110,11 @@ class Witness:
         return self._testbed.api.http.get(url).raise_for_status().json()
 
     def _by_spans(self, task_id: str) -> Iterator[str]:
+        from testbed.telemetry import attributes_of
+
         prefix = "airflow_resilience."
         for span in self._collector.spans(f"launch.{task_id}"):
-            fields = {name.removeprefix(prefix): value for name, value in span.attributes.items()}
+            fields = {name.removeprefix(prefix): value for name, value in attributes_of(span).items()}
             if "category" in fields:
                 yield in_words(fields)
 
