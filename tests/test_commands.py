@@ -33,7 +33,7 @@ def test_a_backfill_does_not_notice_a_lost_pod(testbed: Testbed) -> None:
         *("backfill", "create", "--dag-id", "backfilled", "--max-active-runs", "2"),
         *("--from-date", "2021-01-01", "--to-date", "2022-01-01"),
     )
-    runs = runs_of(testbed, "backfilled")
+    runs = testbed.records.runs("backfilled")
     assert len(runs) == 2
     for run in runs:
         assert run.wait_for_all_to_end() == {"lost": RECOVERED, "untouched": UNTOUCHED}
@@ -45,7 +45,7 @@ def test_dags_test_with_the_executor_does_not_notice_a_lost_pod(testbed: Testbed
     for scheduler in testbed.schedulers.alive:
         scheduler.end(SIGTERM)
     airflow(testbed, "dags", "test", "--use-executor", "tested")
-    (run,) = runs_of(testbed, "tested")
+    (run,) = testbed.records.runs("tested")
     assert run.wait_for_all_to_end() == {"lost": RECOVERED, "untouched": UNTOUCHED}
     testbed.schedulers.start()
 
@@ -148,13 +148,6 @@ def missing(expected: Any, found: Any, path: str = "") -> Iterator[str]:
                 yield from missing(value, other, f"{path}[{number}]")
         case _ if expected != found:
             yield path
-
-
-def runs_of(testbed: Testbed, dag_id: str) -> list[Run]:
-    """Return the runs of a DAG."""
-    return [
-        Run(testbed.records, dag, run_id) for dag, run_id in testbed.records.run_states() if dag == dag_id
-    ]
 
 
 def failed_pods(testbed: Testbed, run: Run) -> set[str]:

@@ -12,7 +12,7 @@ from rich.console import Console, Group
 
 from cluster_lab.journal import JournalEntry, JournalEvent
 from demo.display import Row, make_table
-from testbed.records import Run
+from testbed.records import FINAL_STATES, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -47,7 +47,7 @@ def weather(testbed: Testbed, console: Console) -> Storm:
     console.print("Launches are lost, and the registry stays away")
     wait_for(
         f"the registry is away for {AWAY_FOR.seconds} s",
-        lambda: datetime.now(UTC) - began >= AWAY_FOR or all(task.ended for task in run.task_instances()),
+        lambda: datetime.now(UTC) - began >= AWAY_FOR or FINAL_STATES.issuperset(run.states().values()),
         show=run.states,
     )
     testbed.lab.use(BACK)

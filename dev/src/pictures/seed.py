@@ -196,19 +196,19 @@ def _tell_story(session: Session, ti: TaskInstance, now: datetime) -> None:
         return begin + timedelta(minutes=minutes)
 
     _lose(session, ti, REGISTRY_AWAY, at(1), 1)
-    _say(session, ti, "running", at(2))
+    _log(session, ti, "running", at(2))
     _lose(session, ti, EVICTED, at(14), 2)
-    _say(session, ti, "running", at(15))
+    _log(session, ti, "running", at(15))
     _lose(session, ti, OUT_OF_MEMORY, at(31), 3)
     _run(ti, "failed", "", at(15), at(31))
     _next_try(session, ti)
-    _say(session, ti, "running", at(32))
+    _log(session, ti, "running", at(32))
     _fail(session, ti, EMPTY_FILE, at(35))
     _run(ti, "failed", "sales-load-load-4jd81mzc", at(32), at(35))
     _next_try(session, ti)
-    _say(session, ti, "running", at(37))
+    _log(session, ti, "running", at(37))
     _lose(session, ti, NODE_LOST, at(45), 1)
-    _say(session, ti, "running", at(46))
+    _log(session, ti, "running", at(46))
     _run(ti, "running", "sales-load-load-7h2kq0xw", at(46), None)
 
 
@@ -296,11 +296,7 @@ def _next_try(session: Session, ti: TaskInstance) -> None:
 
 
 def _fail(session: Session, ti: TaskInstance, context: ExecutionContext, at: datetime) -> None:
-    _log(session, ti, EVENT, StoredContext(str(ti.id), ti.try_number, context).to_json(), at)
-
-
-def _say(session: Session, ti: TaskInstance, event: str, at: datetime) -> None:
-    _log(session, ti, event, None, at)
+    _log(session, ti, EVENT, at, StoredContext(str(ti.id), ti.try_number, context).to_json())
 
 
 def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: int) -> None:
@@ -333,10 +329,10 @@ def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: 
         phase=loss.phase,
     )
     event = LAUNCH_FAILURE_EVENT if loss.phase is Phase.LAUNCH else EXECUTION_FAILURE_EVENT
-    _log(session, ti, event, entry.to_json(), at)
+    _log(session, ti, event, at, entry.to_json())
 
 
-def _log(session: Session, ti: TaskInstance, event: str, extra: str | None, at: datetime) -> None:
+def _log(session: Session, ti: TaskInstance, event: str, at: datetime, extra: str | None = None) -> None:
     row = Log(event=event, task_instance=ti.key, extra=extra)
     row.dttm = at
     session.add(row)

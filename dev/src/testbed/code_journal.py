@@ -70,6 +70,11 @@ class CodeJournal:
         return [step for task, step in self._lines.read() if task == task_id and step != CALLBACK]
 
 
+def code_name(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
+    """Return the name under which the code of a task instance is recorded."""
+    return f"{dag_id}/{run_id}/{task_id}[{map_index}]"
+
+
 def release_file(folder: Path) -> Path:
     """Return the file whose existence tells the running tasks to come to their end."""
     return folder / "release"

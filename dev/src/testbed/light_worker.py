@@ -20,8 +20,7 @@ import urllib.request
 from datetime import UTC, datetime
 from typing import Any
 
-from testbed.code_journal import folder_of_worker, recorded, release_file
-from testbed.task_instances import code_name
+from testbed.code_journal import code_name, folder_of_worker, recorded, release_file
 
 HEARTBEAT_SECONDS = 5.0
 HEARTBEAT_VARIABLE = "LIGHT_HEARTBEAT_SECONDS"

@@ -16,17 +16,14 @@ from sqlalchemy import Engine, text
 
 from cluster_lab.journal import JournalEntry, JournalEvent, JsonLines
 from testbed.airflow_version import airflow_version
-from testbed.code_journal import CALLBACK, CodeJournal, release_file
-from testbed.task_instances import FINAL_STATES, TaskInstance, code_name
+from testbed.code_journal import CALLBACK, CodeJournal, code_name, release_file
 from testbed.waiting import wait_for
 
 _TASK_INSTANCES, _HISTORY = (
     (
         text(
-            "SELECT dag_id, run_id, task_id, map_index, state, try_number, max_tries"
-            " FROM task_instance"
-            " WHERE dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
-            " ORDER BY dag_id, run_id, task_id, map_index"
+            "SELECT task_id, map_index, state, try_number, max_tries FROM task_instance"
+            " WHERE dag_id = :dag_id AND run_id = :run_id ORDER BY task_id, map_index"
         ),
         text(
             "SELECT count(*) FROM task_instance_history"
@@ -37,10 +34,8 @@ _TASK_INSTANCES, _HISTORY = (
     # Each try has a row of its own, and one that has ended is archived.
     else (
         text(
-            "SELECT dag_id, run_id, task_id, region_index, state, try_number, max_tries"
-            " FROM task_instance WHERE working_set"
-            " AND dag_id = coalesce(:dag_id, dag_id) AND run_id = coalesce(:run_id, run_id)"
-            " ORDER BY dag_id, run_id, task_id, region_index"
+            "SELECT task_id, region_index, state, try_number, max_tries FROM task_instance"
+            " WHERE working_set AND dag_id = :dag_id AND run_id = :run_id ORDER BY task_id, region_index"
         ),
         text(
             "SELECT count(*) FROM task_instance WHERE working_set IS NULL"
@@ -56,8 +51,11 @@ LAUNCH_FAILURE_EVENT = "pod launch failed"
 EXECUTION_FAILURE_EVENT = "pod execution failed"
 """What the rows of the ledger are called in the audit log."""
 
-_RUN_STATES = text("SELECT dag_id, run_id, state FROM dag_run")
+_RUNS = text("SELECT run_id FROM dag_run WHERE dag_id = :dag_id")
 _DELETE_RUNS = text("DELETE FROM dag_run")
+
+
+FINAL_STATES = frozenset({"success", "failed", "upstream_failed", "skipped", "removed"})
 
 
 class TaskId(NamedTuple):
@@ -116,21 +114,10 @@ class Records:
     executions: Path
     """The folder of that journal."""
 
-    def task_instances(self, dag_id: str | None = None, run_id: str | None = None) -> list[TaskInstance]:
-        """
-        Return the task instances in the order of their names.
-
-        :param dag_id: of one DAG only
-        :param run_id: of runs of that name only
-        """
+    def runs(self, dag_id: str) -> list[Run]:
+        """Return the runs of a DAG."""
         with self.engine.connect() as connection:
-            found = connection.execute(_TASK_INSTANCES, {"dag_id": dag_id, "run_id": run_id})
-            return [TaskInstance(*row) for row in found]
-
-    def run_states(self) -> dict[tuple[str, str], str | None]:
-        """Return the state of each run by its DAG and its id."""
-        with self.engine.connect() as connection:
-            return {(dag_id, run_id): state for dag_id, run_id, state in connection.execute(_RUN_STATES)}
+            return [Run(self, dag_id, run_id) for run_id in connection.scalars(_RUNS, {"dag_id": dag_id})]
 
     def delete_runs(self) -> None:
         """Delete all runs of all DAGs, with their task instances."""
@@ -154,27 +141,23 @@ class Run:
         code = self.records.code.counts()
         ledger = Counter((task, event) for task, event, _ in self._audit_log())
         return {
-            (key := _id(task)): Outcome(
-                state=task.state,
-                try_number=task.try_number,
-                max_tries=task.max_tries,
+            key: Outcome(
+                state=state,
+                try_number=try_number,
+                max_tries=max_tries,
                 pods=pods[key],
-                begun=code[task.code_name, "begun"],
-                ended=code[task.code_name, "ended"],
+                begun=code[self._code_name(key), "begun"],
+                ended=code[self._code_name(key), "ended"],
                 launch_failures=ledger[key, LAUNCH_FAILURE_EVENT],
                 execution_failures=ledger[key, EXECUTION_FAILURE_EVENT],
-                callbacks=code[task.code_name, CALLBACK],
+                callbacks=code[self._code_name(key), CALLBACK],
             )
-            for task in self.task_instances()
+            for key, state, try_number, max_tries in self._task_instances()
         }
 
     def by_task(self) -> dict[str, Outcome]:
         """Return the same of tasks of which none is mapped."""
         return {key.task_id: outcome for key, outcome in self.outcomes().items()}
-
-    def task_instances(self) -> list[TaskInstance]:
-        """Return the task instances of the run."""
-        return self.records.task_instances(self.dag_id, self.run_id)
 
     def outcome(self, task_id: str, map_index: int = -1) -> Outcome:
         """Return what has become of a task so far."""
@@ -182,7 +165,7 @@ class Run:
 
     def states(self) -> dict[TaskId, str | None]:
         """Return the state of each task instance."""
-        return {_id(task): task.state for task in self.task_instances()}
+        return {key: state for key, state, *_ in self._task_instances()}
 
     def ledger(
         self, task_id: str, map_index: int = -1, *, event: str = LAUNCH_FAILURE_EVENT
@@ -211,7 +194,7 @@ class Run:
 
     def steps(self, task_id: str, map_index: int = -1) -> list[str]:
         """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-        return self.records.code.steps(code_name(self.dag_id, self.run_id, task_id, map_index))
+        return self.records.code.steps(self._code_name(TaskId(task_id, map_index)))
 
     def journal(self) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of the run."""
@@ -289,7 +272,7 @@ class Run:
 
     def _wait_for_end(self, tasks: Collection[TaskId]) -> None:
         def all_ended() -> bool:
-            ended = {_id(task) for task in self.task_instances() if task.ended}
+            ended = {key for key, state in self.states().items() if state in FINAL_STATES}
             return ended.issuperset(tasks)
 
         wait_for(f"{len(tasks)} tasks of {self.dag_id} have ended", all_ended, show=self.states)
@@ -308,6 +291,10 @@ class Run:
             rows = connection.execute(_AUDIT_LOG, {"dag_id": self.dag_id, "run_id": self.run_id})
             return [(TaskId(task_id, index), event, extra) for task_id, index, event, extra in rows]
 
+    def _task_instances(self) -> list[tuple[TaskId, str | None, int, int]]:
+        with self.records.engine.connect() as connection:
+            rows = connection.execute(_TASK_INSTANCES, {"dag_id": self.dag_id, "run_id": self.run_id})
+            return [(TaskId(task_id, map_index), *values) for task_id, map_index, *values in rows]
 
-def _id(task: TaskInstance) -> TaskId:
-    return TaskId(task.task_id, task.map_index)
+    def _code_name(self, task: TaskId) -> str:
+        return code_name(self.dag_id, self.run_id, *task)

@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.triggers.file import FileTrigger
 from airflow.sdk import BaseOperator, Context
 
-from testbed.code_journal import Order, folder_of_worker, order_file, record_callback, recorded, release_file
+from testbed.code_journal import (
+    Order,
+    code_name,
+    folder_of_worker,
+    order_file,
+    record_callback,
+    recorded,
+    release_file,
+)
 from testbed.light_worker import HEARTBEAT_VARIABLE, LONGEST_WORK, SECONDS_VARIABLE
-from testbed.task_instances import code_name
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Pod
