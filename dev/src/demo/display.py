@@ -102,6 +102,12 @@ class View(Live):
         self._begin = time.monotonic()
         self._next_line = 0.0
 
+    def stop(self) -> None:
+        """Show the table as it is in the end."""
+        super().stop()
+        if not self.console.is_terminal:
+            self.console.line()  # Live does so in a terminal only.
+
     def show(self, table: Table, line: str) -> None:
         """Show the present state, as a table and as a line."""
         self.update(table, refresh=self.console.is_terminal)
