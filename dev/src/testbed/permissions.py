@@ -70,18 +70,11 @@ class Permissions:
 
     def token(self, account: Account) -> str:
         """Return a token of a service account."""
-        request = self._written(
-            "token-request.json",
-            json.dumps(
-                {
-                    "apiVersion": "authentication.k8s.io/v1",
-                    "kind": "TokenRequest",
-                    "spec": {"expirationSeconds": TOKEN_SECONDS},
-                }
-            ),
-        )
+        kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        request = json.dumps({**kind, "spec": {"expirationSeconds": TOKEN_SECONDS}})
+        file = self._written("token-request.json", request)
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-        answer = json.loads(self._run("create", f"--raw={path}", f"--filename={request}"))
+        answer = json.loads(self._run("create", f"--raw={path}", f"--filename={file}"))
         token: str = answer["status"]["token"]
         return token
 
@@ -109,15 +102,8 @@ class Permissions:
 
     def _is_allowed(self, permission: Permission) -> bool:
         resource, _, subresource = permission.resource.partition("/")
-        user = f"system:serviceaccount:{NAMESPACE}:{permission.account}"
-        question = (
-            "auth",
-            "can-i",
-            permission.verb,
-            resource,
-            f"--subresource={subresource}",
-            f"--as={user}",
-        )
+        user = f"--as=system:serviceaccount:{NAMESPACE}:{permission.account}"
+        question = ["auth", "can-i", permission.verb, resource, f"--subresource={subresource}", user]
         return run_to_end([*self._kubectl, *question], inherited_environment()).stdout.strip() == "yes"
 
     def _apply(self, manifest: list[dict[str, Any]]) -> None:
