@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from socket import socketpair
 from typing import Any
 
@@ -110,6 +111,19 @@ def test_asked_in_a_signal_handler_that_interrupts_a_question_it_is_unknown():
     finally:
         signal.signal(signal.SIGTERM, before)
     assert answers == [Terminator.UNKNOWN]
+
+
+def test_it_is_unknown_without_a_lock_while_another_thread_asks(monkeypatch):
+    """As before Airflow 3.2."""
+    monkeypatch.setattr(own_state, "HAS_LOCK", False)
+    connection, supervisor = socketpair()
+    with connection, supervisor, ThreadPoolExecutor() as threads:
+        asking = threads.submit(CommsDecoder(socket=connection).send, GetVariable(key="a"))
+        supervisor.recv(4096)
+        assert ask_airflow(Ti({"task": "running"})).terminator is Terminator.UNKNOWN
+        supervisor.sendall(_ResponseFrame(0).as_bytes())
+        assert asking.result() is None
+    assert ask_airflow(Ti({"task": "running"})).terminator is Terminator.INFRASTRUCTURE
 
 
 @pytest.mark.parametrize("error", [EOFError("Request socket closed before length"), BrokenPipeError()])

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 ANSWER_WITHIN = 2.0
 """Seconds. Little of a grace period, and far more than a request to an API server that answers at all."""
 
+HAS_LOCK = hasattr(CommsDecoder, "_thread_lock")
+"""Whether the threads of a task ask its supervisor one after another."""
+
 log = logging.getLogger(__name__)
 
 
@@ -81,10 +84,10 @@ def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] |
         API server may take longer for each answer than is waited.
     """
     unanswered = [] if unanswered is None else unanswered
-    if _interrupts_a_question():
+    answers = unanswered.pop() if unanswered else None
+    if answers is None and _would_mix_answers():
         log.warning("The task itself waits for an answer of Airflow, which cannot be asked for its state")
         return _UNKNOWN
-    answers = unanswered.pop() if unanswered else None
     try:
         answers = answers or _begin_to_ask(ti)
         return answers.get(timeout=ANSWER_WITHIN)
@@ -106,10 +109,15 @@ def _begin_to_ask(ti: RuntimeTaskInstance) -> SimpleQueue[Answer]:
     return answers
 
 
-def _interrupts_a_question() -> bool:
-    # The answer to one question would be taken for that to the other: before Airflow 3.2 the connection has
-    # no lock, and from then on the code that is interrupted holds it.
-    frame: FrameType | None = sys._getframe()
+def _would_mix_answers() -> bool:
+    """Whether a question is under way that this one may not wait for."""
+    # From Airflow 3.2 on the code that is interrupted holds a lock, and other threads give it back. Before
+    # that there is none, and the answer to one question would be taken for that to the other.
+    frames = [sys._getframe()] if HAS_LOCK else sys._current_frames().values()
+    return any(map(_is_asking, frames))
+
+
+def _is_asking(frame: FrameType | None) -> bool:
     while frame and frame.f_code is not CommsDecoder.send.__code__:
         frame = frame.f_back
     return frame is not None

@@ -52,9 +52,7 @@ def test_a_broken_promise_is_found(machine, monkeypatch, mutant):
                 run_state_machine_as_test(machine(2), settings=search)
         assert found.data
         # The same history holds without the mutant, so it is the mutant that was found.
-        with suppress(
-            Unsatisfiable
-        ):  # without the mutant a step of it is impossible
+        with suppress(Unsatisfiable):  # without the mutant a step of it is impossible
             run_state_machine_as_test(machine(2), settings=settings(search, phases=[Phase.reuse]))
             return
     pytest.fail("no history that was found can be played without the mutant")
