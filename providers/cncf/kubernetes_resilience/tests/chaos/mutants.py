@@ -172,7 +172,7 @@ def wait_for_kubernetes(patch):
 
 def adopt_what_others_have(patch):
     """Go on with an adoption that was postponed, though another scheduler has adopted meanwhile."""
-    patch.setattr(Orphans, "take_adopted", lambda self: dict.fromkeys(self._registry.adopting()))
+    patch.setattr(Orphans, "read_adopted", lambda self: dict.fromkeys(self._registry.adopting()))
 
 
 def delete_what_others_have_launched(patch):

@@ -140,7 +140,8 @@ def test_relabels_are_carried_out_after_another_scheduler_has_adopted(chaos, wor
     dead, paused = world.schedulers[0], world.add_scheduler()
     world.kill_scheduler(dead)
     world.pass_time(40)
-    world.adopt_orphans(paused)  # its relabels lie there
+    world.adopt_orphans(paused)
+    world.turn(paused)  # its relabels lie there
     heir = world.pause(paused)
     world.pass_time(40)
     world.adopt_orphans(heir)

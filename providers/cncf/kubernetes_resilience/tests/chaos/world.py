@@ -228,6 +228,8 @@ class World(Cluster):
                 self._rolled_back[self.life(ti)].add(str(ti.queued_by_job_id))
         self._offer(heir, orphans)
         self.label_early(heir, orphans, relabels)
+        if heir.runtime.is_alive:
+            heir.runtime.carry_out_all()
         self.session.rollback()
 
     def label_early(self, heir: Scheduler, orphans: list[Any], limit: int | None = None) -> None:

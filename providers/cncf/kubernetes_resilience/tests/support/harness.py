@@ -124,7 +124,9 @@ class Harness:
         self.session.execute(select(TaskInstance.id).where(TaskInstance.id.in_(ids)).with_for_update())
         lost = list(self.executor.try_adopt_task_instances(tis))
         for ti in tis:
-            if ti not in lost:
+            if ti in lost:
+                ti.state = ti.queued_by_job_id = None
+            else:
                 ti.queued_by_job_id = self.executor.job_id
         self.session.commit()
         return lost

@@ -28,7 +28,6 @@ def test_a_launch_whose_adoption_was_rolled_back_and_whose_task_has_ended_gives_
     heir = successor()
     heir.executor.try_adopt_task_instances([ti])
     heir.session.rollback()
-    heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
     heir.set_state(ti, state)
     heir.observe(pod, m.succeeded())

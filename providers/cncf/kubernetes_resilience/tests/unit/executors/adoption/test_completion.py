@@ -14,6 +14,7 @@ from airflow_resilience import ledger
 
 from ....support import manifests as m
 from ....support.cluster import Pod
+from ..failures.test_executions import losses
 from .test_adopter_outage import try_again
 
 
@@ -85,6 +86,37 @@ def test_a_running_task_without_pod_is_reset(harness, queued_ti, successor):
     assert not heir.occupied(ti)
 
 
+def test_the_superseded_pod_of_a_running_task_that_is_reset_is_deleted(harness, queued_ti, successor):
+    ti = queued_ti()
+    pending = harness.launch(ti)
+    harness.set_state(ti, "running", hostname="dag-task-a1b2c3d4")
+    heir = successor()
+
+    assert heir.adopt(ti) == [ti]
+    assert heir.runtime.take("delete") == [(pending.ref,)]
+    assert (heir.occupied(ti), heir.executor._registry.adopting()) == (False, {})
+
+
+def test_a_task_that_has_begun_since_the_list_is_looked_for_again(
+    harness, queued_ti, start, successor, cluster
+):
+    """Its pod may be newer than the list, and its worker healthy. Without a pod it has lost its worker."""
+    config = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1"}
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    heir = successor(**config)
+    cluster.outage = ConnectionFailedError("refused")
+    heir.adopt(ti)
+    heir.begin(ti, pod)
+    cluster.remove(pod)
+    cluster.outage = None
+    try_again(heir)
+    assert (heir.executor._registry.adopting_of(ti.key).state, heir.events()) == ("running", {})
+    try_again(heir)
+    heir.wait(10)
+    assert [loss["action"] for loss in losses(heir)] == ["relaunch"]
+
+
 def test_a_task_that_has_started_while_its_adoption_was_postponed_is_not_killed(
     harness, queued_ti, successor, cluster
 ):
@@ -104,7 +136,7 @@ def test_a_task_that_has_started_while_its_adoption_was_postponed_is_not_killed(
     assert heir.runtime.take("delete") == [(second.ref,)]
 
 
-def test_nor_while_the_pods_are_relabelled(harness, queued_ti, successor, cluster):
+def test_nor_before_its_adoption_is_committed(harness, queued_ti, successor, cluster):
     ti = queued_ti()
     first = harness.launch(ti).created("2026-01-01T00:00:00Z")
     second = cluster.add(Pod(first.manifest).created("2026-01-01T00:00:01Z"))
@@ -114,7 +146,6 @@ def test_nor_while_the_pods_are_relabelled(harness, queued_ti, successor, cluste
     heir = successor()
     heir.offer(ti)
     heir.begin(ti, first)
-    heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
     assert heir.runtime.take("delete") == [(second.ref,)]
 
@@ -151,7 +182,6 @@ def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(
     harness.begin(running, pod)
     heir = successor()
     assert heir.offer(running, podless) == []
-    heir.runtime.carry_out("PodSearch")
 
     def broken(*args, **kwargs):
         raise OperationalError("UPDATE", {}, Exception("gone"))
@@ -173,14 +203,15 @@ def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(
 
 
 def test_what_was_found_when_the_database_went_away_is_adopted_when_it_is_back(
-    harness, queued_ti, successor, monkeypatch
+    harness, queued_ti, successor, cluster, monkeypatch
 ):
-    """Else the pods would have to be looked for again, which takes fifteen seconds more."""
+    """Else the pods would have to be looked for again, which takes five seconds more."""
     ti = queued_ti()
-    pod = harness.launch(ti)
+    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    pod = cluster.add(Pod(first.manifest).created("2026-01-01T00:00:01Z"))
+    pod.manifest["metadata"]["name"] = "another-name"
     heir = successor()
     assert heir.offer(ti) == []
-    heir.runtime.carry_out("PodSearch")
 
     def broken(*args, **kwargs):
         raise OperationalError("SELECT", {}, Exception("gone"))
@@ -192,3 +223,4 @@ def test_what_was_found_when_the_database_went_away_is_adopted_when_it_is_back(
     assert heir.executor._registry.get(ti.key) is None
     heir.executor.sync()
     assert heir.executor._registry.get(ti.key).ref == pod.ref
+    assert heir.runtime.take("delete") == [(first.ref,)]

@@ -186,6 +186,25 @@ def test_the_next_launch_does_not_wait_for_ever_for_what_is_found_and_cannot_be_
     assert heir.created().launch_number == 1
 
 
+def test_the_pod_of_the_phase_before_is_watched_until_it_has_ended(harness, queued_ti, successor, cluster):
+    """Its task has deferred in the outage, and its next phase was handed in before the list."""
+    ti = queued_ti()
+    pod = harness.run(ti)
+    heir = successor()
+    cluster.outage = AWAY
+    heir.adopt(ti)
+    heir.set_state(ti, "queued")
+    heir.queue(ti)
+    heir.executor.heartbeat()
+    assert heir.created()
+    cluster.outage = None
+    try_again(heir)
+    assert pod.labels["airflow-worker"] == own_label(heir)
+    heir.observe(pod, m.succeeded())
+    heir.quiet()
+    assert heir.runtime.take("clean_up") == [(pod.ref,)]
+
+
 def test_one_that_is_offered_again_is_adopted_after_all(revoked):
     heir, ti, pod = revoked
     heir.set_state(ti, "queued", queued_by_job_id=ti.queued_by_job_id + 1000)

@@ -571,7 +571,6 @@ class TestAdopted:
         heir, ti, pod = heir
         at_version(pod, "9", m.starting())
         heir.offer(ti)
-        heir.runtime.carry_out("PodSearch")
         heir.executor._inbox.put(PodObservation(at_version(pod, "10", STARTED)))
         heir.executor.sync()
         heir.executor.sync()

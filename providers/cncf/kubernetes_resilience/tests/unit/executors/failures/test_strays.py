@@ -124,7 +124,6 @@ def test_a_pod_that_was_adopted_stays_until_the_adoption_is_committed(harness, q
     heir = successor()
     heir.executor.try_adopt_task_instances([ti])
     heir.session.rollback()
-    heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
     heir.wait(10)
     assert heir.runtime.take("delete") == []

@@ -603,7 +603,6 @@ def test_it_is_not_replaced_by_a_scheduler_whose_adoption_of_it_was_rolled_back(
     heir = successor(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
     heir.executor.try_adopt_task_instances([ti])
     heir.session.rollback()
-    heir.runtime.carry_out("PodSearch")
     heir.runtime.is_away = True
     heir.executor.sync()
     heir.wait(1)

@@ -239,7 +239,11 @@ class Parts:
             job_id=self._who.job_id,
         )
         surplus = SurplusPods(
-            registry=self._registry, deletion=self.deletion, job_id=self._who.job_id, clock=self._clock
+            registry=self._registry,
+            deletion=self.deletion,
+            commands=self.commands,
+            job_id=self._who.job_id,
+            clock=self._clock,
         )
         self.completion = Completion(
             orphans=orphans,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,9 @@ class Adopter:
     """
     Adopts orphaned task instances.
 
-    The scheduler waits for the list of their pods. What follows is done in the next turn, when Airflow has
-    committed the adoption. While the API server does not answer, the task instances are kept, and their pods
-    are looked for again without waiting.
+    The scheduler waits for the list of their pods. Pods are labelled and deleted in the next turn, when
+    Airflow has committed the adoption. While the API server does not answer, the task instances are kept, and
+    their pods are looked for again without waiting.
 
     :param slots: adopted task instances get one
     :param with_budget: returns which task instances, by their UUIDs, may run again after a loss
@@ -85,15 +86,25 @@ class Adopter:
         self._take([orphan])
 
     def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> set[TaskInstanceKey]:
-        """Return those that were running, have no pod, and may not run again in the same try."""
+        """
+        Return those that were running, have no pod, and may not run again in the same try.
+
+        Airflow resets them. Their adoption goes on until their superseded pods are deleted.
+        """
         self._take(orphans.values())
         found = self._search.look(orphans)
-        lost = {orphan.ti_id: orphan for orphan in found.lost()} if found else {}
-        for orphan in lost.values():
-            self._orphans.let_go_of(orphan.key)
-        running = [ti_id for ti_id, orphan in lost.items() if orphan.state == TaskInstanceState.RUNNING]
-        self._take([lost.pop(ti_id) for ti_id in self._isolation.batch("adopt", running, self._with_budget)])
-        return {orphan.key for orphan in lost.values()}
+        lost = found.lost() if found else []
+        running = [orphan.ti_id for orphan in lost if orphan.state == TaskInstanceState.RUNNING]
+        try:
+            kept = self._isolation.batch("adopt", running, self._with_budget)
+        except DatabaseAwayError:
+            for orphan in lost:  # Airflow repeats the offer
+                self._orphans.let_go_of(orphan.key)
+            raise
+        reset = {orphan.key for orphan in lost if orphan.ti_id not in kept}
+        for key in reset:
+            self._orphans.free(key)
+        return reset
 
     def _take(self, orphans: Collection[Orphan]) -> None:
         keys = {orphan.key for orphan in orphans}
@@ -117,14 +128,17 @@ class Adopter:
 
         :raises DatabaseAwayError: if the database does not answer; it is tried again then
         """
-        adopted = self._orphans.take_adopted() if self._search.is_due else {}
-        for found in self._search.answers():
-            try:
-                self._isolation.run("adopt", self._surplus.delete_abandoned, found)
-                self._completion.complete(found, adopted)
-            except DatabaseAwayError:
-                self._search.put_back(found)
-                raise
+        is_due = self._search.is_due
+        answers = deque(self._search.answers())
+        try:
+            adopted = self._orphans.read_adopted() if is_due or answers else {}
+            while answers:
+                self._isolation.run("adopt", self._surplus.delete_abandoned, answers[0])
+                self._completion.complete(answers[0], adopted)
+                answers.popleft()
+        except DatabaseAwayError:
+            self._search.put_back(answers)
+            raise
         if self._search.is_refused:
             self._surplus.wait_no_longer()
             if self._search.is_due:

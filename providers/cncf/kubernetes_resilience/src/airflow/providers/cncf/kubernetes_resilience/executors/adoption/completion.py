@@ -22,7 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Iso
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, is_running
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience import ledger
@@ -78,8 +78,15 @@ class Completion:
         :raises DatabaseAwayError: if the database does not answer; nothing was adopted then
         """
         answered = found.answered(self._registry.adopting())
-        completed = {key: orphan for key, orphan in answered.items() if key in rows}
-        self._isolation.run("adopt", _choose_again, found.plan, completed, rows)
+        today = {key: _as_of(orphan, rows[key]) for key, orphan in answered.items() if key in rows}
+        self._isolation.run("adopt", _choose_again, found.plan, today)
+        completed: dict[TaskInstanceKey, Orphan] = {}
+        for key, orphan in today.items():
+            was_queued = answered[key].state == TaskInstanceState.QUEUED
+            if was_queued and is_running(rows[key]) and key not in found.plan.current:
+                self._registry.adopt([orphan])  # its pod may be newer than the list
+            else:
+                completed[key] = orphan
         decided = self._decided(completed)
         counts: Counter[_Became] = Counter()
 
@@ -102,7 +109,7 @@ class Completion:
             "again, %d were running and have lost theirs",
             counts[_Became.HELD],
             len(found.orphans),
-            sum(adopting.get(key) is orphan for key, orphan in found.orphans.items()),
+            sum(key in adopting for key in found.orphans),
             counts[_Became.HANDED_BACK],
             counts[_Became.LOST],
         )
@@ -163,17 +170,17 @@ class Completion:
             return ledger.read_histories(dict(queued), session=session).values()
 
 
-def _choose_again(
-    plan: AdoptionPlan,
-    orphans: Mapping[TaskInstanceKey, Orphan],
-    rows: Mapping[TaskInstanceKey, TaskInstanceRow | None],
-) -> None:
+def _as_of(orphan: Orphan, row: TaskInstanceRow | None) -> Orphan:
+    return replace(orphan, state=row.state, hostname=row.hostname) if row else orphan
+
+
+def _choose_again(plan: AdoptionPlan, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
     """Choose by what the rows say now: a task may have started in one of several pods since."""
-    again = {key: row for key, row in rows.items() if key in orphans and key in plan.shared and row}
+    again = plan.shared.keys() & orphans.keys()
     plan.superseded = [item for item in plan.superseded if item[0] not in again]
-    for key, row in again.items():
-        del plan.current[key]
-        choose(plan, replace(orphans[key], state=row.state, hostname=row.hostname), plan.shared[key])
+    for key in again:
+        plan.current.pop(key, None)
+        choose(plan, orphans[key], plan.shared[key])
 
 
 def _key(orphan: Orphan) -> TaskInstanceKey:

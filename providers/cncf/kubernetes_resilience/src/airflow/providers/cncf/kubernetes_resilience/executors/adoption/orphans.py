@@ -85,7 +85,7 @@ class Orphans:
         # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
         return self._registry.adopting_of(orphan.key) == orphan
 
-    def take_adopted(self) -> dict[TaskInstanceKey, TaskInstanceRow | None]:
+    def read_adopted(self) -> dict[TaskInstanceKey, TaskInstanceRow | None]:
         """
         Return the rows of those that are adopted, None for one that is gone, and let go of the others.
 
@@ -102,11 +102,12 @@ class Orphans:
             name=lambda orphan: orphan.ti_id,
             give_up=lambda orphan, _: self.let_go_of(orphan.key),
         ):
-            if task.owner == self._job_id or (task.row is None and not task.is_restarting):
-                rows[key] = task.row
-            else:
+            restarts_elsewhere = task.is_restarting and task.owner != self._job_id
+            if restarts_elsewhere or standing(task.row, key, job_id=self._job_id) is Standing.ELSEWHERE:
                 log.info("%s is not adopted: its scheduler job is %s", key, task.owner)
                 self.let_go_of(key)
+            else:
+                rows[key] = task.row
         return rows
 
     def find_over(self, orphans: Collection[Orphan]) -> set[TaskInstanceKey]:
@@ -125,6 +126,10 @@ class Orphans:
     def let_go_of(self, key: TaskInstanceKey) -> None:
         """Adopt a task instance no longer; without a launch it has no slot."""
         self._registry.adopted(key)
+        self.free(key)
+
+    def free(self, key: TaskInstanceKey) -> None:
+        """Free the slot of a task instance that has no launch."""
         if self._registry.get(key) is None:
             self._slots.free(key)
 

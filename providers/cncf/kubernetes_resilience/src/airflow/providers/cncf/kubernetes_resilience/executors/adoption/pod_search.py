@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Looks for the pods of orphaned task instances, and puts this scheduler's label on those that are adopted.
+Looks for the pods of orphaned task instances.
 
 Only here does the scheduler's thread wait for the API server: for the first list of the pods. Airflow has to
 know at once what could not be adopted: it resets that, which costs a try.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -110,9 +110,9 @@ class PodSearch:
             if found := self._answers.popleft():
                 yield found
 
-    def put_back(self, found: FoundPods) -> None:
-        """Return something once more in the next turn: it could not be used in this one."""
-        self._answers.appendleft(found)
+    def put_back(self, found: Collection[FoundPods]) -> None:
+        """Return answers once more in the next turn: they could not be used in this one."""
+        self._answers.extendleft(reversed([*found]))
 
     async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
         # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as

@@ -17,6 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     DELETION_TIMEOUT,
     PodDeletion,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import AdoptPod, PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import is_host
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
@@ -39,11 +40,13 @@ class SurplusPods:
         *,
         registry: LaunchRegistry,
         deletion: PodDeletion,
+        commands: PodCommands,
         job_id: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._deletion = deletion
+        self._commands = commands
         self._job_id = job_id
         self._clock = clock
         self.abandoned: dict[TaskInstanceKey, Orphan] = {}
@@ -113,11 +116,20 @@ class SurplusPods:
             for key, pod in [*current, *found.superseded_of(abandoned)]
             if not self._is_used(pod, by_key.get(key))
         )
-        for key, pod in self._unknown(unused):
+        deleted = list(self._unknown(unused))
+        for key, pod in deleted:
             self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
         self._delete_replaced(found, abandoned)
+        for key, pod in found.plan.current.items():
+            if key in abandoned and (key, pod) not in deleted:
+                self._watch(pod, by_key.get(key))
         for key in abandoned:
             self._close(key)
+
+    def _watch(self, pod: PodFacts, row: TaskInstanceRow | None) -> None:
+        """Label a pod that is left, so that its end is seen, unless its task instance is another's."""
+        if row is None or not self._is_anothers(row):
+            self._commands.send(AdoptPod(pod.ref))
 
     def _has_to_be_listed_again(
         self, key: TaskInstanceKey, found: FoundPods, row: TaskInstanceRow | None
@@ -140,7 +152,7 @@ class SurplusPods:
         if row is None:
             return False
         if is_host(row.hostname, pod):
-            return True  # it ends by itself; the pod carries our label now, and is seen then
+            return True  # it ends by itself
         return self._is_anothers(row) and pod.labels.get(SCHEDULER_LABEL) == str(row.queued_by_job_id)
 
     def _close(self, key: TaskInstanceKey) -> None:

@@ -259,7 +259,7 @@ class PodDeletion:
         """
         Forget the pods that are waited for no longer.
 
-        While the API server is away, nobody can say whether a create call was carried out, or a deletion.
+        While the API server is away, nobody can say whether a create call without an answer was carried out.
         """
         now = self._clock()
         if self._commands.is_away:

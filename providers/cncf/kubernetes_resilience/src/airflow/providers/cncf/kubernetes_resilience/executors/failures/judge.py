@@ -33,7 +33,7 @@ class Situation(Enum):
     TOKEN_EXPIRED = auto()
     """The worker has not started, and its token has expired in an outage: it cannot start the task."""
     RELABELLED = auto()
-    """The pod has the label of another scheduler, which labels what it adopts before its transaction is
+    """The pod has the label of another scheduler. The official executor labels what it adopts before that is
     committed."""
     CREATION_DUE = auto()
     """A create call has failed, and what follows is due."""

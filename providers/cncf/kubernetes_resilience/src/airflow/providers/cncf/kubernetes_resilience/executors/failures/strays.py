@@ -3,8 +3,8 @@
 """
 Asks the rows of task instances whose the pods are that no current launch has.
 
-A pod's label does not say it: a scheduler that adopts a pod labels it before its transaction is committed,
-and that may be rolled back. A scheduler that was paused may label a pod after another one has adopted it.
+A pod's label does not say it: the official executor labels a pod before its adoption is committed, which may
+be rolled back. A scheduler that was paused may label a pod after another one has adopted it.
 """
 
 from __future__ import annotations

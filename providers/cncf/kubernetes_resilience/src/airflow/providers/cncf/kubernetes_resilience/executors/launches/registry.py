@@ -302,9 +302,9 @@ class LaunchRegistry:
                 self._forget(launch)
 
     def postpone(self, until: float) -> None:
-        """Have pods waited for until then at least, unless the API server has accepted their deletion."""
+        """Have the pods waited for until then at least that nobody knows to exist."""
         for launch in self._departing_by.values():
-            if launch.deletion and not launch.deletion.is_accepted:
+            if launch.deletion and launch.ref is None:
                 launch.deletion.deadline = max(launch.deletion.deadline, until)
 
     def prune(self, now: float) -> None:

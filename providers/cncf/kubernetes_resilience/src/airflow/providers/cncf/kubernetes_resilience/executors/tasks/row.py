@@ -103,10 +103,10 @@ def standing(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: int |
 
 def awaits_launch(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: int | None) -> bool:
     """
-    Whether no worker has started a try. A pod of that try which has failed is a launch failure.
+    Whether this scheduler has queued a try, and no worker has started it.
 
-    The row alone says so: a worker that starts writes ``running`` into the row before any of the task's code
-    runs.
+    A pod of that try which has failed is a launch failure. The row alone says so: a worker that starts writes
+    ``running`` into the row before any of the task's code runs.
 
     :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
     :param key: of the try that the pod was launched for
