@@ -104,6 +104,10 @@ class Cluster:
         found = self._pods(name)
         return int(found[0]["metadata"]["labels"][OWNER_LABEL]) if found else None
 
+    def hand_over(self, name: str, owner: int) -> None:
+        """Put the label of a scheduler on a pod."""
+        self._patch_metadata(name, "labels", OWNER_LABEL, str(owner))
+
     def delete(self, name: str) -> None:
         """Delete a pod at once, as somebody would with ``kubectl delete --force``."""
         self._request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
@@ -126,12 +130,12 @@ class Cluster:
 
         :param fault: how, one of :data:`.FAULTS_AT_WORK`
         """
-        self._annotate(name, FAULT_ANNOTATION, fault.value)
+        self._patch_metadata(name, "annotations", FAULT_ANNOTATION, fault.value)
 
     def go_on(self, *names: str) -> None:
         """End the delay that the fault of each of these pods has."""
         for name in names:
-            self._annotate(name, GO_ON_ANNOTATION, "now")
+            self._patch_metadata(name, "annotations", GO_ON_ANNOTATION, "now")
 
     def evict(self, name: str) -> None:
         """Evict a pod through the API, as ``kubectl drain`` and autoscalers do."""
@@ -234,8 +238,8 @@ class Cluster:
         body = {"status": {"conditions": [condition]}}
         self._request("PATCH", f"{PODS}/{name}/status", body=body, content_type=STRATEGIC_MERGE)
 
-    def _annotate(self, name: str, key: str, value: str) -> None:
-        patch = {"metadata": {"annotations": {key: value}}}
+    def _patch_metadata(self, name: str, part: str, key: str, value: str) -> None:
+        patch = {"metadata": {part: {key: value}}}
         self._request("PATCH", f"{PODS}/{name}", body=patch, content_type=STRATEGIC_MERGE)
 
     def _pods(self, name: str | None = None) -> list[JsonObject]:
