@@ -246,7 +246,7 @@ def receiver(kind: str, collector: Collector) -> Iterator[Collector | StatsdServ
 
 @pytest.fixture(scope="module")
 def options(collector: Collector, receiver: Collector | StatsdServer) -> Mapping[str, str]:
-    """Somebody's plugin is there, metrics and traces are sent, and logs are JSON."""
+    """Somebody's plugin is there, metrics and traces are sent, logs are JSON and uploaded."""
     before_3_2 = {
         "AIRFLOW__TRACES__OTEL_HOST": "127.0.0.1",
         "AIRFLOW__TRACES__OTEL_PORT": str(collector.server_port),
@@ -256,6 +256,8 @@ def options(collector: Collector, receiver: Collector | StatsdServer) -> Mapping
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",
         "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
         "AIRFLOW__LOGGING__JSON_LOGS": "True",
+        # REMOTE_LOGGING would make one from the scheme of a URL, and knows none of a folder.
+        "AIRFLOW__LOGGING__LOGGING_CONFIG_CLASS": "remote_logs.LOGGING_CONFIG",
         "AIRFLOW__TRACES__OTEL_ON": "True",
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_TRACES_EXPORTER": "otlp_proto_http",
@@ -514,12 +516,17 @@ def test_the_launches_and_the_worker_are_in_one_trace_below_the_task(
     assert task.parent_span_id
 
 
+def log_of(testbed: Testbed, pod: str) -> list[str]:
+    """Return what a pod has written to its own file for a first try."""
+    (file,) = testbed.home.glob(f"logs-of-workers/{pod}/**/attempt=1.log")
+    return [json.loads(line)["event"] for line in file.read_text().splitlines()]
+
+
 @pytest.mark.parametrize("task", ["exhausted", "relaunched"])
 def test_the_log_of_the_next_launch_says_why_there_is_one_before_the_task_has_its_say(
     testbed: Testbed, runs: dict[str, Run], task: str
 ) -> None:
-    (file,) = testbed.home.glob(f"logs-of-workers/dag_id=told/*/task_id={task}/attempt=1.log")
-    events = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+    events = log_of(testbed, runs[task].pods(task)[-1])
     (line,) = (event for event in events if event.startswith("Try 1 is launched again: "))
     story = STORIES[task]
     assert f"launch 1 in pod {runs[task].pods(task)[0]} on node lab-node" in line
@@ -529,3 +536,25 @@ def test_the_log_of_the_next_launch_says_why_there_is_one_before_the_task_has_it
     if HAS_JSON_LOGS:
         # What is before it is in a group, which the page folds.
         assert events[at - 1] == "::endgroup::"
+
+
+@pytest.mark.parametrize("task", STORIES)
+def test_each_worker_uploads_its_log_but_one_that_is_lost(
+    testbed: Testbed, runs: dict[str, Run], task: str
+) -> None:
+    run = runs[task]
+    testbed.cluster.wait_until_done(run.run_id)
+    uploads = testbed.home.glob(f"remote-logs/dag_id={run.dag_id}/*/task_id={task}/*/*")
+    lost = STORIES[task].told_by[Channel.SPAN]
+    assert {file.name for file in uploads} == set(run.pods(task)[lost:])
+
+
+@pytest.mark.parametrize("task", ["job_kept", "relaunched"])
+def test_the_remote_log_of_a_try_has_the_launch_that_ended(
+    testbed: Testbed, runs: dict[str, Run], task: str
+) -> None:
+    run = runs[task]
+    testbed.cluster.wait_until_done(run.run_id)
+    page = testbed.api.task_log(run.dag_id, run.run_id, task)
+    # Before it, the page names its sources.
+    assert page[page.index("::endgroup::") + 1 :] == log_of(testbed, run.pods(task)[-1])

@@ -250,7 +250,8 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
 
 
 def _lab(settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment) -> Lab:
-    own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers")}
+    # Airflow puts in the name of the pod.
+    own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers" / "$HOSTNAME")}
     given = control_plane.kubeconfig if control_plane else settings.kubeconfig
     return Lab(
         settings.home,
