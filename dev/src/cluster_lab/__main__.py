@@ -37,7 +37,6 @@ def _parse() -> argparse.Namespace:
     server = parser.add_mutually_exclusive_group()
     server.add_argument("--embedded", action="store_true", help="start an API server as well")
     server.add_argument("--control-plane", type=Path, metavar="BINARIES", help="start a real control plane")
-    parser.add_argument("--port", type=int, default=0, help="of the embedded API server (default: any)")
     parser.add_argument("--plan", type=Path, help="fault plan (YAML)")
     parser.add_argument("--journal", type=Path, help="file for the journal (JSON lines, appended)")
     parser.add_argument("--log-dir", type=Path, help="directory for the containers' logs")
@@ -74,7 +73,6 @@ async def _main(options: argparse.Namespace) -> None:
         kubeconfig=options.kubeconfig,
         nodes=options.nodes,
         embedded=options.embedded,
-        port=options.port,
         plan=FaultPlan.load(options.plan) if options.plan else FaultPlan(),
         journal=options.journal,
         log_dir=options.log_dir,

@@ -39,8 +39,8 @@ from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.normal import run_normally
 from cluster_lab.kubelet.pod import Admission, Scenario
 from cluster_lab.kubelet.server import serving
+from cluster_lab.ports import LOOPBACK
 
-ADDRESS = "127.0.0.1"
 PATIENCE = 900.0
 """Seconds for which a request is repeated: longer than any outage that is tried. A node that gave up would
 never be ready again, and its pods would never say how they ended."""
@@ -82,8 +82,6 @@ class ClusterLab:
     """How many; they are named ``lab-node-1`` and so on."""
     embedded: bool = False
     """Start an API server in this process."""
-    port: int = 0
-    """Of the embedded API server; 0: any that is free."""
     plan: FaultPlan = field(default_factory=FaultPlan)
     """What happens to which pod; by default nothing."""
     journal: Path | None = None
@@ -121,7 +119,7 @@ class ClusterLab:
     @contextlib.asynccontextmanager
     async def _api_server(self) -> AsyncIterator[None]:
         token = secrets.token_urlsafe(16)
-        async with ApiServer(host=ADDRESS, port=self.port, token=token, run_controllers=True) as server:
+        async with ApiServer(token=token) as server:
             server.write_kubeconfig(self.kubeconfig)
             yield
 
@@ -130,10 +128,10 @@ class ClusterLab:
     ) -> None:
         root = self.log_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="cluster-lab-"))
         logs = LogDirectory(Path(root))
-        port = await stack.enter_async_context(serving(logs.application(), ADDRESS))
+        port = await stack.enter_async_context(serving(logs.application(), LOOPBACK))
         env = {**_base_environment(), **self.env}
         for number in range(1, self.nodes + 1):
-            node = Node(client, f"lab-node-{number}", address=ADDRESS, kubelet_port=port)
+            node = Node(client, f"lab-node-{number}", address=LOOPBACK, kubelet_port=port)
             await node.register()
             stack.push_async_callback(_remove, node)
             kubelet = Kubelet(node, client, admit=partial(self._admit, journal), env=env, logs=logs)

@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ import pytest
 from kubernetes.dynamic import DynamicClient
 
 from cluster_lab.apiserver import ApiServer
-from cluster_lab.conformance import connect, pod
+from cluster_lab.conformance import pod
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
@@ -86,16 +82,3 @@ async def test_the_server_is_a_context_manager(tmp_path: Path) -> None:
 
     assert nodes.items == []
     assert path.stat().st_mode & 0o077 == 0
-
-
-def test_the_server_is_a_process(tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    command = [sys.executable, "-m", "cluster_lab.apiserver", "--port", "0", "--kubeconfig", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        with connect(url, None) as http:
-            assert http.get("/readyz").text == "ok"
-        assert url in path.read_text()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What kube-scheduler and the pod garbage collector do, on a server that runs with them."""
+"""What kube-scheduler does, on a server that runs with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster_lab.apiserver.patches import MERGE
-from cluster_lab.conformance import Api, Manifest, Target, condition
+from cluster_lab.conformance import Api, Manifest, condition
 
 READY = {
     "type": "Ready",
@@ -169,51 +169,3 @@ def test_a_cordoned_node_gets_nothing(api: Api) -> None:
     _create(api, "a")
 
     _wait(api, "a", _is_unschedulable)
-
-
-def test_a_tainted_node_gets_only_pods_that_tolerate_it(api: Api) -> None:
-    taint = {"key": "example.test/special", "value": "yes", "effect": "NoSchedule"}
-    node = _ready_node(api, api.namespace, taints=[taint])
-    _create(api, "plain")
-    _create(api, "special", tolerations=[{"key": "example.test/special", "operator": "Exists"}])
-
-    assert _node_of(api, "special") == node
-    _wait(api, "plain", _is_unschedulable)
-
-
-def test_pods_of_a_node_that_is_gone_are_removed(api: Api, target: Target) -> None:
-    node = api.create_bound("a")["spec"]["nodeName"]
-    api.set_status("a", phase="Running")
-    with api.watch(resourceVersion=api.version()) as events:
-        api.http.delete(f"/api/v1/nodes/{node}").raise_for_status()
-        everything = _until_deleted(events)
-
-    assert everything[-1][0] == "DELETED"
-    if target.version >= (1, 26):
-        last = everything[-1][1]
-        disrupted = condition(last, "DisruptionTarget") or {}
-        assert last["status"]["phase"] == "Failed"
-        assert (disrupted["status"], disrupted["reason"]) == ("True", "DeletionByPodGC")
-
-
-def test_terminating_pods_of_a_node_out_of_service_are_removed(api: Api, target: Target) -> None:
-    target.require(26, "the out-of-service taint by default")
-    node = api.create_bound("a")["spec"]["nodeName"]
-    api.delete("a").raise_for_status()
-    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-    with api.watch(resourceVersion=api.version()) as events:
-        api.http.patch(
-            f"/api/v1/nodes/{node}",
-            json={"spec": {"taints": [taint]}},
-            headers={"Content-Type": MERGE},
-        ).raise_for_status()
-        assert _until_deleted(events)[-1][0] == "DELETED"
-
-
-def _until_deleted(events: Any) -> list[tuple[str, Manifest]]:
-    seen = []
-    for event in events:
-        seen.append(event)
-        if event[0] == "DELETED":
-            break
-    return seen

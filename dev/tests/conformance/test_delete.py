@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Deletion: grace, force, preconditions, finalizers and collections."""
+"""Deletion: grace, force and preconditions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster_lab.conformance import Api, Target, failure
+from cluster_lab.conformance import Api, failure
 
 
 def _moment(text: str) -> datetime:
@@ -53,14 +53,6 @@ def test_the_caller_may_choose_the_grace_period(api: Api, way: str) -> None:
         response = api.http.delete(api.path("a"), params={"gracePeriodSeconds": 7})
 
     assert response.json()["metadata"]["deletionGracePeriodSeconds"] == 7
-
-
-def test_a_body_makes_the_query_count_for_nothing(api: Api) -> None:
-    api.create_bound("a")
-
-    response = api.http.request("DELETE", api.path("a"), json={}, params={"gracePeriodSeconds": 7})
-
-    assert response.json()["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
 def test_a_later_delete_may_shorten_the_grace_period(api: Api) -> None:
@@ -138,13 +130,6 @@ def test_a_name_is_free_after_its_pod_is_gone(api: Api) -> None:
     assert api.create("a")["metadata"]["uid"] != first["metadata"]["uid"]
 
 
-def test_a_negative_grace_period_is_not_force(api: Api, target: Target) -> None:
-    target.require(22, "taking a negative grace period for one second")
-    api.create_bound("a")
-
-    assert api.delete("a", gracePeriodSeconds=-1).json()["metadata"]["deletionGracePeriodSeconds"] == 1
-
-
 class TestPreconditions:
     def test_the_right_uid_is_deleted(self, api: Api) -> None:
         uid = api.create("a")["metadata"]["uid"]
@@ -208,23 +193,6 @@ class TestPreconditions:
 
         failure(response, 409, "Conflict")
         assert api.names() == ["a"]
-
-
-def test_a_finalizer_holds_a_deleted_pod(api: Api) -> None:
-    # One without a node is declared failed by the garbage collector meanwhile, which is an event too.
-    api.create_bound("a")
-    api.patch("a", {"metadata": {"finalizers": ["example.test/hold"]}}).raise_for_status()
-
-    api.delete("a", gracePeriodSeconds=0).raise_for_status()
-    assert "deletionTimestamp" in api.get("a")["metadata"]
-    api.delete("a", gracePeriodSeconds=5).raise_for_status()
-    assert api.get("a")["metadata"]["deletionGracePeriodSeconds"] == 0
-
-    with api.watch(resourceVersion=api.version()) as events:
-        api.patch("a", {"metadata": {"finalizers": None}}).raise_for_status()
-        kind, gone = next(events)
-    assert (kind, gone["metadata"]["name"]) == ("DELETED", "a")
-    assert api.names() == []
 
 
 def test_a_deleted_node_answers_with_a_status(api: Api) -> None:

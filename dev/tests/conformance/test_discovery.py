@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Discovery, health and authentication."""
+"""Discovery and authentication."""
 
 from __future__ import annotations
 
@@ -10,24 +10,11 @@ import pytest
 from cluster_lab.conformance import Target, failure
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez"])
-def test_a_healthy_server_says_ok(target: Target, path: str) -> None:
-    response = target.http.get(path)
-
-    assert (response.status_code, response.text) == (200, "ok")
-
-
 def test_version_has_a_number_and_a_name(target: Target) -> None:
     version = target.http.get("/version").json()
 
     assert version["major"] == "1"
     assert version["gitVersion"].startswith(f"v1.{version['minor'].rstrip('+')}.")
-
-
-def test_core_api_is_v1(target: Target) -> None:
-    versions = target.http.get("/api").json()
-
-    assert (versions["kind"], versions["versions"]) == ("APIVersions", ["v1"])
 
 
 def test_core_resources_are_listed_with_their_verbs(target: Target) -> None:

@@ -34,15 +34,6 @@ class TestBinding:
         assert f'pod a is already assigned to node "{node}"' in status["message"]
         assert api.get("a")["spec"]["nodeName"] == node
 
-    def test_a_pod_being_deleted_is_not_bound(self, api: Api) -> None:
-        api.create("a")
-        api.patch("a", {"metadata": {"finalizers": ["example.test/hold"]}}).raise_for_status()
-        api.delete("a").raise_for_status()
-
-        failure(api.bind("a", api.create_node()), 409, "Conflict")
-
-        api.patch("a", {"metadata": {"finalizers": None}}).raise_for_status()
-
     def test_a_missing_pod_is_not_found(self, api: Api) -> None:
         failure(api.bind("a", api.create_node()), 404, "NotFound")
 
@@ -73,28 +64,8 @@ class TestEviction:
         assert "deletionTimestamp" not in named["metadata"]
         assert "deletionTimestamp" in marked["metadata"]
 
-    def test_it_takes_delete_options(self, api: Api) -> None:
-        api.create_bound("a")
-
-        api.evict("a", deleteOptions={"gracePeriodSeconds": 5}).raise_for_status()
-
-        assert api.get("a")["metadata"]["deletionGracePeriodSeconds"] == 5
-
-    def test_its_preconditions_hold(self, api: Api) -> None:
-        api.create_bound("a")
-
-        response = api.evict("a", deleteOptions={"preconditions": {"uid": "another"}})
-
-        failure(response, 409, "Conflict")
-        assert "deletionTimestamp" not in api.get("a")["metadata"]
-
     def test_a_missing_pod_is_not_found(self, api: Api) -> None:
         failure(api.evict("a"), 404, "NotFound")
-
-    def test_it_has_to_name_the_pod_of_the_url(self, api: Api) -> None:
-        api.create("a")
-
-        failure(api.evict("a", metadata={"name": "b", "namespace": api.namespace}), 400, "BadRequest")
 
 
 class TestLog:
@@ -104,21 +75,6 @@ class TestLog:
         response = api.http.get(api.path("a", "log"))
 
         assert (response.status_code, response.content) == (204, b"")
-
-    def test_an_unknown_container_is_a_bad_request(self, api: Api) -> None:
-        api.create_bound("a")
-
-        status = failure(api.http.get(api.path("a", "log"), params={"container": "c"}), 400, "BadRequest")
-
-        assert status["message"] == "container c is not valid for pod a"
-
-    def test_the_container_has_to_be_named_if_there_are_several(self, api: Api) -> None:
-        containers = [{"name": name, "image": "example.test/none:1"} for name in ("base", "side")]
-        api.create_bound("a", containers=containers)
-
-        status = failure(api.http.get(api.path("a", "log")), 400, "BadRequest")
-
-        assert "choose one of: [base side]" in status["message"]
 
     @pytest.mark.parametrize("name", ["a", "b"])
     def test_a_missing_pod_is_not_found(self, api: Api, name: str) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from cluster_lab.apiserver.metadata import timestamp
 from cluster_lab.apiserver.pods import TERMINAL
 from cluster_lab.apiserver.resources import Manifest, Resource
-from cluster_lab.apiserver.status import bad_request, conflict
+from cluster_lab.apiserver.status import conflict
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,10 @@ class DeleteOptions:
 
     @classmethod
     def parse(cls, options: Manifest) -> DeleteOptions:
-        """:raises ApiError: 400 if the options are malformed."""
-        preconditions = options.get("preconditions") or {}
-        if not isinstance(preconditions, dict):
-            raise bad_request("json: cannot unmarshal preconditions into an object")
+        """:returns: the options that a body, or a query, names."""
+        seconds, preconditions = options.get("gracePeriodSeconds"), options.get("preconditions") or {}
         return cls(
-            _seconds(options.get("gracePeriodSeconds")),
+            None if seconds is None else int(seconds),
             preconditions.get("uid"),
             preconditions.get("resourceVersion"),
         )
@@ -41,29 +38,13 @@ class DeleteOptions:
     def check_preconditions(self, resource: Resource, obj: Manifest) -> None:
         """:raises ApiError: 409 if the object is not the one that the caller means."""
         metadata = obj["metadata"]
-        if self.uid is not None and self.uid != metadata["uid"]:
-            why = (
-                f"the UID in the precondition ({self.uid}) does not match the UID in record "
-                f"({metadata['uid']}). "
-                "The object might have been deleted and then recreated"
-            )
-            raise conflict(resource.kind, metadata["name"], why)
-        if self.resource_version is not None and self.resource_version != metadata["resourceVersion"]:
-            why = (
-                f"the ResourceVersion in the precondition ({self.resource_version}) does not match the "
-                f"ResourceVersion in record ({metadata['resourceVersion']}). "
-                "The object might have been modified"
-            )
-            raise conflict(resource.kind, metadata["name"], why)
-
-
-def _seconds(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not str(value).lstrip("-").isdigit():
-        raise bad_request(f"gracePeriodSeconds: {value!r} is not a number of seconds")
-    # Negative means one second, not force: a force delete has to be asked for with 0.
-    return int(value) if int(value) >= 0 else 1
+        for what, expected, found in (
+            ("UID", self.uid, metadata["uid"]),
+            ("ResourceVersion", self.resource_version, metadata["resourceVersion"]),
+        ):
+            if expected not in (None, found):
+                why = f"the {what} in the precondition ({expected}) is not that in record ({found})"
+                raise conflict(resource.kind, metadata["name"], why)
 
 
 def terminating_metadata(pod: Manifest, grace_period: int | None, now: datetime) -> Manifest | None:
@@ -74,9 +55,7 @@ def terminating_metadata(pod: Manifest, grace_period: int | None, now: datetime)
     metadata: Manifest = pod["metadata"]
     if "deletionTimestamp" not in metadata:
         return _marked(metadata, now, _first_grace(pod, grace_period))
-    current = metadata.get("deletionGracePeriodSeconds", 0)
-    if not current:
-        return metadata
+    current = metadata["deletionGracePeriodSeconds"]
     if grace_period is None or grace_period >= current:
         return None
     deadline = datetime.strptime(metadata["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

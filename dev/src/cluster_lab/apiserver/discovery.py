@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Which API groups and resources there are, as clients discover them; and the health checks.
+"""Which resources there are, as clients discover them.
 
 https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from cluster_lab.apiserver.resources import RESOURCES, Manifest, Resource
 
-HEALTH = ("/healthz", "/readyz", "/livez")
 VERSION = {
     "major": "1",
     "minor": "33",
@@ -29,16 +28,11 @@ _SUBRESOURCE_KINDS: dict[str, Manifest] = {
 }
 
 
-def document(path: str, address: str) -> Manifest | None:
-    """:param address: host:port under which the server was reached.
-    :returns: the document at a path, or None if it is no discovery path.
-    """
+def document(path: str) -> Manifest | None:
+    """:returns: the document at a path, or None if it is no discovery path."""
     match path.rstrip("/"):
         case "/version":
             return VERSION
-        case "/api":
-            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
-            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
         case "/apis":
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
         case "/api/v1":
@@ -48,16 +42,10 @@ def document(path: str, address: str) -> Manifest | None:
 
 
 def _entries(resource: Resource) -> list[Manifest]:
-    main: Manifest = {
-        "name": resource.plural,
-        "singularName": resource.singular,
-        "namespaced": resource.namespaced,
-        "kind": resource.kind,
-        "verbs": sorted(resource.verbs),
-    }
     base: Manifest = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
+    own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": sorted(resource.verbs)}
     subresources = [
-        {"name": f"{resource.plural}/{name}"} | base | _SUBRESOURCE_KINDS[name]
+        base | {"name": f"{resource.plural}/{name}"} | _SUBRESOURCE_KINDS[name]
         for name in resource.subresources
     ]
-    return [main, *subresources]
+    return [base | own, *subresources]

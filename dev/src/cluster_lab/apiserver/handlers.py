@@ -72,10 +72,8 @@ class Handlers:
 
         :raises ApiError: it failed.
         """
-        if info.query.get("dryRun"):
-            raise bad_request("this server has no dry run")
         if info.subresource == "log":
-            return await self._logs.serve(request, info)
+            return await self._logs.serve(info)
         handler = self._subresources.get(info.subresource) or self._verbs[info.verb]
         return await handler(request, info)
 
@@ -118,8 +116,8 @@ class Handlers:
         self._registry.bind(info.namespace, info.name, await _object_body(request))
         return json_response(success(201), 201)
 
-    async def _evict(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        self._registry.evict(info.namespace, info.name, await _object_body(request))
+    async def _evict(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        self._registry.evict(info.namespace, info.name)
         return json_response(success(201), 201)
 
 

@@ -14,9 +14,8 @@ from cluster_lab.apiserver.selectors import LABEL_KEY, LABEL_VALUE
 from cluster_lab.apiserver.status import ApiError, Cause, bad_request, required
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_DROPPED_IF_EMPTY = ("labels", "annotations", "finalizers")
+_DROPPED_IF_EMPTY = ("labels", "annotations")
 
 
 def timestamp(moment: datetime) -> str:
@@ -45,17 +44,6 @@ def check_type(resource: Resource, obj: Manifest) -> None:
         raise bad_request(f"{kind} in version {version!r} cannot be handled as a {resource.kind}, v1")
 
 
-def check_shape(obj: Manifest) -> None:
-    """:raises ApiError: 400 if a part that the server looks into is not what such a part is."""
-    metadata = obj.get("metadata", {})
-    parts = {"metadata": metadata, "spec": obj.get("spec", {}), "status": obj.get("status", {})}
-    if isinstance(metadata, dict):
-        parts |= {name: metadata.get(name, {}) for name in ("labels", "annotations")}
-    for name, part in parts.items():
-        if not isinstance(part, dict):
-            raise bad_request(f"json: cannot unmarshal {name} into an object")
-
-
 def new_metadata(given: Manifest, namespace: str, now: datetime) -> Manifest:
     """:returns: metadata for a new object.
     :raises ApiError: 400 if the namespace is not the one of the URL, 500 if a resourceVersion is given.
@@ -63,7 +51,7 @@ def new_metadata(given: Manifest, namespace: str, now: datetime) -> Manifest:
     if given.get("resourceVersion"):
         raise ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
     if given.get("namespace", namespace) != namespace:
-        raise bad_request(NAMESPACE_MISMATCH)
+        raise bad_request("the namespace of the provided object does not match the namespace on the request")
     metadata = {name: value for name, value in given.items() if name not in _SERVER_OWNED}
     if namespace:
         metadata["namespace"] = namespace

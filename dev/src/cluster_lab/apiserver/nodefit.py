@@ -3,7 +3,6 @@
 """Whether a pod may go to a node, and how much it would like to.
 
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
-https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 """
 
 from __future__ import annotations
@@ -13,30 +12,15 @@ from collections.abc import Iterable
 from cluster_lab.apiserver.resources import Manifest
 from cluster_lab.apiserver.selectors import Requirement
 
-_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-
-
-def is_ready(node: Manifest) -> bool:
-    """:returns: whether the node's kubelet says that it can run pods."""
-    conditions = node.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
-def has_taint(node: Manifest, key: str) -> bool:
-    """:returns: whether the node has a taint of that key, with any effect."""
-    return any(taint["key"] == key for taint in node.get("spec", {}).get("taints", []))
-
 
 def reason_against(pod: Manifest, node: Manifest) -> str | None:
     """:returns: why the pod may not go there, in the words of kube-scheduler, or None if it may."""
-    spec = pod["spec"]
-    if not is_ready(node):
+    conditions = node["status"].get("conditions", [])
+    if not any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
         return "node(s) were not ready"
-    if node["spec"].get("unschedulable") and not _tolerates(spec, _UNSCHEDULABLE):
+    if node["spec"].get("unschedulable"):
         return "node(s) were unschedulable"
-    if any(_repels(taint) and not _tolerates(spec, taint) for taint in node["spec"].get("taints", [])):
-        return "node(s) had untolerated taint(s)"
-    if not _selected(spec, node):
+    if not _selected(pod["spec"], node):
         return "node(s) didn't match Pod's node affinity/selector"
     return None
 
@@ -45,25 +29,6 @@ def preference(pod: Manifest, node: Manifest) -> int:
     """:returns: the sum of the weights of the preferred node affinity terms that the node satisfies."""
     terms = _node_affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution", [])
     return sum(term["weight"] for term in terms if _term_matches(term["preference"], node))
-
-
-def _repels(taint: Manifest) -> bool:
-    return taint.get("effect") in ("NoSchedule", "NoExecute")
-
-
-def _tolerates(spec: Manifest, taint: Manifest) -> bool:
-    return any(_tolerated(toleration, taint) for toleration in spec.get("tolerations", []))
-
-
-def _tolerated(toleration: Manifest, taint: Manifest) -> bool:
-    if toleration.get("effect") not in (None, "", taint["effect"]):
-        return False
-    operator, key = toleration.get("operator", "Equal"), toleration.get("key", "")
-    if not key:
-        return bool(operator == "Exists")
-    if key != taint["key"]:
-        return False
-    return bool(operator == "Exists" or toleration.get("value", "") == taint.get("value", ""))
 
 
 def _selected(spec: Manifest, node: Manifest) -> bool:

@@ -45,27 +45,6 @@ def check_spec_change(new: Manifest, old: Manifest) -> list[Cause]:
     return [forbidden("spec", "pod updates may not change fields other than spec.activeDeadlineSeconds")]
 
 
-def check_status_change(new: Manifest, old: Manifest) -> list[Cause]:
-    """:returns: containers that came back from the dead although the restart policy does not restart them."""
-    policy = old["spec"]["restartPolicy"]
-    if policy == "Always":
-        return []
-    states = {s["name"]: s.get("state", {}) for s in new["status"].get("containerStatuses", [])}
-    return [
-        forbidden(
-            f"status.containerStatuses[{index}].state", "may not be transitioned to non-terminated state"
-        )
-        for index, status in enumerate(old["status"].get("containerStatuses", []))
-        if _stays_terminated(status, policy)
-        and "terminated" not in states.get(status["name"], {"terminated": {}})
-    ]
-
-
-def _stays_terminated(status: Manifest, policy: str) -> bool:
-    terminated = status.get("state", {}).get("terminated")
-    return bool(terminated) and not (policy == "OnFailure" and terminated.get("exitCode"))
-
-
 def with_condition(status: Manifest, condition: Manifest) -> Manifest:
     """:returns: a status with one condition set; unchanged (the same object) if it says so already."""
     conditions = status.get("conditions", [])
@@ -74,6 +53,4 @@ def with_condition(status: Manifest, condition: Manifest) -> Manifest:
         return status
     if current and current["status"] == condition["status"] and "lastTransitionTime" in current:
         condition = condition | {"lastTransitionTime": current["lastTransitionTime"]}
-    if current is None:
-        return status | {"conditions": [*conditions, condition]}
-    return status | {"conditions": [condition if c is current else c for c in conditions]}
+    return status | {"conditions": [*(c for c in conditions if c is not current), condition]}

@@ -9,20 +9,17 @@ from datetime import UTC, datetime
 
 from cluster_lab.apiserver import metadata as meta
 from cluster_lab.apiserver.deletion import DeleteOptions, terminating_metadata
-from cluster_lab.apiserver.pods import with_condition
-from cluster_lab.apiserver.resources import NAMESPACES, PODS, Manifest, Resource
+from cluster_lab.apiserver.pods import check_new_pod, check_spec_change, new_pod, with_condition
+from cluster_lab.apiserver.resources import NAMESPACES, NODES, PODS, Manifest, Resource
 from cluster_lab.apiserver.status import (
     STALE_OBJECT,
     Cause,
     already_exists,
-    bad_request,
     conflict,
-    forbidden,
     invalid,
     not_found,
 )
 from cluster_lab.apiserver.store import Record, Store
-from cluster_lab.apiserver.strategies import strategy_for
 
 Edit = Callable[[Manifest], Manifest]
 """From a stored object to the wanted one, without changing the stored one."""
@@ -42,9 +39,8 @@ def _now() -> datetime:
 class Registry:
     """The API's operations without HTTP. Each is one step on the event loop: no write is seen half done."""
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self._clock = clock
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """:raises ApiError: 404."""
@@ -56,13 +52,12 @@ class Registry:
     def create(self, resource: Resource, namespace: str, body: Manifest) -> Record:
         """:raises ApiError: 404 for an unknown namespace, 409 for a taken name, 422 for an invalid object."""
         meta.check_type(resource, body)
-        meta.check_shape(body)
         if namespace and self.store.get(NAMESPACES, ("", namespace)) is None:
             raise not_found("namespaces", namespace)
-        metadata = meta.new_metadata(body.get("metadata", {}), namespace, self._clock())
-        strategy = strategy_for(resource)
-        obj = strategy.new(meta.without_type(body) | {"metadata": metadata})
-        if causes := [*meta.check_metadata(metadata), *strategy.check_new(obj)]:
+        metadata = meta.new_metadata(body.get("metadata", {}), namespace, _now())
+        obj = _with_defaults(resource, meta.without_type(body) | {"metadata": metadata})
+        causes = meta.check_metadata(metadata)
+        if causes := causes + (check_new_pod(obj) if resource is PODS else []):
             raise invalid(resource.kind, metadata.get("name", ""), causes)
         if self.store.get(resource, (namespace, metadata["name"])):
             raise already_exists(resource.plural, metadata["name"])
@@ -78,24 +73,17 @@ class Registry:
         current = self.get(resource, namespace, name)
         body = edit(current.obj)
         meta.check_type(resource, body)
-        meta.check_shape(body)
         self._check_identity(current, body.get("metadata", {}))
-        strategy = strategy_for(resource, subresource)
         metadata = meta.updated_metadata(body.get("metadata", {}), current.obj["metadata"])
-        new = strategy.changed(meta.without_type(body) | {"metadata": metadata}, current.obj)
-        if causes := [*meta.check_metadata(metadata), *strategy.check_change(new, current.obj)]:
+        untouched = "spec" if subresource else "status"
+        new = meta.without_type(body) | {"metadata": metadata, untouched: current.obj[untouched]}
+        causes = meta.check_metadata(metadata)
+        if causes := causes + (check_spec_change(new, current.obj) if resource is PODS else []):
             raise invalid(resource.kind, name, causes)
         return self._replace(current, new)
 
     def _check_identity(self, current: Record, given: Manifest) -> None:
-        resource, stored = current.resource, current.obj["metadata"]
-        namespace, name = current.key
-        if given.get("name", name) != name:
-            raise bad_request(
-                f"the name of the object ({given['name']}) does not match the name on the URL ({name})"
-            )
-        if given.get("namespace", namespace) != namespace:
-            raise bad_request(meta.NAMESPACE_MISMATCH)
+        resource, stored, name = current.resource, current.obj["metadata"], current.key[1]
         if given.get("uid", stored["uid"]) != stored["uid"]:
             cause = Cause("metadata.uid", f'Invalid value: "{given["uid"]}": field is immutable')
             raise invalid(resource.kind, name, [cause])
@@ -103,18 +91,7 @@ class Registry:
             raise conflict(resource.plural, name, STALE_OBJECT)
 
     def _replace(self, current: Record, new: Manifest) -> Record:
-        if new == current.obj:
-            return current
-        metadata = new["metadata"]
-        waited_for_finalizers = current.obj["metadata"].get("finalizers") and "deletionTimestamp" in metadata
-        if waited_for_finalizers and not self._holds(metadata):
-            # The edit that takes the last finalizer away is not stored: it becomes the removal.
-            return self.store.remove(current)
-        return self.store.write(current.resource, new)
-
-    @staticmethod
-    def _holds(metadata: Manifest) -> bool:
-        return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
+        return current if new == current.obj else self.store.write(current.resource, new)
 
     def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Record:
         """Delete an object, or start to.
@@ -126,65 +103,50 @@ class Registry:
         """
         current = self.get(resource, namespace, name)
         options.check_preconditions(resource, current.obj)
-        if resource.graceful:
-            metadata = terminating_metadata(current.obj, options.grace_period, self._clock())
-            if metadata is None:
-                return current
-        elif current.obj["metadata"].get("finalizers"):
-            metadata = current.obj["metadata"] | {
-                "deletionTimestamp": meta.timestamp(self._clock()),
-                "deletionGracePeriodSeconds": 0,
-            }
-        else:
+        if not resource.graceful:
             return self.store.remove(current)
-        if metadata != current.obj["metadata"]:
-            current = self.store.write(resource, current.obj | {"metadata": metadata})
-        return current if self._holds(metadata) else self.store.remove(current)
+        metadata = terminating_metadata(current.obj, options.grace_period, _now())
+        if metadata is None:
+            return current
+        marked = self.store.write(resource, current.obj | {"metadata": metadata})
+        return marked if metadata["deletionGracePeriodSeconds"] else self.store.remove(marked)
 
     def set_pod_condition(self, pod: Record, condition: Manifest) -> Record:
         """Set a condition of a pod, in a write of its own."""
         return self._replace(pod, pod.obj | {"status": self._conditioned(pod, condition)})
 
-    def fail_pod(self, pod: Record, condition: Manifest | None) -> Record:
-        """Declare a pod failed in place of its kubelet, in one write."""
-        status = self._conditioned(pod, condition) if condition else pod.obj["status"]
-        return self._replace(pod, pod.obj | {"status": status | {"phase": "Failed"}})
-
-    def _conditioned(self, pod: Record, condition: Manifest) -> Manifest:
-        stamped = condition | {"lastTransitionTime": meta.timestamp(self._clock())}
+    @staticmethod
+    def _conditioned(pod: Record, condition: Manifest) -> Manifest:
+        stamped = condition | {"lastTransitionTime": meta.timestamp(_now())}
         return with_condition(pod.obj["status"], stamped)
 
     def bind(self, namespace: str, name: str, binding: Manifest) -> Record:
         """Give a pod to a node. As in Kubernetes, nothing checks that there is such a node.
 
-        :raises ApiError: 404, 409 if the pod has a node or is being deleted, 422 without a target.
+        :raises ApiError: 404, 409 if the pod has a node.
         """
-        target = binding.get("target") or {}
-        if target.get("kind", "Node") not in ("", "Node"):
-            raise invalid("Binding", name, [forbidden("target.kind", 'only "Node" is supported')])
-        node = target.get("name")
-        if not node:
-            raise invalid("Binding", name, [forbidden("target.name", "a node is required")])
         pod = self.get(PODS, namespace, name)
-        if "deletionTimestamp" in pod.obj["metadata"]:
-            raise conflict("pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
         if assigned := pod.obj["spec"].get("nodeName"):
             raise conflict("pods/binding", name, f'pod {name} is already assigned to node "{assigned}"')
-        spec = pod.obj["spec"] | {"nodeName": node}
+        spec = pod.obj["spec"] | {"nodeName": binding["target"]["name"]}
         status = self._conditioned(pod, {"type": "PodScheduled", "status": "True"})
         return self.store.write(PODS, pod.obj | {"spec": spec, "status": status})
 
-    def evict(self, namespace: str, name: str, eviction: Manifest) -> None:
+    def evict(self, namespace: str, name: str) -> None:
         """Say who asked for it, in a condition, and delete the pod. There are no disruption budgets here.
 
         https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 
-        :raises ApiError: as for a delete; 400 if the body is about another pod.
+        :raises ApiError: 404.
         """
-        if (eviction.get("metadata") or {}).get("name") != name:
-            raise bad_request("name in URL does not match name in Eviction object")
-        options = DeleteOptions.parse(eviction.get("deleteOptions") or {})
-        pod = self.get(PODS, namespace, name)
-        options.check_preconditions(PODS, pod.obj)
-        self.set_pod_condition(pod, _EVICTED)
-        self.delete(PODS, namespace, name, DeleteOptions(options.grace_period, options.uid))
+        self.set_pod_condition(self.get(PODS, namespace, name), _EVICTED)
+        self.delete(PODS, namespace, name, DeleteOptions())
+
+
+def _with_defaults(resource: Resource, obj: Manifest) -> Manifest:
+    """:returns: a new object as it is stored. A node keeps the status that its kubelet registers it with."""
+    if resource is PODS:
+        return new_pod(obj)
+    if resource is NODES:
+        return {"spec": {}, "status": {}} | obj
+    return obj | {"status": {"phase": "Active"}}

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 Manifest = dict[str, Any]
 """A Kubernetes object as decoded JSON. Stored ones are shared: never change one in place."""
-
-Path = tuple[str, ...]
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
@@ -24,12 +21,11 @@ class Resource:
 
     plural: str
     kind: str
-    singular: str
     namespaced: bool
     verbs: tuple[str, ...] = (*READ, *WRITE)
     subresources: tuple[str, ...] = ()
-    fields: Mapping[str, Path] | None = None
-    """Field selectors beyond metadata.name and metadata.namespace, as label -> path in the object."""
+    fields: tuple[str, ...] = ("metadata.name",)
+    """Field selectors."""
     graceful: bool = False
     """True if a delete leaves time to terminate; the delete then answers with the object, else a Status."""
 
@@ -42,41 +38,16 @@ class Resource:
         return f'{{"kind":"{self.kind}","apiVersion":"v1",'.encode()
 
 
-POD_FIELDS: Mapping[str, Path] = {
-    "spec.nodeName": ("spec", "nodeName"),
-    "spec.restartPolicy": ("spec", "restartPolicy"),
-    "spec.schedulerName": ("spec", "schedulerName"),
-    "spec.serviceAccountName": ("spec", "serviceAccountName"),
-    "status.phase": ("status", "phase"),
-    "status.podIP": ("status", "podIP"),
-    "status.nominatedNodeName": ("status", "nominatedNodeName"),
-}
-
 PODS = Resource(
     "pods",
     "Pod",
-    "pod",
     namespaced=True,
     subresources=("status", "binding", "eviction", "log"),
-    fields=POD_FIELDS,
+    fields=("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"),
     graceful=True,
 )
-NODES = Resource(
-    "nodes",
-    "Node",
-    "node",
-    namespaced=False,
-    subresources=("status",),
-    fields={"spec.unschedulable": ("spec", "unschedulable")},
-)
-NAMESPACES = Resource(
-    "namespaces",
-    "Namespace",
-    "namespace",
-    namespaced=False,
-    verbs=(*READ, "create"),
-    fields={"status.phase": ("status", "phase")},
-)
+NODES = Resource("nodes", "Node", namespaced=False, subresources=("status",))
+NAMESPACES = Resource("namespaces", "Namespace", namespaced=False, verbs=(*READ, "create"))
 
 RESOURCES = (PODS, NODES, NAMESPACES)
 

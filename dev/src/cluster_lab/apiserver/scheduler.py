@@ -97,9 +97,7 @@ class Scheduler:
                 self._place_one(pod, nodes)
             except (KeyError, TypeError, AttributeError):
                 # A real API server refuses such a pod; here it must not end the scheduling of the others.
-                _log.exception(
-                    "pod %s/%s cannot be scheduled: its affinity or tolerations are malformed", *key
-                )
+                _log.exception("pod %s/%s cannot be scheduled: its affinity is malformed", *key)
 
     def _place_one(self, pod: Record, nodes: list[Manifest]) -> None:
         objections = {node["metadata"]["name"]: reason_against(pod.obj, node) for node in nodes}

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster_lab.apiserver.resources import Manifest, Path, Resource
-from cluster_lab.apiserver.status import ApiError, bad_request
+from cluster_lab.apiserver.resources import Manifest, Resource
+from cluster_lab.apiserver.status import bad_request
 from cluster_lab.apiserver.store import Record
 
 _KEY = r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -21,10 +21,10 @@ _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 LABEL_KEY = re.compile(_KEY)
 LABEL_VALUE = re.compile(_VALUE)
 _EXISTS = re.compile(rf"(!?)\s*({_KEY})")
-_EQUALITY = re.compile(rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})")
+_EQUALITY = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})")
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
 _OUTER_COMMA = re.compile(r",(?![^()]*\))")
-_OPERATORS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", "in": "In", "notin": "NotIn"}
+_OPERATORS = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn"}
 _FIELD_TERM = re.compile(r"([^=!]+)(==|=|!=)(.*)", re.DOTALL)
 
 
@@ -48,15 +48,7 @@ class Requirement:
                 return value is not None and value in self.values
             case "NotIn":
                 return value is None or value not in self.values
-            case "Gt" | "Lt":
-                return self._compares(value)
-        return False
-
-    def _compares(self, value: str | None) -> bool:
-        if value is None or not value.lstrip("-").isdigit() or not self.values[0].lstrip("-").isdigit():
-            return False
-        left, right = int(value), int(self.values[0])
-        return left > right if self.operator == "Gt" else left < right
+        raise bad_request(f"this server does not know the operator {self.operator}")
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
@@ -82,7 +74,7 @@ def _requirement(term: str) -> Requirement:
 class FieldTerm:
     """One term of a field selector, resolved to a place in the object."""
 
-    path: Path
+    path: tuple[str, ...]
     value: str
     equal: bool
 
@@ -91,13 +83,11 @@ class FieldTerm:
         return (field_value(obj, self.path) == self.value) is self.equal
 
 
-def field_value(obj: Manifest, path: Path) -> str:
-    """:returns: a field as a selector sees it: absent is "", or "false" for spec.unschedulable."""
+def field_value(obj: Manifest, path: tuple[str, ...]) -> str:
+    """:returns: a field as a selector sees it: absent is ""."""
     value: object = obj
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
-    if path == ("spec", "unschedulable"):
-        return "true" if value else "false"
     return "" if value is None else str(value)
 
 
@@ -114,16 +104,10 @@ def _field_term(term: str, resource: Resource) -> FieldTerm:
     return FieldTerm(_path(label, resource, term), found[3], equal=found[2] != "!=")
 
 
-def _path(label: str, resource: Resource, term: str) -> Path:
-    if label == "metadata.name" or (label == "metadata.namespace" and resource.namespaced):
+def _path(label: str, resource: Resource, term: str) -> tuple[str, ...]:
+    if label in resource.fields:
         return tuple(label.split("."))
-    if path := (resource.fields or {}).get(label):
-        return path
-    raise _unsupported(label, resource, term)
-
-
-def _unsupported(label: str, resource: Resource, term: str) -> ApiError:
-    return bad_request(
+    raise bad_request(
         f'Unable to find "/v1, Resource={resource.plural}" that match '
         f'field selector "{term}": field label not supported: {label}'
     )
@@ -137,11 +121,6 @@ class Selection:
     """"" selects all namespaces."""
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldTerm, ...] = ()
-
-    @property
-    def by_content(self) -> bool:
-        """:returns: whether it looks into the objects, beyond their namespace."""
-        return bool(self.labels or self.fields)
 
     def matches(self, record: Record) -> bool:
         """:returns: whether an object is selected."""

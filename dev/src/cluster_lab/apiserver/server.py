@@ -1,13 +1,12 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The server itself: HTTP, authentication, and the controllers beside it."""
+"""The server itself: HTTP, authentication, and the scheduler beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +16,6 @@ from aiohttp import web
 from cluster_lab.apiserver import discovery
 from cluster_lab.apiserver.handlers import Handlers, error_response, json_response
 from cluster_lab.apiserver.logs import LogProxy
-from cluster_lab.apiserver.podgc import PodGc, PodGcSettings
 from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import resolve
 from cluster_lab.apiserver.resources import NAMESPACES
@@ -27,6 +25,7 @@ from cluster_lab.apiserver.store import Store
 from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
 from cluster_lab.loop_thread import run_on
+from cluster_lab.ports import LOOPBACK
 
 _log = logging.getLogger(__name__)
 
@@ -38,31 +37,23 @@ _INITIAL_NAMESPACES = ("default", "kube-system")
 class ApiServer:
     """An in-memory Kubernetes API server.
 
-    :param port: 0 takes a free one; :attr:`url` says which.
-    :param token: bearer token that requests have to carry, except for health and version; None asks for none.
-    :param run_controllers: whether the scheduler and the pod garbage collector run.
-    :param history: changes kept per resource for watches to start from.
+    :param token: bearer token that requests have to carry, except for the version; None asks for none.
+    :param run_controllers: whether the scheduler runs.
     :param bookmark_interval: seconds between bookmarks.
     """
 
     def __init__(
         self,
-        host: str = "127.0.0.1",
-        port: int = 0,
         token: str | None = None,
         run_controllers: bool = True,
         *,
-        pod_gc: PodGcSettings | None = None,
-        history: int = 20_000,
         bookmark_interval: float = 60.0,
     ) -> None:
-        self._host, self._port, self._token = host, port, token
+        self._token = token
         self._run_controllers = run_controllers
-        self._pod_gc = pod_gc or PodGcSettings()
         self._bookmark_interval = bookmark_interval
-        self.store = Store(history)
+        self.store = Store()
         self.registry = Registry(self.store)
-        self._tasks: list[asyncio.Task[None]] = []
         self._stack = contextlib.AsyncExitStack()
         for name in _INITIAL_NAMESPACES:
             self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -70,50 +61,35 @@ class ApiServer:
     @property
     def url(self) -> str:
         """:returns: base URL, known once the server has started."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{LOOPBACK}:{self._port}"
 
-    async def start(self) -> None:
-        """Listen, and start the controllers.
-
-        :raises OSError: the address cannot be used.
-        """
+    async def __aenter__(self) -> Self:
         loop = self._loop = asyncio.get_running_loop()
         logs = LogProxy(self.registry)
         self._stack.push_async_callback(logs.close)
         self._handlers = Handlers(self.registry, logs, self._bookmark_interval)
-        try:
-            await self._listen()
-        except OSError:
-            await self._stack.aclose()
-            raise
+        await self._listen()
         if self._run_controllers:
-            gc = PodGc(self.registry, self._pod_gc, time.monotonic)
-            self._tasks = [loop.create_task(Scheduler(self.registry).run()), loop.create_task(gc.run())]
-            for task in self._tasks:
-                task.add_done_callback(_report_failure)
+            self._scheduling = loop.create_task(Scheduler(self.registry).run())
+            self._scheduling.add_done_callback(_report_failure)
+            self._stack.push_async_callback(self._stop_scheduling)
+        return self
 
     async def _listen(self) -> None:
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._serve)
         # Without cancellation the handler of an idle watch outlives its client, until the watch's timeout.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        self._port = await self._stack.enter_async_context(listening(runner, self._host, self._port))
-
-    async def stop(self) -> None:
-        """Stop the controllers, break open watches and close."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+        self._port = await self._stack.enter_async_context(listening(runner, LOOPBACK))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self._stack.aclose()
+
+    async def _stop_scheduling(self) -> None:
+        self._scheduling.cancel()
+        await asyncio.gather(self._scheduling, return_exceptions=True)
 
     def compact(self) -> None:
         """Expire every older resource version and continue token. May be called from any thread.
@@ -138,11 +114,9 @@ class ApiServer:
             return error_response(internal(str(error)))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if request.path in discovery.HEALTH:
-            return web.Response(text="ok")
         if request.path != "/version":
             self._authenticate(request)
-        if document := discovery.document(request.path, request.host):
+        if document := discovery.document(request.path):
             return json_response(document)
         return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
 
@@ -153,4 +127,4 @@ class ApiServer:
 
 def _report_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        _log.error("a controller of the embedded API server stopped", exc_info=error)
+        _log.error("the scheduler of the embedded API server stopped", exc_info=error)

@@ -21,7 +21,6 @@ class ApiError(Exception):
     reason: str
     message: str
     details: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, Any] = field(default_factory=dict)
     retry_after: int | None = None
     """Seconds for the Retry-After header; None sends no such header."""
     page: str | None = None
@@ -32,7 +31,7 @@ class ApiError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": self.metadata,
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
@@ -116,9 +115,9 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def expired(message: str, metadata: dict[str, Any] | None = None) -> ApiError:
+def expired(message: str) -> ApiError:
     """410 for a resource version or continue token that is no longer in the history."""
-    return ApiError(410, "Expired", message, metadata=metadata or {})
+    return ApiError(410, "Expired", message)
 
 
 def unauthorized() -> ApiError:
@@ -137,13 +136,6 @@ def unsupported_media_type(allowed: list[str]) -> ApiError:
     accepted = ", ".join(allowed)
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     return ApiError(415, "UnsupportedMediaType", message)
-
-
-def version_too_large(wanted: int, current: int) -> ApiError:
-    """504 for a read at a resource version that this server has not reached."""
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Too large resource version: {wanted}, current: {current}"
-    return ApiError(504, "Timeout", f"Timeout: {message}", {"causes": [cause]}, retry_after=1)
 
 
 def internal(message: str) -> ApiError:

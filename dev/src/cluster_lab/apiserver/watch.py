@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Iterable
 
 import msgspec
 from aiohttp import web
 
-from cluster_lab.apiserver.listing import parse_version, selection_of
+from cluster_lab.apiserver.listing import selection_of
 from cluster_lab.apiserver.requests import RequestInfo, is_true
 from cluster_lab.apiserver.selectors import Selection
-from cluster_lab.apiserver.status import ApiError, bad_request, expired
+from cluster_lab.apiserver.status import expired
 from cluster_lab.apiserver.store import Change, ChangeType, Follower, LogOverrunError, Record, Store
 
-_SHORTEST_DEFAULT_TIMEOUT = 1800.0
-"""Seconds; a watch that names no timeout gets a random one from this to twice this, as on a real server."""
+_DEFAULT_TIMEOUT = 1800.0
+"""Seconds of a watch that names none; a real server takes a random number from this to twice this."""
 _LAST_BOOKMARK_BEFORE_END = 2.0
 """Seconds; a client that reconnects after a timeout then does so from a recent version."""
 
@@ -31,15 +30,15 @@ class WatchStream:
     """One watch, from its first byte to its last.
 
     :param bookmark_interval: seconds between bookmarks, for a client that allows them.
-    :raises ApiError: 400 for bad parameters, before the stream has begun.
+    :raises ApiError: 400 for a bad selector, before the stream has begun.
     """
 
     def __init__(self, store: Store, info: RequestInfo, bookmark_interval: float) -> None:
         self.info = info
         self._store = store
         self._selection: Selection = selection_of(info)
-        self._version = parse_version(info.query.get("resourceVersion", ""))
-        self._timeout = _timeout(info.query.get("timeoutSeconds", ""))
+        self._version = int(info.query.get("resourceVersion") or 0)
+        self._timeout = float(info.query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
         wants_bookmarks = is_true(info.query.get("allowWatchBookmarks"))
         self._bookmark_interval = bookmark_interval if wants_bookmarks else None
         self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -121,15 +120,3 @@ class WatchStream:
     async def _send(self, lines: Iterable[bytes]) -> None:
         if data := b"".join(lines):
             await self._response.write(data)
-
-
-def _timeout(text: str) -> float:
-    if not text or text == "0":
-        return _SHORTEST_DEFAULT_TIMEOUT * random.uniform(1, 2)
-    if not text.isdecimal():
-        raise _bad_timeout(text)
-    return float(text)
-
-
-def _bad_timeout(text: str) -> ApiError:
-    return bad_request(f'timeoutSeconds: Invalid value: "{text}": strconv.ParseInt: invalid syntax')
