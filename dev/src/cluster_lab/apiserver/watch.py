@@ -21,7 +21,7 @@ from cluster_lab.apiserver.status import expired
 from cluster_lab.apiserver.store import Change, ChangeType, Follower, LogOverrunError, Record, Store
 
 _DEFAULT_TIMEOUT = 1800.0
-"""Seconds of a watch that names none; a real server takes a random number from this to twice this."""
+"""Seconds of a watch that names none, or 0; a real server takes a random number from this to twice this."""
 _LAST_BOOKMARK_BEFORE_END = 2.0
 """Seconds; a client that reconnects after a timeout then does so from a recent version."""
 
@@ -38,7 +38,7 @@ class WatchStream:
         self._store = store
         self._selection: Selection = selection_of(info)
         self._version = int(info.query.get("resourceVersion") or 0)
-        self._timeout = float(info.query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
+        self._timeout = float(info.query.get("timeoutSeconds") or 0) or _DEFAULT_TIMEOUT
         wants_bookmarks = is_true(info.query.get("allowWatchBookmarks"))
         self._bookmark_interval = bookmark_interval if wants_bookmarks else None
         self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
