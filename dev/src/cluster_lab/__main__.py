@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster_lab.control_plane import ControlPlane
-from cluster_lab.faults import FaultPlan
+from cluster_lab.faults.plan import FaultPlan
 from cluster_lab.lab import ClusterLab
 
 

@@ -38,7 +38,6 @@ from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.normal import run_normally
 from cluster_lab.kubelet.pod import Admission, Scenario
-from cluster_lab.kubelet.server import serving
 from cluster_lab.ports import LOOPBACK
 
 PATIENCE = 900.0
@@ -128,7 +127,7 @@ class ClusterLab:
     ) -> None:
         root = self.log_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="cluster-lab-"))
         logs = LogDirectory(Path(root))
-        port = await stack.enter_async_context(serving(logs.application(), LOOPBACK))
+        port = await stack.enter_async_context(logs.serving(LOOPBACK))
         env = {**_base_environment(), **self.env}
         for number in range(1, self.nodes + 1):
             node = Node(client, f"lab-node-{number}", address=LOOPBACK, kubelet_port=port)

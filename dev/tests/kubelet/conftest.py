@@ -17,7 +17,7 @@ from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.client import KubeClient
-from cluster_lab.faults import FaultPlan, FaultRule
+from cluster_lab.faults.plan import FaultPlan, FaultRule
 from cluster_lab.journal import JournalEntry, JournalEvent, open_journal
 from cluster_lab.lab import ClusterLab
 from testbed.waiting import LONGEST_WAIT, wait_for

@@ -26,17 +26,6 @@ ENTRY = JournalEntry(
 )
 
 
-def test_what_is_written_is_read_while_the_journal_is_open(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "journal.jsonl"
-    with Journal(path) as journal:
-        assert open_journal(path).read() == []
-        journal.write(ENTRY)
-        assert open_journal(path).read() == [ENTRY]
-    with Journal(path) as journal:
-        journal.write(ENTRY)
-    assert open_journal(path).read() == [ENTRY, ENTRY]
-
-
 def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
@@ -44,8 +33,3 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write('{"time": "2026-')
     assert open_journal(path).read() == [ENTRY]
-
-
-def test_without_a_file_nothing_is_written() -> None:
-    with Journal(None) as journal:
-        journal.write(ENTRY)

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from breeze.paths import ROOT
-from cluster_lab.faults import Fault, FaultPlan, FaultRule, RandomFaults
-from cluster_lab.faults.launches import Launch, LaunchCounter, LaunchPhase, TaskTry
-from cluster_lab.faults.scenarios import scenario_for
+from cluster_lab.faults.launches import Launch, LaunchCounter, LaunchPhase
+from cluster_lab.faults.plan import Fault, FaultPlan, FaultRule
 
 
 def test_system_tests_play_every_way_to_lose_a_pod_before_its_process_starts() -> None:
@@ -110,61 +107,6 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert FaultPlan().rule_for(first_launch()) is None
 
 
-CHANCE = RandomFaults(seed=7, rate=0.3, relaunch_rate=0.1, faults=(Fault.EVICTED, Fault.VANISH))
-
-
-def launches(count: int, number: int = 1) -> list[Launch]:
-    tries = (TaskTry("etl", f"task_{index}", "r1", -1, 1) for index in range(count))
-    return [Launch(task_try, LaunchPhase.INITIAL, number) for task_try in tries]
-
-
-def faults_of(chance: RandomFaults, number: int = 1) -> Counter[Fault | None]:
-    rules = [chance.rule_for(launch) for launch in launches(1000, number)]
-    return Counter(rule and rule.fault for rule in rules)
-
-
-def test_chance_is_read_from_yaml_and_decides_what_no_rule_matches(tmp_path: Path) -> None:
-    plan = load(
-        tmp_path,
-        """
-        rules: [{task_id: task_0, fault: drain}]
-        random: {seed: 7, rate: 1, faults: [vanish]}
-        """,
-    )
-    assert plan.random == RandomFaults(seed=7, rate=1, faults=(Fault.VANISH,))
-    rules = [plan.rule_for(launch) for launch in launches(3)]
-    assert [rule and rule.fault for rule in rules] == [Fault.DRAIN, Fault.VANISH, Fault.VANISH]
-
-
-def test_each_launch_has_its_own_chance() -> None:
-    first, later = faults_of(CHANCE), faults_of(CHANCE, number=2)
-    assert 250 < first.total() - first[None] < 350
-    assert 60 < later.total() - later[None] < 140
-    assert all(100 < first[fault] < 200 for fault in CHANCE.faults)
-
-
-def test_chance_is_the_same_again_with_the_same_seed_only() -> None:
-    def drawn(seed: int) -> list[FaultRule | None]:
-        chance = replace(CHANCE, seed=seed)
-        return [chance.rule_for(launch) for launch in reversed(launches(100))]
-
-    assert drawn(7) == [CHANCE.rule_for(launch) for launch in launches(100)][::-1]
-    assert drawn(7) != drawn(8)
-
-
-@pytest.mark.parametrize(
-    ("chance", "complaint"),
-    [
-        ("{rate: 1, faults: [vanish]}", "seed"),
-        ("{seed: 1, rate: 1.5, faults: [vanish]}", "rate"),
-        ("{seed: 1, rate: 1, faults: []}", "faults"),
-    ],
-)
-def test_what_is_no_chance_is_refused_by_name(tmp_path: Path, chance: str, complaint: str) -> None:
-    with pytest.raises(ValidationError, match=complaint):
-        load(tmp_path, f"random: {chance}")
-
-
 def test_launches_are_counted_for_each_try() -> None:
     counter = LaunchCounter()
     pods = [worker_pod(), worker_pod(), worker_pod("other"), worker_pod(try_number=2), worker_pod()]
@@ -183,8 +125,3 @@ def test_pods_that_are_not_workers_of_airflow_are_launches_too() -> None:
     launch = LaunchCounter().register({"metadata": {}, "spec": {}})
     assert launch.task_try == ("", "", "", -1, 0)
     assert FaultRule(fault=Fault.VANISH).matches(launch)
-
-
-@pytest.mark.parametrize("fault", Fault)
-def test_every_fault_has_a_scenario(fault: Fault) -> None:
-    assert scenario_for(FaultRule(fault=fault))

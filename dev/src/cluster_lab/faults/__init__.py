@@ -1,9 +1,3 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """Fault injection: the plan, the counting of launches, and what each fault does to a pod."""
-
-from __future__ import annotations
-
-from cluster_lab.faults.plan import Fault, FaultPlan, FaultRule, RandomFaults
-
-__all__ = ["Fault", "FaultPlan", "FaultRule", "RandomFaults"]

@@ -17,29 +17,20 @@ The fault plan: which pod dies in which way, as frozen data loaded from YAML.
         fault: failed-then-cleanup
         delay: 10
 
-The first rule that matches a launch decides. What no rule matches is left to chance, if the plan has some,
-and runs normally otherwise. A worker that runs meets what its pod's annotation ``cluster-lab/fault`` asks
-for, one of :data:`FAULTS_AT_WORK`: whoever knows how far its task has come chooses the moment.
-
-.. code-block:: yaml
-
-    random:
-      seed: 7                     # the same launches meet the same faults again
-      rate: 0.3
-      faults: [evicted, vanish]
+The first rule that matches a launch decides; what no rule matches runs normally. A worker that runs meets
+what its pod's annotation ``cluster-lab/fault`` asks for, one of :data:`FAULTS_AT_WORK`: whoever knows how far
+its task has come chooses the moment.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
 
 import yaml
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt, TypeAdapter
+from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from cluster_lab.faults.launches import Launch, LaunchPhase
@@ -120,39 +111,21 @@ class Fault(StrEnum):
         return _DEFAULT_DELAYS.get(self, 0.0)
 
 
+FAULTS_AT_WORK = frozenset(fault for fault in Fault if fault.endswith("-running"))
+"""Those that happen to a worker that runs."""
+
 _DEFAULT_DELAYS = {
     Fault.IMAGE_PULL_RECOVERS: 10.0,
     Fault.UNKNOWN_THEN_PODGC: 10.0,
     Fault.FAILED_THEN_CLEANUP: 25.0,
     Fault.PARTITION: 5.0,
-    Fault.KILL_RUNNING: 5.0,
-    Fault.OOM_RUNNING: 5.0,
-    Fault.EVICTED_RUNNING: 5.0,
-    Fault.NODE_TERMINATED_RUNNING: 5.0,
-    Fault.NODE_LOST_RUNNING: 5.0,
-    Fault.NODE_SILENT_RUNNING: 5.0,
-    Fault.PARTITION_RUNNING: 5.0,
+    **dict.fromkeys(FAULTS_AT_WORK, 5.0),
 }
-
-FAULTS_AT_WORK = frozenset(
-    {
-        Fault.KILL_RUNNING,
-        Fault.OOM_RUNNING,
-        Fault.EVICTED_RUNNING,
-        Fault.NODE_TERMINATED_RUNNING,
-        Fault.NODE_LOST_RUNNING,
-        Fault.NODE_SILENT_RUNNING,
-        Fault.PARTITION_RUNNING,
-    }
-)
-"""Those that happen to a worker that runs."""
 
 FAULT_ANNOTATION = "cluster-lab/fault"
 """On a pod whose worker runs: the one of them that is to happen to it now."""
 
 _STRICT = ConfigDict(extra="forbid")
-
-Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -200,39 +173,12 @@ class FaultRule:
         )
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
-class RandomFaults:
-    """
-    Faults that each launch meets with some probability.
-
-    What a launch meets depends on nothing but the seed and what the launch is: its task instance with the
-    run, its try, its phase and its number. It can be told again afterwards, whatever else went on.
-    """
-
-    seed: int
-    rate: Probability
-    """For the first launch of a phase of a task try."""
-    relaunch_rate: Probability = 0.0
-    """For each one after it."""
-    faults: Annotated[tuple[Fault, ...], Field(min_length=1)]
-    """Those that can happen, each as likely as the others, with their default delays."""
-
-    def rule_for(self, launch: Launch) -> FaultRule | None:
-        """Return what happens to that launch, or None."""
-        dice = random.Random(repr((self.seed, *launch.task_try, launch.phase.value, launch.number)))
-        if dice.random() >= (self.rate if launch.number == 1 else self.relaunch_rate):
-            return None
-        return FaultRule(fault=dice.choice(self.faults))
-
-
 @dataclass(frozen=True, config=_STRICT)
 class FaultPlan:
     """What happens to which launches."""
 
     rules: tuple[FaultRule, ...] = field(default=())
     """In the order in which they are tried."""
-    random: RandomFaults | None = None
-    """For what no rule matches."""
 
     @classmethod
     def load(cls, path: Path) -> FaultPlan:
@@ -245,7 +191,5 @@ class FaultPlan:
         return TypeAdapter(cls).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
 
     def rule_for(self, launch: Launch) -> FaultRule | None:
-        """Return the first rule that matches or that chance has made; None if the launch runs normally."""
-        if rule := next((rule for rule in self.rules if rule.matches(launch)), None):
-            return rule
-        return self.random.rule_for(launch) if self.random else None
+        """Return the first rule that matches; None if the launch runs normally."""
+        return next((rule for rule in self.rules if rule.matches(launch)), None)

@@ -14,18 +14,16 @@ from pathlib import Path
 
 import psutil
 
-from cluster_lab.kubelet.logs import copy_output
-
 _MARK = "CLUSTER_LAB_CONTAINER"
 
 
 class WorkerProcess:
     """A running process; it and its children end together, as the processes of a container do."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, output: int, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
         self._process = process
         self._mark = mark
-        self._end = asyncio.create_task(self._until_end(output, log))
+        self._end = asyncio.create_task(self._until_end())
 
     @classmethod
     async def start(
@@ -38,24 +36,17 @@ class WorkerProcess:
         :raises OSError: if there is no such program or it cannot be run
         """
         mark = uuid.uuid4().hex
-        # Not asyncio's own pipe: its wait() waits for the end of the output too, which a child can hold up.
-        output, end_for_process = os.pipe()
-        try:
+        with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 env={**env, _MARK: mark},
                 cwd=directory,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=end_for_process,
+                stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
             )
-        except BaseException:
-            os.close(output)
-            raise
-        finally:
-            os.close(end_for_process)
-        return cls(process, mark, output, log)
+        return cls(process, mark)
 
     async def wait(self) -> int:
         """Wait for the end and return the exit code in the way of containers: 128 + n for signal n."""
@@ -89,15 +80,11 @@ class WorkerProcess:
         self._signal(signal.SIGSTOP)
         self._signal_escaped(signal.SIGSTOP)
 
-    async def _until_end(self, output: int, log: Path) -> int:
-        copying = asyncio.create_task(copy_output(output, log))
+    async def _until_end(self) -> int:
         code = await self._process.wait()
         # When the first process of a container ends, the kernel kills the rest.
         self._signal(signal.SIGKILL)
         self._signal_escaped(signal.SIGKILL)
-        # A process that got away nevertheless may hold the pipe for ever.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(copying, timeout=5)
         return code if code >= 0 else 128 - code
 
     def _signal_escaped(self, number: signal.Signals) -> None:
