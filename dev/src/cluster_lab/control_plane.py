@@ -27,7 +27,6 @@ import httpx
 
 from cluster_lab.control_plane_options import (
     Layout,
-    NodeTimes,
     apiserver_options,
     controller_manager_options,
     etcd_options,
@@ -52,21 +51,17 @@ class ControlPlane(Service):
 
     :param binaries: The folder of the programs.
     :param home: An existing folder for data, certificates and logs.
-    :param node_times: When nodes are given up.
     :raises ProcessError: On entering, if a program does not become ready.
     """
 
-    def __init__(self, binaries: Path, home: Path, node_times: NodeTimes | None = None) -> None:
+    def __init__(self, binaries: Path, home: Path) -> None:
         self.token = secrets.token_urlsafe(16)
         """What a client sends to be let in."""
-        times = node_times or NodeTimes()
         self._binaries = binaries
         self._layout = layout = Layout(home)
         self.etcd = self._process("etcd", etcd_options(layout))
-        self.apiserver = self._process("kube-apiserver", apiserver_options(layout, times))
-        self.controller_manager = self._process(
-            "kube-controller-manager", controller_manager_options(layout, times)
-        )
+        self.apiserver = self._process("kube-apiserver", apiserver_options(layout))
+        self.controller_manager = self._process("kube-controller-manager", controller_manager_options(layout))
         self.scheduler = self._process("kube-scheduler", scheduler_options(layout))
 
     @property

@@ -12,23 +12,6 @@ from cluster_lab.ports import LOOPBACK, free_port
 CONTROLLERS = ("disruption", "garbagecollector", "namespace", "nodelifecycle", "podgc", "resourcequota")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeTimes:
-    """
-    When the control plane gives nodes, and the pods on them, up: Kubernetes' defaults.
-
-    It gives none up as long as more than half of them are silent: it rather doubts its own connection then.
-
-    .. seealso:: https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction
-    """
-
-    grace_seconds: int = 40
-    """A node that has not reported for so long is unreachable. The lab's nodes report every 10 seconds."""
-
-    toleration_seconds: int = 300
-    """Pods are evicted from a node that has been unreachable for so long."""
-
-
 @dataclass(frozen=True)
 class Layout:
     """Where the programs of one control plane keep their files, and listen."""
@@ -85,7 +68,7 @@ def etcd_options(layout: Layout) -> list[str]:
     ]
 
 
-def apiserver_options(layout: Layout, times: NodeTimes) -> list[str]:
+def apiserver_options(layout: Layout) -> list[str]:
     """Give the options of kube-apiserver.
 
     .. seealso:: https://v1-20.docs.kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
@@ -109,13 +92,11 @@ def apiserver_options(layout: Layout, times: NodeTimes) -> list[str]:
         "--disable-admission-plugins=ServiceAccount",
         # An address of loopback is refused as an endpoint, every ten seconds.
         "--endpoint-reconciler-type=none",
-        f"--default-not-ready-toleration-seconds={times.toleration_seconds}",
-        f"--default-unreachable-toleration-seconds={times.toleration_seconds}",
         "--kubelet-preferred-address-types=InternalIP",
     ]
 
 
-def controller_manager_options(layout: Layout, times: NodeTimes) -> list[str]:
+def controller_manager_options(layout: Layout) -> list[str]:
     """Give the options of kube-controller-manager.
 
     .. seealso:: https://v1-20.docs.kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/
@@ -124,7 +105,6 @@ def controller_manager_options(layout: Layout, times: NodeTimes) -> list[str]:
         *_client_options(layout, layout.controllers_port),
         f"--controllers={','.join(CONTROLLERS)}",
         "--node-monitor-period=1s",
-        f"--node-monitor-grace-period={times.grace_seconds}s",
     ]
 
 
