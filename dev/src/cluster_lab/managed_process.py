@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 STOP_TIMEOUT = 15.0
 COMMAND_TIMEOUT = 120.0
@@ -117,7 +117,7 @@ class ManagedProcess:
     :param command: The command line.
     :param env: Its whole environment.
     :param log_file: Where standard output and standard error go.
-    :param stdin: One of the constants of :mod:`subprocess`.
+    :param options: Of :class:`subprocess.Popen`; without one, it reads nothing on its standard input.
     """
 
     def __init__(
@@ -126,14 +126,14 @@ class ManagedProcess:
         command: Sequence[str],
         env: Mapping[str, str],
         log_file: Path,
-        stdin: int = subprocess.DEVNULL,
+        **options: Any,
     ) -> None:
         self.name = name
         self.log_file = log_file
         self._command = list(command)
         self._env = dict(env)
-        self._stdin = stdin
-        self._process: subprocess.Popen[bytes] | None = None
+        self._options: dict[str, Any] = {"stdin": subprocess.DEVNULL} | options
+        self._process: subprocess.Popen[Any] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -162,11 +162,11 @@ class ManagedProcess:
             self._process = subprocess.Popen(
                 self._command,
                 env=self._env,
-                stdin=self._stdin,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # A group of its own: Ctrl-C must reach only us, so that what we stop, we stop in order.
                 start_new_session=True,
+                **self._options,
             )
 
     def wait_until(self, what: str, reached: Callable[[], bool], timeout: float) -> None:

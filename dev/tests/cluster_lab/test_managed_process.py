@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from signal import SIGKILL
 
 import psutil
 import pytest
@@ -66,28 +64,6 @@ def test_a_process_that_does_not_listen_is_killed(start: Callable[[str], Managed
     process.stop(timeout=0.1)
     assert not handle.is_running()
     assert process.pid is None
-
-
-def test_a_killed_process_can_be_started_again(start: Callable[[str], ManagedProcess]) -> None:
-    process = start(PARENT)
-    first = process.pid
-    with pytest.raises(RuntimeError, match="running already"):
-        process.start()
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.01)
-    process.signal(SIGKILL)
-    assert process.wait(LONGEST_WAIT) == -SIGKILL
-    assert process.returncode == -SIGKILL
-    process.stop()
-    process.start()
-    assert process.running
-    assert process.pid != first
-
-
-def test_only_the_end_of_the_output_is_shown(start: Callable[[str], ManagedProcess]) -> None:
-    process = start("print(*range(100), sep='\\n')")
-    process.wait(LONGEST_WAIT)
-    assert process.tail(2) == "98\n99"
 
 
 def test_a_line_that_is_written_again_and_again_is_shown_once(start: Callable[[str], ManagedProcess]) -> None:

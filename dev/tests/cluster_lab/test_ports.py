@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from cluster_lab import ports
-from cluster_lab.ports import BLOCK_SIZE, BLOCKS, LOOPBACK, free_port
+from cluster_lab.ports import BLOCK_SIZE, BLOCKS, free_port
 
 ANOTHER_PROCESS = """
 from cluster_lab.ports import free_port
@@ -53,23 +52,3 @@ def test_another_block_follows_when_all_ports_of_one_are_given(small_blocks: lis
     assert [free_port() for _ in range(3)] == small_blocks[1::2]
     with pytest.raises(RuntimeError, match="has an owner"):
         free_port()
-
-
-def test_a_port_on_which_somebody_listens_is_passed_over(small_blocks: list[int]) -> None:
-    with socket.create_server((LOOPBACK, small_blocks[1])):
-        assert free_port() == small_blocks[3]
-
-
-def test_a_server_can_listen_there_again_and_again_and_nobody_answers_in_between() -> None:
-    port = free_port()
-    for _ in range(2):
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((LOOPBACK, port))
-        with (
-            socket.create_server((LOOPBACK, port)) as server,
-            socket.create_connection((LOOPBACK, port)) as client,
-        ):
-            accepted, _ = server.accept()
-            with accepted:
-                accepted.sendall(b"here")
-                assert client.recv(4) == b"here"

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import select
-from collections import deque
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -49,7 +48,7 @@ class ApiProxy:
         self.faults = RequestFaults()
         self._kubeconfig = kubeconfig
         self._watches = Watches()
-        self._expiries: deque[bool] = deque()
+        self._expiries = 0
         self._holds: list[Hold] = []
 
     def __enter__(self) -> Self:
@@ -115,21 +114,20 @@ class ApiProxy:
         """How many watches are open."""
         return len(self._watches.open)
 
-    def expire_watches(self, times: int = 1, *, event: bool = True) -> None:
+    def expire_watches(self, times: int = 1) -> None:
         """Answer the next watch requests as if their resourceVersion had been compacted away.
 
-        Those without a version, or with version 0, cannot expire, and are not counted.
+        That is said as kube-apiserver says it, in a stream (status 200) of one ERROR event of code 410. Those
+        without a version, or with version 0, cannot expire, and are not counted.
 
         :param times: how many requests.
-        :param event: whether it is said as kube-apiserver says it, in a stream (status 200) of one ERROR
-            event of code 410; if not, by the HTTP status 410, which clients have to understand too.
         """
-        self._expiries.extend([event] * times)
+        self._expiries += times
 
     def clear(self) -> None:
         """Pass everything on as it comes from now on: no faults, no watches that are still to expire."""
         self.faults.clear()
-        self._expiries.clear()
+        self._expiries = 0
         self.lag(0)
         self.replay(0)
 
@@ -216,10 +214,9 @@ class ApiProxy:
         version = info.query.get("resourceVersion", "")
         if version in ("", "0") or not self._expiries:
             return None
-        error = expired(f"too old resource version: {version}")
-        if not self._expiries.popleft():
-            raise error
-        event = msgspec.json.encode({"type": "ERROR", "object": error.status()})
+        self._expiries -= 1
+        status = expired(f"too old resource version: {version}").status()
+        event = msgspec.json.encode({"type": "ERROR", "object": status})
         return web.Response(body=event + b"\n", content_type="application/json")
 
 
