@@ -126,6 +126,7 @@ def test_a_permission_that_is_missing_is_named_and_nothing_is_lost(
     testbed.cluster.wait_until_done(run.run_id)
 
 
+@pytest.mark.control_plane
 @pytest.mark.parametrize(
     ("command", "code"),
     [

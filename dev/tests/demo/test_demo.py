@@ -9,12 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cluster_lab.faults.plan import Fault
+from demo import lost_pods
 from demo.display import Row, save_picture
 from demo.lost_pods import CONTROL, IN_TWO_PARTS, UNKNOWN, row_of, summary_text, task_table
 from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 from testbed.records import Outcome
+
+README = Path(__file__).parents[3] / "README.md"
+PLAN = Path(lost_pods.__file__).with_name("faults.yaml")
 
 OUTCOME = Outcome(state="success", pods=2, launch_failures=1)
 EVICTED = replace(row_of("evicted", Fault.EVICTED, OUTCOME, []), fits=True)
@@ -72,3 +77,11 @@ def test_workers_get_neither_the_database_nor_the_key_of_the_tokens(tmp_path: Pa
     assert everything["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == url
     assert not {url, everything["AIRFLOW__API_AUTH__JWT_SECRET"]} & {*worker.values()}
     assert worker["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:1/execution/"
+
+
+def test_readme_counts_the_faults_that_the_demo_plays():
+    rules = yaml.safe_load(PLAN.read_text())["rules"]
+    infrastructure = sum(rule["fault"] != Fault.WORKER_EXIT for rule in rules)
+    readme = README.read_text()
+    counted = {int(number) for pair in re.findall(r"(\d+) of (\d+)", readme) for number in pair}
+    assert counted == {infrastructure}
