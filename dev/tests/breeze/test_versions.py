@@ -34,10 +34,7 @@ def test_the_page_has_a_row_for_each_deployment():
     assert sorted(
         Versions(core, provider.partition(",")[0], "in its place" in provider, python)
         for core, provider, python, *_ in rows
-    ) == sorted(
-        pair._replace(python=pair.python or "that of the machine")
-        for pair in (NEWEST, *DEPLOYED, *DEPLOYED_BRIEFLY)
-    )
+    ) == sorted(pair._replace(python=pair.python or "own") for pair in (NEWEST, *DEPLOYED, *DEPLOYED_BRIEFLY))
 
 
 def test_the_page_has_a_row_for_each_module_that_runs_on_the_newest_version():

@@ -86,7 +86,7 @@ def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] |
     unanswered = [] if unanswered is None else unanswered
     answers = unanswered.pop() if unanswered else None
     if answers is None and _would_mix_answers():
-        log.warning("The task itself waits for an answer of Airflow, which cannot be asked for its state")
+        log.warning("The task waits for an answer of Airflow itself, which cannot be asked for its state")
         return _UNKNOWN
     try:
         answers = answers or _begin_to_ask(ti)

@@ -97,6 +97,34 @@ def test_the_superseded_pod_of_a_running_task_that_is_reset_is_deleted(harness, 
     assert (heir.occupied(ti), heir.executor._registry.adopting()) == (False, {})
 
 
+def test_a_running_task_without_pod_is_reset_also_when_it_is_offered_again(harness, queued_ti, successor):
+    ti = queued_ti()
+    pending = harness.launch(ti)
+    harness.set_state(ti, "running", hostname="dag-task-a1b2c3d4")
+    heir = successor()
+    assert heir.executor.try_adopt_task_instances([ti]) == [ti]
+    heir.session.rollback()
+    assert heir.adopt(ti) == [ti]
+    assert heir.runtime.take("delete") == [(pending.ref,)]
+
+
+def test_a_task_that_has_begun_in_a_pod_after_the_list_is_looked_for_again(
+    harness, queued_ti, successor, cluster
+):
+    ti = queued_ti()
+    listed = harness.launch(ti).created("2026-01-01T00:00:00Z")
+    heir = successor()
+    heir.offer(ti)
+    later = cluster.add(Pod(listed.manifest).created("2026-01-01T00:00:01Z"))
+    later.become(m.alive()).manifest["metadata"]["name"] = "dag-task-b2c3d4e5"
+    heir.set_state(ti, "running", hostname="dag-task-b2c3d4e5")
+    heir.executor.sync()
+    assert heir.executor._registry.get(ti.key) is None
+    try_again(heir)
+    assert heir.executor._registry.get(ti.key).ref == later.ref
+    assert heir.runtime.take("delete") == [(listed.ref,)]
+
+
 def test_a_task_that_has_begun_since_the_list_is_looked_for_again(
     harness, queued_ti, start, successor, cluster
 ):

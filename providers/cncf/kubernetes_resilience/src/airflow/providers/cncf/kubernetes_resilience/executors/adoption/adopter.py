@@ -89,22 +89,21 @@ class Adopter:
         """
         Return those that were running, have no pod, and may not run again in the same try.
 
-        Airflow resets them. Their adoption goes on until their superseded pods are deleted.
+        Airflow resets them, and their superseded pods are deleted in the next turn.
         """
         self._take(orphans.values())
         found = self._search.look(orphans)
         lost = found.lost() if found else []
         running = [orphan.ti_id for orphan in lost if orphan.state == TaskInstanceState.RUNNING]
+        kept: Collection[str] = ()
         try:
             kept = self._isolation.batch("adopt", running, self._with_budget)
-        except DatabaseAwayError:
-            for orphan in lost:  # Airflow repeats the offer
+        finally:  # if the database does not answer, Airflow repeats the offer
+            reset = [orphan for orphan in lost if orphan.ti_id not in kept]
+            for orphan in reset:
                 self._orphans.let_go_of(orphan.key)
-            raise
-        reset = {orphan.key for orphan in lost if orphan.ti_id not in kept}
-        for key in reset:
-            self._orphans.free(key)
-        return reset
+                self._surplus.abandon(orphan)
+        return {orphan.key for orphan in reset}
 
     def _take(self, orphans: Collection[Orphan]) -> None:
         keys = {orphan.key for orphan in orphans}

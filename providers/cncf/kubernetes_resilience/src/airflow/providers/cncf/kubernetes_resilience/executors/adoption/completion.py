@@ -19,6 +19,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans imp
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan, choose
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import place_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
@@ -40,6 +42,8 @@ class _Became(Enum):
     """It is queued without a pod, and the scheduler queues it again."""
     LOST = auto()
     """It was running, and its pod is not there."""
+    OVER = auto()
+    """Its worker has ended."""
     UNCERTAIN = auto()
     """It may have one of the pods that do not say enough about themselves."""
 
@@ -78,12 +82,13 @@ class Completion:
         :raises DatabaseAwayError: if the database does not answer; nothing was adopted then
         """
         answered = found.answered(self._registry.adopting())
-        today = {key: _as_of(orphan, rows[key]) for key, orphan in answered.items() if key in rows}
-        self._isolation.run("adopt", _choose_again, found.plan, today)
+        present = {key: _as_of(orphan, rows[key]) for key, orphan in answered.items() if key in rows}
+        self._isolation.run("adopt", _choose_again, found.plan, present)
         completed: dict[TaskInstanceKey, Orphan] = {}
-        for key, orphan in today.items():
-            was_queued = answered[key].state == TaskInstanceState.QUEUED
-            if was_queued and is_running(rows[key]) and key not in found.plan.current:
+        for key, orphan in present.items():
+            has_begun = answered[key].state == TaskInstanceState.QUEUED and is_running(rows[key])
+            pod = found.plan.current.get(key)
+            if has_begun and (pod is None or place_of(orphan.hostname, pod) is Place.ELSEWHERE):
                 self._registry.adopt([orphan])  # its pod may be newer than the list
             else:
                 completed[key] = orphan
@@ -153,6 +158,8 @@ class Completion:
         if orphan.state == TaskInstanceState.QUEUED:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
             return _Became.HANDED_BACK
+        if orphan.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
+            return _Became.OVER
         if None not in found.plan.odd:  # else it may run in a pod that does not say whose it is
             self._lost.append(orphan)
         return _Became.LOST

@@ -126,10 +126,6 @@ class Orphans:
     def let_go_of(self, key: TaskInstanceKey) -> None:
         """Adopt a task instance no longer; without a launch it has no slot."""
         self._registry.adopted(key)
-        self.free(key)
-
-    def free(self, key: TaskInstanceKey) -> None:
-        """Free the slot of a task instance that has no launch."""
         if self._registry.get(key) is None:
             self._slots.free(key)
 

@@ -106,30 +106,22 @@ class SurplusPods:
             for key, orphan in answered.items()
             if not self._has_to_be_listed_again(key, found, by_key.get(key))
         }
-        current = [
-            (key, found.plan.current[key])
-            for key, orphan in abandoned.items()
-            if key in found.plan.current and orphan.state == TaskInstanceState.QUEUED
-        ]
-        unused = (
-            (key, pod)
-            for key, pod in [*current, *found.superseded_of(abandoned)]
-            if not self._is_used(pod, by_key.get(key))
-        )
-        deleted = list(self._unknown(unused))
-        for key, pod in deleted:
+        unused, left = [], []
+        current = [(key, pod) for key, pod in found.plan.current.items() if key in abandoned]
+        for key, pod in [*current, *found.superseded_of(abandoned)]:
+            row = by_key.get(key)
+            has_run = found.plan.current.get(key) is pod and abandoned[key].state != TaskInstanceState.QUEUED
+            if not (has_run or self._is_used(pod, row)):
+                unused.append((key, pod))
+            elif not (row and self._is_anothers(row)):
+                left.append((key, pod))
+        for key, pod in self._unknown(unused):
             self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
+        for _, pod in self._unknown(left):
+            self._commands.send(AdoptPod(pod.ref))  # labelled, it is watched until its end
         self._delete_replaced(found, abandoned)
-        for key, pod in found.plan.current.items():
-            if key in abandoned and (key, pod) not in deleted:
-                self._watch(pod, by_key.get(key))
         for key in abandoned:
             self._close(key)
-
-    def _watch(self, pod: PodFacts, row: TaskInstanceRow | None) -> None:
-        """Label a pod that is left, so that its end is seen, unless its task instance is another's."""
-        if row is None or not self._is_anothers(row):
-            self._commands.send(AdoptPod(pod.ref))
 
     def _has_to_be_listed_again(
         self, key: TaskInstanceKey, found: FoundPods, row: TaskInstanceRow | None

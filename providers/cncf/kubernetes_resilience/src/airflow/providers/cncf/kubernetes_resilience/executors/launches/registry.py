@@ -302,7 +302,7 @@ class LaunchRegistry:
                 self._forget(launch)
 
     def postpone(self, until: float) -> None:
-        """Have the pods waited for until then at least that nobody knows to exist."""
+        """Have pods that are not known to exist waited for until then at least."""
         for launch in self._departing_by.values():
             if launch.deletion and launch.ref is None:
                 launch.deletion.deadline = max(launch.deletion.deadline, until)
