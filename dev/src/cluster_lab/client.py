@@ -124,13 +124,23 @@ class KubeClient:
         :raises aiohttp.ClientError: if the connection breaks
         """
         params = {"watch": "true", "timeoutSeconds": WATCH_SECONDS, **query}
-        headers, rest = self._config.headers(), b""
-        async with self._session.get(self.url + path, params=params, headers=headers) as answer:
+        async with self._session.get(
+            self.url + path, params=params, headers=self._config.headers()
+        ) as answer:
             await _check(answer)
-            async for chunk in answer.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield msgspec.json.decode(line, type=JsonObject)
+            async for line in lines_of(answer.content):
+                yield msgspec.json.decode(line, type=JsonObject)
+
+
+async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream as they come. The reader's own are limited in length, an object is not."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest
 
 
 async def _check(answer: aiohttp.ClientResponse) -> None:

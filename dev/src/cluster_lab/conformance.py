@@ -93,7 +93,7 @@ class EventStream:
         return self
 
     def __next__(self) -> tuple[str, Manifest]:
-        event = _json(next(self._lines))
+        event = json.loads(next(self._lines))
         assert set(event) == {"type", "object"}
         return event["type"], event["object"]
 
@@ -104,11 +104,6 @@ class EventStream:
     def names(self, count: int) -> list[tuple[str, str]]:
         """:returns: type and object name of the next events."""
         return [(kind, obj["metadata"]["name"]) for kind, obj in self.take(count)]
-
-
-def _json(line: str) -> Manifest:
-    event: Manifest = httpx.Response(200, content=line).json()
-    return event
 
 
 @dataclass
@@ -197,7 +192,7 @@ class Api:
         body = {"apiVersion": "v1", "kind": "DeleteOptions"} | options
         return self.http.request("DELETE", self.path(name), json=body)
 
-    def evict(self, name: str, **eviction: Any) -> httpx.Response:
+    def evict(self, name: str) -> httpx.Response:
         """Evict a pod, in the version of the API that the server has."""
         resources = self.http.get("/api/v1").raise_for_status().json()["resources"]
         entry = next(resource for resource in resources if resource["name"] == "pods/eviction")
@@ -206,26 +201,17 @@ class Api:
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": self.namespace},
         }
-        return self.http.post(self.path(name, "eviction"), json=body | eviction)
+        return self.http.post(self.path(name, "eviction"), json=body)
 
     @contextmanager
     def watch(
         self,
         path: str = "",
-        headers: dict[str, str] | None = None,
-        patience: float | None = None,
         **query: Any,
     ) -> Iterator[EventStream]:
-        """Watch the namespace's pods, or another path.
-
-        :param patience: seconds to wait for each event, if not as long as for other responses. The watch may
-            take longer to begin.
-        """
+        """Watch the namespace's pods, or another path."""
         params = {"watch": "1"} | query
-        with self.http.stream("GET", path or self.pods, params=params, headers=headers) as response:
-            if patience is not None:
-                # It is looked up again when the first event is read.
-                response.request.extensions["timeout"] = httpx.Timeout(patience).as_dict()
+        with self.http.stream("GET", path or self.pods, params=params) as response:
             yield EventStream(response)
 
     def clean_up(self) -> None:

@@ -31,12 +31,11 @@ from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import JsonObject, KubeClient
 from cluster_lab.faults.launches import Launch, LaunchCounter
 from cluster_lab.faults.plan import FAULT_ANNOTATION, FAULTS_AT_WORK, Fault, FaultPlan, FaultRule
-from cluster_lab.faults.scenarios import scenario_for
+from cluster_lab.faults.scenarios import run_normally, scenario_for
 from cluster_lab.journal import Journal, JournalEntry, JournalEvent
 from cluster_lab.kubelet.kubelet import Kubelet
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
-from cluster_lab.kubelet.normal import run_normally
 from cluster_lab.kubelet.pod import Admission, Scenario
 from cluster_lab.ports import LOOPBACK
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ import kubernetes_asyncio
 import pytest
 from kubernetes.dynamic import DynamicClient
 
-from cluster_lab.apiserver import ApiServer
+from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import pod
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
 @pytest.fixture
-def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
+def kubeconfig(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "kubeconfig"
-    server.write_kubeconfig(path)
-    return path
+    with running_server(run_controllers=False) as server:
+        server.write_kubeconfig(path)
+        yield path
 
 
 def test_the_synchronous_client(kubeconfig: Path) -> None:
@@ -69,16 +71,3 @@ async def test_the_asynchronous_client(kubeconfig: Path) -> None:
                 break
 
     assert seen == [("ADDED", "a")]
-
-
-async def test_the_server_is_a_context_manager(tmp_path: Path) -> None:
-    async with ApiServer(token="secret") as server:
-        path = tmp_path / "kubeconfig"
-        server.write_kubeconfig(path)
-        configuration = kubernetes_asyncio.client.Configuration()
-        await kubernetes_asyncio.config.load_kube_config(str(path), client_configuration=configuration)
-        async with kubernetes_asyncio.client.ApiClient(configuration) as client:
-            nodes = await kubernetes_asyncio.client.CoreV1Api(client).list_node()
-
-    assert nodes.items == []
-    assert path.stat().st_mode & 0o077 == 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import aiohttp
@@ -20,6 +19,7 @@ from aiohttp import web
 from cluster_lab.api_proxy.request_faults import Predicate
 from cluster_lab.api_proxy.upstream import begin
 from cluster_lab.apiserver.requests import RequestInfo
+from cluster_lab.client import lines_of
 
 
 class _Metadata(msgspec.Struct):
@@ -128,7 +128,7 @@ class _Relay:
 
     async def _read(self, reply: aiohttp.ClientResponse) -> None:
         try:
-            async for line in _lines(reply.content):
+            async for line in lines_of(reply.content):
                 for event in self._history.repeat(line, self._pace.replays):
                     self._put(event)
         finally:
@@ -181,14 +181,3 @@ class _History:
         if event.type == "DELETED":
             del self._events[uid]
         return [line, *seen * times]
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    # The reader's own lines are limited in length, an object is not.
-    rest = b""
-    async for chunk in content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-    if rest:
-        yield rest

@@ -54,17 +54,16 @@ class Handlers:
         self._registry = registry
         self._logs = logs
         self._bookmark_interval = bookmark_interval
-        self._verbs: dict[str, Handler] = {
+        self._by_name: dict[str, Handler] = {
             "get": self._get,
             "list": self._list,
             "watch": self._watch,
             "create": self._create,
             "patch": self._patch,
             "delete": self._delete,
-        }
-        self._subresources: dict[str, Handler] = {
             "binding": self._bind,
             "eviction": self._evict,
+            "log": self._log,
         }
 
     async def handle(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
@@ -72,9 +71,8 @@ class Handlers:
 
         :raises ApiError: it failed.
         """
-        if info.subresource == "log":
-            return await self._logs.serve(info)
-        handler = self._subresources.get(info.subresource) or self._verbs[info.verb]
+        # A status has no handler of its own.
+        handler = self._by_name.get(info.subresource) or self._by_name[info.verb]
         return await handler(request, info)
 
     async def _get(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
@@ -119,6 +117,9 @@ class Handlers:
     async def _evict(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
         self._registry.evict(info.namespace, info.name)
         return json_response(success(201), 201)
+
+    async def _log(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        return await self._logs.serve(info)
 
 
 async def _object_body(request: web.Request) -> Manifest:

@@ -10,7 +10,7 @@ Everything here runs on the server's event loop; nothing is locked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -26,6 +26,9 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 FIRST_REVISION = 100
 """Above 1, so that resourceVersion=1 is too old from the start, as with a cluster that has lived a while."""
+
+HISTORY = 20_000
+"""Changes kept per resource; older ones are as good as compacted."""
 
 
 @dataclass(frozen=True)
@@ -84,27 +87,22 @@ class LogOverrunError(Exception):
 class Follower:
     """A reader's place in a change log. Followers share the log, so a slow one holds no memory."""
 
-    def __init__(self, log: ChangeLog, position: int, wake: asyncio.Event) -> None:
+    def __init__(self, log: ChangeLog, revision: int, wake: asyncio.Event) -> None:
         self._log = log
-        self._position = position
-        self._wake = wake
+        self._revision = revision
+        self.wake = wake
 
     def take(self) -> list[Change]:
         """:returns: the changes since the last call, oldest first.
         :raises LogOverrunError: some of them are gone.
         """
-        self._wake.clear()
-        changes = self._log.since(self._position)
-        self._position += len(changes)
+        self.wake.clear()
+        if self._revision < self._log.trimmed:
+            raise LogOverrunError
+        changes = self._log.since(self._revision)
+        if changes:
+            self._revision = changes[-1].revision
         return changes
-
-    def notify(self) -> None:
-        """Say that there is something to read."""
-        self._wake.set()
-
-    async def wait(self) -> None:
-        """Return when there may be something to read."""
-        await self._wake.wait()
 
     def close(self) -> None:
         """Stop following."""
@@ -112,12 +110,10 @@ class Follower:
 
 
 class ChangeLog:
-    """The changes of one resource, bounded; positions count from the first change ever."""
+    """The changes of one resource, bounded, in the order of their revisions."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._changes: list[Change] = []
-        self._base = 0
         self.trimmed = FIRST_REVISION
         """Changes up to this revision may be missing."""
         self.followers: set[Follower] = set()
@@ -125,51 +121,33 @@ class ChangeLog:
     def append(self, change: Change) -> None:
         """Add a change and wake the followers. Trims in halves, so that the cost per change is constant."""
         self._changes.append(change)
-        if len(self._changes) > 2 * self._limit:
-            dropped = len(self._changes) - self._limit
-            self.trimmed = self._changes[dropped - 1].revision
-            del self._changes[:dropped]
-            self._base += dropped
+        if len(self._changes) > 2 * HISTORY:
+            self.trimmed = self._changes[-HISTORY - 1].revision
+            del self._changes[:-HISTORY]
         for follower in self.followers:
-            follower.notify()
+            follower.wake.set()
 
-    def since(self, position: int) -> list[Change]:
-        """:returns: changes from a position on.
-        :raises LogOverrunError: the position has been trimmed.
-        """
-        if position < self._base:
-            raise LogOverrunError
-        return self._changes[position - self._base :]
+    def since(self, revision: int) -> list[Change]:
+        """:returns: the changes above a revision, oldest first."""
+        return self._changes[bisect_right(self._changes, revision, key=lambda change: change.revision) :]
 
-    def newest_first(self) -> Iterator[Change]:
-        """:returns: the changes that are left, backwards."""
-        return reversed(self._changes)
-
-    def follow(self, after_revision: int, wake: asyncio.Event | None = None) -> Follower:
+    def follow(self, revision: int, wake: asyncio.Event | None = None) -> Follower:
         """:param wake: set when there may be something to read; for one reader of several logs.
         :returns: a follower that starts with the first change above a revision.
         """
-        behind = 0
-        for change in self.newest_first():
-            if change.revision <= after_revision:
-                break
-            behind += 1
-        follower = Follower(self, self._base + len(self._changes) - behind, wake or asyncio.Event())
+        follower = Follower(self, revision, wake or asyncio.Event())
         self.followers.add(follower)
         return follower
 
 
 class Store:
-    """All objects of the server.
+    """All objects of the server."""
 
-    :param history: changes kept per resource; older ones are as good as compacted.
-    """
-
-    def __init__(self, history: int = 20_000) -> None:
+    def __init__(self) -> None:
         self.revision = FIRST_REVISION
         self._compacted = FIRST_REVISION
         self._records: dict[Resource, dict[Key, Record]] = {r: {} for r in RESOURCES}
-        self.logs = {r: ChangeLog(history) for r in RESOURCES}
+        self.logs = {r: ChangeLog() for r in RESOURCES}
 
     def get(self, resource: Resource, key: Key) -> Record | None:
         """:returns: the object, or None."""
@@ -213,9 +191,7 @@ class Store:
         The caller has checked the revision against :meth:`oldest`.
         """
         past = dict(self._records[resource])
-        for change in self.logs[resource].newest_first():
-            if change.revision <= revision:
-                break
+        for change in reversed(self.logs[resource].since(revision)):
             if change.previous is None:
                 past.pop(change.record.key, None)
             else:

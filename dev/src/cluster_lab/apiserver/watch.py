@@ -89,7 +89,7 @@ class WatchStream:
             async with asyncio.timeout_at(until):
                 while True:
                     await self._send(self._pending(follower))
-                    await follower.wait()
+                    await follower.wake.wait()
 
     def _pending(self, follower: Follower) -> list[bytes]:
         return [line for change in follower.take() for line in self._lines(change)]

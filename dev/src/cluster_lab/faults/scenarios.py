@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What each fault does to a pod, as the statuses and deletions that an API server gets to see.
+What becomes of a pod, normally and by each fault: the statuses and deletions that an API server sees.
 
 Where a fault kills a worker before it reports to Airflow, no process is started at all: a real one could be
 faster than the fault, and the fault would then hit a running task.
@@ -16,7 +16,6 @@ from itertools import chain, repeat
 
 from cluster_lab.faults.plan import Fault, FaultRule
 from cluster_lab.journal import JournalEvent
-from cluster_lab.kubelet.normal import prepare
 from cluster_lab.kubelet.pod import PodRun, Scenario
 from cluster_lab.kubelet.process import WorkerProcess
 from cluster_lab.kubelet.status import EXIT_SIGKILL, EXIT_SIGTERM, LOST_CONTAINER
@@ -44,6 +43,21 @@ def scenario_for(rule: FaultRule) -> Scenario:
     return scenario
 
 
+async def run_normally(run: PodRun) -> None:
+    """Play the life of a pod to which nothing happens: Pending, Running, then as the worker process ends."""
+    await _prepare(run)
+    if await run.start_worker():
+        await run.await_worker()
+
+
+async def _prepare(run: PodRun) -> None:
+    """Report the pod as accepted, and its init containers (simulated, they succeed at once) as done."""
+    await run.report()
+    if run.status.has_init_containers:
+        run.status.initialize()
+        await run.report()
+
+
 NOT_FOUND = "failed to pull and unpack image: manifest unknown"
 REGISTRY_AWAY = "failed to pull and unpack image: failed to do request: dial tcp 10.0.0.9:443: i/o timeout"
 """What containerd says of an image that it cannot pull, without the image's name."""
@@ -61,7 +75,7 @@ async def _image_pull(run: PodRun, delay: float, *, message: str = NOT_FOUND) ->
 
 
 async def _image_pull_recovers(run: PodRun, delay: float) -> None:
-    await prepare(run)
+    await _prepare(run)
     run.record(JournalEvent.FAULT_INJECTED)
     await _report_pull_error(run, NOT_FOUND)
     await run.pause(delay)
@@ -260,7 +274,7 @@ async def _partition_running(run: PodRun, delay: float) -> None:
 async def _at_work(run: PodRun, delay: float) -> WorkerProcess | None:
     """Start the worker, unless it runs, and return it when it has to meet its fault; None: it has ended."""
     if run.process is None:
-        await prepare(run)
+        await _prepare(run)
         if not await run.start_worker():
             return None
     assert run.process is not None
@@ -274,7 +288,7 @@ async def _at_work(run: PodRun, delay: float) -> WorkerProcess | None:
 
 
 async def _pending(run: PodRun, seconds: float) -> None:
-    await prepare(run)
+    await _prepare(run)
     await run.pause(seconds)
 
 
