@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 
 from __future__ import annotations
 
-from cluster_lab.apiserver.resources import RESOURCES, Manifest, Resource
+from cluster_lab.apiserver.resources import RESOURCES, SUBRESOURCES, Manifest, Resource
 
 VERSION = {
     "major": "1",
@@ -19,12 +19,6 @@ VERSION = {
     "goVersion": "",
     "compiler": "",
     "platform": "linux/amd64",
-}
-_SUBRESOURCE_KINDS: dict[str, Manifest] = {
-    "status": {"verbs": ["get", "patch"]},
-    "binding": {"kind": "Binding", "verbs": ["create"]},
-    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
-    "log": {"verbs": ["get"]},
 }
 
 
@@ -45,7 +39,6 @@ def _entries(resource: Resource) -> list[Manifest]:
     base: Manifest = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
     own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": sorted(resource.verbs)}
     subresources = [
-        base | {"name": f"{resource.plural}/{name}"} | _SUBRESOURCE_KINDS[name]
-        for name in resource.subresources
+        base | {"name": f"{resource.plural}/{name}"} | SUBRESOURCES[name] for name in resource.subresources
     ]
     return [base | own, *subresources]

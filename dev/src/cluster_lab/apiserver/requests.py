@@ -10,17 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster_lab.apiserver.resources import Resource, find_resource
+from cluster_lab.apiserver.resources import SUBRESOURCES, Resource, find_resource
 from cluster_lab.apiserver.status import method_not_allowed, no_such_path
 
 _ONE = {"GET": "get", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _MANY = {"GET": "list", "POST": "create"}
-_SUBRESOURCE_VERBS = {
-    "status": ("get", "patch"),
-    "binding": ("create",),
-    "eviction": ("create",),
-    "log": ("get",),
-}
 _TRUE = ("1", "true", "True", "t", "T", "TRUE")
 
 
@@ -74,7 +68,7 @@ def _verb(method: str, target: Resource, name: str, subresource: str, query: Map
     verb = (_ONE if name else _MANY).get(method)
     if verb == "list" and is_true(query.get("watch")):
         verb = "watch"
-    allowed = _SUBRESOURCE_VERBS[subresource] if subresource else target.verbs
+    allowed = SUBRESOURCES[subresource]["verbs"] if subresource else target.verbs
     if verb not in allowed or (verb == "create" and bool(name) != bool(subresource)):
         raise method_not_allowed()
     return str(verb)

@@ -14,6 +14,14 @@ Manifest = dict[str, Any]
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
 
+SUBRESOURCES: dict[str, Manifest] = {
+    "status": {"verbs": ["get", "patch"]},
+    "binding": {"kind": "Binding", "verbs": ["create"]},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
+    "log": {"verbs": ["get"]},
+}
+"""What is particular about the discovery of each."""
+
 
 @dataclass(frozen=True, eq=False)
 class Resource:
