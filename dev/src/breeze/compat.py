@@ -80,6 +80,9 @@ DEPLOYED_BRIEFLY = (
 
 _CONTRACT = SUITES["providers-tests"] / "contract"
 
+_OF_LIBRARIES = (SUITES["core-tests"] / "retry_policy", SUITES["providers-tests"] / "unit" / "pods")
+"""What reads files and pods, and talks to the API server: little of Airflow, and much of other libraries."""
+
 _ABOUT_THE_PAIR = ("-m", "not airflow_alone and not starts_airflow")
 """What the pairs that meet each version have shown, no other pair shows again."""
 
@@ -145,6 +148,9 @@ def _run(
 
 
 def _run_lowest(wheels: list[Path]) -> int:
-    """Run the contract tests with the oldest versions that our distributions say they work with."""
+    """Run tests with the oldest version of each library that our distributions say they work with."""
     requirements = [*wheels, *lowest_requirements(), *_OLDEST_AIRFLOW, f"-e {DEV}"]
-    return run_pytest(make_environment("lowest", requirements), _CONTRACT, in_one_piece=True)
+    python = make_environment("lowest", requirements)
+    # The contract tests have a configuration of their own.
+    contracts = run_pytest(python, _CONTRACT, in_one_piece=True)
+    return run_pytest(python, *_OF_LIBRARIES, in_one_piece=True) or contracts

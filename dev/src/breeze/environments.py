@@ -101,12 +101,14 @@ def run_pytest(
     python: Path, *words: object, env: Mapping[str, str] | None = None, in_one_piece: bool = False
 ) -> int:
     """
-    Run pytest in an environment, with an ``AIRFLOW_HOME`` that no other one has, and return its exit code.
+    Run pytest in an environment, with an ``AIRFLOW_HOME`` of its own that is new, and return its exit code.
 
     :param python: of the environment.
     :param env: variables to set besides those of this process.
     :param in_one_piece: show its output once it has ended.
     """
-    home = {"AIRFLOW_HOME": str(BUILD / "airflow-home" / python.parents[1].name)}
+    home = BUILD / "airflow-home" / python.parents[1].name
+    # Airflow 3.1 writes defaults into its airflow.cfg, and the next run would take them for somebody's.
+    shutil.rmtree(home, ignore_errors=True)
     command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
-    return run_program(command, env={**home, **(env or {})}, in_one_piece=in_one_piece)
+    return run_program(command, env={"AIRFLOW_HOME": str(home), **(env or {})}, in_one_piece=in_one_piece)

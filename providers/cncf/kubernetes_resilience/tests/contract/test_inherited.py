@@ -60,7 +60,8 @@ KEPT = {
 """In use, or right by itself. Not every version has each."""
 
 
-KEPT_CAPABILITIES = {"supports_ad_hoc_ti_run", "supports_multi_team"}
+KEPT_CAPABILITIES = {"supports_ad_hoc_ti_run", "supports_multi_team", "supports_sentry"}
+"""The last is Airflow 3.1's, and false."""
 
 
 def capabilities_of(class_: type) -> set[str]:
