@@ -291,6 +291,49 @@ def test_plugin_without_kubectl_says_so(monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().err == "there is no kubectl on PATH\n"
 
 
+@pytest.fixture
+def kubectl(monkeypatch, tmp_path):
+    """Give a function that puts a kubectl on PATH, and the file in which that notes its arguments."""
+    noted = tmp_path / "arguments"
+
+    def install(ending):
+        program = tmp_path / "bin" / "kubectl"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {noted}\n{ending}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+        return noted
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("words", "passed_on"),
+    [
+        ([], []),
+        (["-n", "sales"], ["--namespace=sales"]),
+        (
+            ["--context", "lab", "--kubeconfig", "/a file", "-n", "sales"],
+            ["--namespace=sales", "--context=lab", "--kubeconfig=/a file"],
+        ),
+    ],
+)
+def test_plugin_asks_kubectl_for_the_pod_as_it_is_told(run_quick, capsys, kubectl, file_of, words, passed_on):
+    pod = file_of([m.evicted()])
+    noted = kubectl(f"cat {pod}")
+    expected = run_quick("explain", "--file", pod)
+    assert quick.run_plugin(["pod", *words]) == expected.code == 0
+    assert capsys.readouterr() == (expected.out, expected.err)
+    asked = noted.read_text().splitlines()
+    assert asked == ["get", "pod", "--output=json", *passed_on, "--", "pod"]
+
+
+def test_plugin_ends_as_kubectl_does_and_leaves_it_the_word(kubectl, capfd):
+    kubectl('echo "pods \\"gone\\" not found" >&2; exit 1')
+    assert quick.run_plugin(["gone"]) == 2
+    assert capfd.readouterr() == ("", 'pods "gone" not found\nkubectl gives no pod gone\n')
+
+
 # -------------------------------------------------------------------------------------------- without Airflow
 
 _RUN = """
