@@ -1,11 +1,12 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The values for the official Helm chart, compared with the keys that the chart documents.
+The values for the official Helm chart, compared with the keys that the chart's schema has.
 
-The chart itself cannot be had where tests run: it is in no package index.
+The chart cannot be had where tests run: it is in no package index. Its ``values.schema.json`` was read in
+November 2026, as of commit 002e5532d7d5 of apache/airflow, where the chart has Airflow 3.0.5 by default.
 
-.. seealso:: https://airflow.apache.org/docs/helm-chart/stable/parameters-ref.html
+.. seealso:: https://github.com/apache/airflow/blob/002e5532d7d55a375bbf71bd4e72d7e008635073/chart/values.schema.json
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DOCUMENTED: dict[str, type] = {
     "scheduler.serviceAccount.name": str,
     "statsd.extraMappings": list,
 }
-"""Keys of the chart with the types that its ``values.schema.json`` allows, as far as our pages have them."""
+"""Keys of the schema with types that it allows, as far as our pages have them. In ``config`` any key may be."""
 
 BLOCKS = [
     pytest.param(yaml.safe_load(block), id=f"{page.stem}-{number}")
