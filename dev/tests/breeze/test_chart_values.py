@@ -38,7 +38,7 @@ DOCUMENTED: dict[str, type] = {
     "scheduler.serviceAccount.name": str,
     "statsd.extraMappings": list,
 }
-"""Keys of the schema with types that it allows, as far as our pages have them. In ``config`` any key may be."""
+"""Keys of the schema, with types that it allows, that our pages have. In ``config`` any key may be."""
 
 BLOCKS = [
     pytest.param(yaml.safe_load(block), id=f"{page.stem}-{number}")
