@@ -20,7 +20,7 @@ from breeze.paths import BUILD, CORE, DEV, DISTRIBUTIONS, PROVIDER, ROOT, UV
 from breeze.steps import run_program
 
 _LOCK = ROOT / "requirements.lock"
-_SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
+SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
 
 
 def write_lock(
@@ -56,7 +56,7 @@ def find_pythons() -> dict[str, Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     folders = [str(Path(sys.executable).parent), *map(str, sorted(pyenv.glob("*/bin")))]
     path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
-    found = {version: shutil.which(f"python{version}", path=path) for version in _SUPPORTED_PYTHONS}
+    found = {version: shutil.which(f"python{version}", path=path) for version in SUPPORTED_PYTHONS}
     return {version: Path(python) for version, python in found.items() if python}
 
 
