@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from cluster_lab.faults.plan import Fault
 from demo import lost_pods
 from demo.display import Row, save_picture
 from demo.lost_pods import CONTROL, IN_TWO_PARTS, UNKNOWN, row_of, summary_text, task_table
+from demo.storm import AWAY_FOR
 from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 from testbed.records import Outcome
 
@@ -85,3 +87,6 @@ def test_readme_counts_the_faults_that_the_demo_plays():
     readme = README.read_text()
     counted = {int(number) for pair in re.findall(r"(\d+) of (\d+)", readme) for number in pair}
     assert counted == {infrastructure}
+    tasks = run_path(str(PLAN.parent / "dags" / "storm.py"))["TASKS"]
+    assert f"for {AWAY_FOR.seconds} s while {tasks} tasks of the demo start" in readme
+    assert f"| all {tasks} fail | all {tasks} succeed |" in readme
