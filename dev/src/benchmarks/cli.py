@@ -16,13 +16,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import drain, events, launch, loop, lost, memory, storm
+from benchmarks import command, drain, events, launch, loop, lost, memory, storm
 from benchmarks.harness import OURS, Lab, open_lab
 from testbed.terminal import make_console, run_in_terminal
 
 BENCHMARKS = {
     module.__name__.removeprefix("benchmarks."): module
-    for module in (launch, drain, events, lost, loop, memory, storm)
+    for module in (launch, drain, events, lost, loop, memory, storm, command)
 }
 QUICK = 10
 """By so much a quick look has fewer pods."""
