@@ -22,6 +22,7 @@ from testbed.waiting import wait_for
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.each_version,
     pytest.mark.newest_version,
     pytest.mark.long,
     pytest.mark.skipif(airflow_version() < (3, 2), reason="Airflow 3.1 has no teams"),
