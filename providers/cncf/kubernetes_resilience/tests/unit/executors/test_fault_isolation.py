@@ -334,7 +334,7 @@ def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, cou
     ("owner", "name", "step"),
     [
         (task_instances, "read_rows", "settle"),
-        (judge, "standing", "settle"),
+        (judge, "_judge_unstarted", "settle"),
         (PodDeletion, "give_up", "act"),
     ],
     ids=["row", "judge", "pod"],

@@ -62,8 +62,10 @@ def creating(final: KubernetesApiError | None = None) -> dict:
 NOT_WANTED = dict.fromkeys(("success", "up_for_retry", "cleared", "gone"), Step.CANCEL) | dict.fromkeys(
     ("in another try", "runs in another try"), Step.CANCEL
 )
-ELSEWHERE = dict.fromkeys(("queued elsewhere", "runs elsewhere", "scheduled"), Step.RELEASE)
-LABELS_OF_OTHERS = ELSEWHERE | dict.fromkeys(("gone", "restarts elsewhere"), Step.RELEASE)
+ELSEWHERE = dict.fromkeys(
+    ("queued elsewhere", "runs elsewhere", "restarts elsewhere", "scheduled"), Step.RELEASE
+)
+LABELS_OF_OTHERS = ELSEWHERE | {"gone": Step.RELEASE}
 CREATION = ELSEWHERE | {
     **NOT_WANTED,
     "deferred": Step.CANCEL,
@@ -71,7 +73,6 @@ CREATION = ELSEWHERE | {
     "rescheduled": Step.CANCEL,
     "restarting": Step.CANCEL,
     "restarts": Step.CANCEL,
-    "restarts elsewhere": Step.CANCEL,
     "runs in another try": Step.FOLLOW,
     "runs in another pod": Step.FOLLOW,
 }

@@ -94,7 +94,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     another UUID. Pods name the UUID besides."""
 
     # What a later official executor may be able to do besides, this one does not inherit.
-    if upstream.HAS_WORKLOAD_TYPES:
+    if upstream.TASKS_ALONE:
         supported_workload_types = upstream.TASKS_ALONE
     else:
         supports_callbacks = False

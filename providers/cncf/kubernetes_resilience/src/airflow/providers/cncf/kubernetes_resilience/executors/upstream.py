@@ -44,15 +44,12 @@ EXECUTOR_MODULE = MOVED_EXECUTOR_MODULE if find_spec(MOVED_EXECUTOR_MODULE) else
 _SERIALIZATION = "airflow.serialization.serialized_objects"
 
 
-HAS_WORKLOAD_TYPES = _AIRFLOW_VERSION >= (3, 4)
-"""Whether an executor names the kinds of workloads that it runs, and has no flag for each."""
-
 TASKS_ALONE: frozenset[Any] = (
     frozenset({import_module("airflow.executors.workloads").WorkloadType.EXECUTE_TASK})
-    if HAS_WORKLOAD_TYPES
+    if _AIRFLOW_VERSION >= (3, 4)
     else frozenset()
 )
-"""The kinds that this executor runs."""
+"""The kinds of workloads that this executor runs; empty where an executor has a flag for each kind."""
 
 
 def make_token(ti_id: str, generator: JWTGenerator) -> str:

@@ -24,7 +24,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
     TaskSnapshot,
-    standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience import ledger
@@ -102,8 +101,7 @@ class Orphans:
             name=lambda orphan: orphan.ti_id,
             give_up=lambda orphan, _: self.let_go_of(orphan.key),
         ):
-            restarts_elsewhere = task.is_restarting and task.owner != self._job_id
-            if restarts_elsewhere or standing(task.row, key, job_id=self._job_id) is Standing.ELSEWHERE:
+            if task.standing(key, job_id=self._job_id) is Standing.ELSEWHERE:
                 log.info("%s is not adopted: its scheduler job is %s", key, task.owner)
                 self.let_go_of(key)
             else:
@@ -119,8 +117,7 @@ class Orphans:
         return {
             key
             for key, task in _read_tasks(orphans).items()
-            if not task.is_restarting
-            if standing(task.row, key, job_id=self._job_id) in _ENDS
+            if task.standing(key, job_id=self._job_id) in _ENDS
         }
 
     def let_go_of(self, key: TaskInstanceKey) -> None:

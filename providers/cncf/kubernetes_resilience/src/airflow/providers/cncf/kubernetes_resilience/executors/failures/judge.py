@@ -15,10 +15,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
-    TaskInstanceRow,
     TaskSnapshot,
     is_running,
-    standing,
 )
 
 
@@ -90,15 +88,13 @@ def judge(
         case Situation.CREATION_DUE if queued_again:
             return Step.CANCEL  # a call was carried out, and the worker has reported
         case Situation.CREATION_DUE:
-            return _judge_creation(launch, task.row, job_id)
+            return _judge_creation(launch, task, job_id)
         case _:
             return _judge_unstarted(situation, launch, task, job_id)
 
 
 def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
-    if task.is_restarting:
-        return Step.WAIT  # it has started: the end of its pod is waited for
-    match standing(task.row, launch.key, job_id=job_id):
+    match task.standing(launch.key, job_id=job_id):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
         case Standing.ELSEWHERE if launch.waiting is None:
@@ -109,10 +105,10 @@ def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, j
     return Step.WAIT
 
 
-def _judge_creation(launch: Launch, row: TaskInstanceRow | None, job_id: int | None) -> Step:
+def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
-    now = standing(row, launch.key, job_id=job_id)
+    row, now = task.row, task.standing(launch.key, job_id=job_id)
     if now is Standing.ELSEWHERE:
         return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
     # To give up a launch whose worker runs would fail, or delete, a healthy task.

@@ -50,12 +50,20 @@ class TaskSnapshot(NamedTuple):
         """The job of the scheduler that has it; None if nobody has."""
         return self.row.queued_by_job_id if self.row else self.restarts_by
 
+    def standing(self, key: TaskInstanceKey, *, job_id: int | None) -> Standing:
+        """Say what the task instance means for a launch of a try, as :func:`standing` does."""
+        if self.is_restarting:
+            return Standing.RESTARTED if self.restarts_by == job_id else Standing.ELSEWHERE
+        return standing(self.row, key, job_id=job_id)
+
 
 class Standing(Enum):
     """What a task instance's row says about a launch of one of its tries."""
 
     GONE = auto()
     """The task instance was cleared or deleted, or is in another try."""
+    RESTARTED = auto()
+    """It was cleared while it ran, and waits for the end of its worker. Its row has another UUID."""
     OVER = auto()
     """The try has come to its end."""
     ELSEWHERE = auto()
