@@ -248,12 +248,23 @@ def test_many_at_once(start, queued_ti):
 # ---------------------------------------------------------------- outages
 
 
-def test_while_a_creation_is_waited_out(start, queued_ti):
-    harness = start(**CONFIG)
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, 'pods is forbidden: User "airflow"'),
+        (
+            {"KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES": "-1"},
+            'pods "x" is forbidden: exceeded quota: tasks',
+        ),
+    ],
+    ids=["refused", "repeated as often as configured"],
+)
+def test_while_a_creation_is_waited_out(start, queued_ti, options, why):
+    harness = start(**CONFIG, **options)
     ti = queued_ti()
     harness.queue(ti)
     harness.executor.heartbeat()
-    harness.refuse(KubernetesApiError("no", status=403, reason="Forbidden"))
+    harness.refuse(KubernetesApiError(why, status=403, reason="Forbidden"))
     age(harness, ti)
     harness.wait(INTERVAL)
     assert is_fresh(harness, ti)

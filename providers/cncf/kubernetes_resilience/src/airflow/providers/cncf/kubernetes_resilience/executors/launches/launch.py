@@ -351,7 +351,7 @@ class Launch:
         """Whether its pod does not exist, as far as is known, and a call to create it has failed."""
         # A renamed one is asked for again at once.
         calls = self.creation
-        return calls is not None and bool(calls.unanswered or calls.refusals)
+        return calls is not None and bool(calls.unanswered or calls.refusals or calls.rejections)
 
     @property
     def has_started(self) -> bool:
