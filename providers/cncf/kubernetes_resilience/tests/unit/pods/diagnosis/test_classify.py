@@ -468,9 +468,11 @@ def test_worker_that_a_virtual_kubelet_does_not_find_any_more_was_lost(phase: Ph
 
 
 @pytest.mark.parametrize("init", [True, False])
-@pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])
-def test_container_of_unknown_end_was_lost(reason: str, init: bool) -> None:
-    ended = m.terminated(255, reason)
+@pytest.mark.parametrize(
+    ("exit_code", "reason"), [(255, "Unknown"), (137, "ContainerStatusUnknown"), (-1, "Error")]
+)
+def test_container_of_unknown_end_was_lost(exit_code: int, reason: str, init: bool) -> None:
+    ended = m.terminated(exit_code, reason)
     manifest = m.pod(
         "Failed", [m.base(m.PREPARING if init else ended)], init=[m.status_of("a", ended)] * init
     )

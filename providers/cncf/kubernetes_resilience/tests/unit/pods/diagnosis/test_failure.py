@@ -54,6 +54,7 @@ FAULTS = {
     # The worker container.
     "runtime cannot start the container": Fault(m.start_error(), "StartError", exit_code=128, by_itself=True),
     "container is lost": Fault(m.status_unknown(), "ContainerStatusUnknown", exit_code=137, by_itself=True),
+    "its exit code is lost": Fault(m.worker_error(-1), "Error", exit_code=-1),
     "out of memory": Fault(m.out_of_memory(), "OOMKilled", exit_code=137, by_itself=True),
     "worker exits on its own": Fault(m.worker_error(), "Error", exit_code=1, by_itself=True),
     "killed, and nobody says by whom": Fault(m.worker_error(137), "Error", exit_code=137),

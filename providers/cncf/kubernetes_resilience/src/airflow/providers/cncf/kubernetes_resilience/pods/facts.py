@@ -185,6 +185,11 @@ class ContainerFacts:
         return self.state is ContainerState.TERMINATED and self.exit_code != 0
 
     @property
+    def has_lost_exit_code(self) -> bool:
+        """Whether the runtime has missed how the container ended: no process exits with less than 0."""
+        return (self.exit_code or 0) < 0
+
+    @property
     def is_not_executable(self) -> bool:
         """
         Whether the kernel refused its program, so that nothing of it has run.

@@ -132,7 +132,7 @@ class PodFailure:
 
         A signal is a cause from outside, even if no condition says whose. API servers before 1.26 set no
         condition, nor does a node that goes down without its kubelet's knowledge. A program that the node
-        cannot execute has not run.
+        cannot execute has not run. A runtime that has missed the end cannot know its cause.
         """
         container = self.container
         return (
@@ -141,6 +141,7 @@ class PodFailure:
             and container.state is ContainerState.TERMINATED
             and not _was_signalled(container)
             and not container.is_not_executable
+            and not container.has_lost_exit_code
             and self.disruption is None
             and self.facts.reason is None
             and not self.deleted

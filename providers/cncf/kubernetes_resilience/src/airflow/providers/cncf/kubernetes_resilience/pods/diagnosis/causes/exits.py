@@ -13,6 +13,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause im
     both,
     container_failed,
     container_reason,
+    either,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     SILENT_EXIT,
@@ -38,6 +39,10 @@ def _killed(failure: PodFailure) -> bool:
     return failure.container is not None and failure.container.killed_by is not None
 
 
+def _without_exit_code(failure: PodFailure) -> bool:
+    return failure.container is not None and failure.container.has_lost_exit_code
+
+
 def _worker_never_started(failure: PodFailure) -> bool:
     worker = failure.facts.worker
     return worker is None or not worker.started
@@ -47,8 +52,8 @@ EXITS = (
     Cause(
         name="container-status-unknown",
         # The kubelet's word, and containerd's for a container whose process it does not find any more:
-        # internal/cri/server
-        applies=container_reason("ContainerStatusUnknown", "Unknown"),
+        # internal/cri/server; and CRI-O's exit code without a word: server/container_status.go
+        applies=either(container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
