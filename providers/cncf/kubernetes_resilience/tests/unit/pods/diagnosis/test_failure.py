@@ -366,10 +366,11 @@ def test_obstacle_is_what_a_pending_pod_waits_for(name: str, reason: str, contai
     assert (failure.container.name if failure.container else None) == container
 
 
-def test_native_sidecar_that_runs_and_init_container_that_completed_are_no_obstacles() -> None:
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_native_sidecar_that_runs_and_init_container_that_completed_are_no_obstacles(phase: str) -> None:
     init = [m.status_of("git-sync", OK), m.status_of("proxy", m.running())]
     failure = find_obstacle(
-        read_pod(m.pod(containers=[m.base(m.CREATING)], init=init, native_sidecars=("proxy",)))
+        read_pod(m.pod(phase, [m.base(m.CREATING)], init=init, native_sidecars=("proxy",)))
     )
     assert failure is not None
     assert failure.container == failure.facts.worker

@@ -45,8 +45,8 @@ def test_native_sidecar_decides_only_if_nothing_else_failed(
 
 
 @given(facts=PODS)
-def test_only_a_pending_pod_whose_worker_has_not_started_has_an_obstacle(facts: PodFacts) -> None:
-    assert (find_obstacle(facts) is not None) == (facts.phase == "Pending" and facts.may_start)
+def test_only_a_pod_whose_worker_has_not_started_has_an_obstacle(facts: PodFacts) -> None:
+    assert (find_obstacle(facts) is not None) == (facts.phase in ("Pending", "Running") and facts.may_start)
 
 
 @given(facts=PODS, given_up=SETS_OF_REASONS)

@@ -197,13 +197,13 @@ def find_failure(
 
 def find_obstacle(facts: PodFacts) -> PodFailure | None:
     """
-    Say what keeps the worker of a Pending pod from starting, as if the pod was given up on now.
+    Say what keeps the worker of a pod from starting, as if the pod was given up on now.
 
-    None if the pod is not Pending, or its worker has started.
+    None if the pod has ended, or its worker has started.
 
     It is for people who ask why a pod hangs. The executor does not act on it.
     """
-    if facts.phase != "Pending" or not facts.may_start:
+    if facts.phase not in ("Pending", "Running") or not facts.may_start:
         return None
     container = next((item for item in facts.containers if _is_obstacle(item)), None)
     reason = _first(facts.reason, _reason(facts.unscheduled), _reason(container), facts.phase)
