@@ -72,6 +72,22 @@ def test_while_a_relaunch_waits_for_the_old_pod(waiting):
     assert is_fresh(harness, ti)
 
 
+def test_while_the_pod_goes_that_airflow_has_taken_back(start, queued_ti):
+    """Its containers may take longer for their end than a task instance may be queued."""
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.pod(containers=[m.base(m.PREPARING)], init=[m.status_of("vault", m.running())]))
+    harness.executor.revoke_task(ti=ti)
+    harness.accepted(pod.ref, grace_seconds=600)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    age(harness, ti)
+    harness.wait(INTERVAL)
+    assert harness.runtime.take("create") == []
+    assert is_fresh(harness, ti)
+
+
 def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
     monkeypatch.setattr(minimum_backoff, "IMMEDIATE_RELAUNCHES", 0)
     monkeypatch.setattr(

@@ -88,7 +88,7 @@ class QueuedTimeout:
         waiting = self._registry.in_state(LaunchState.WAITING)
         creating = self._registry.in_state(LaunchState.CREATING)
         return {
-            *(launch.ti_id for launch in waiting if _is_relaunched(launch)),
+            *(launch.ti_id for launch in waiting if _is_relaunched(launch) or self._waits_for_pod(launch)),
             *(launch.ti_id for launch in self._registry.in_state(LaunchState.HELD)),
             *(launch.ti_id for launch in creating if launch.is_created_again or self._is_late(launch)),
             *(orphan.ti_id for orphan in orphans if orphan.state == TaskInstanceState.QUEUED),
@@ -112,6 +112,10 @@ class QueuedTimeout:
         waiting = self._registry.in_state(LaunchState.WAITING)
         to_be_launched = {launch.ti_id for launch in waiting if launch.waiting and launch.waiting.job}
         return to_be_launched | {launch.ti_id for launch in self._registry.starting()}
+
+    def _waits_for_pod(self, launch: Launch) -> bool:
+        """Whether a pod before has to go first, as that of a launch which Airflow has taken back."""
+        return not self._registry.is_clear(launch.key, self._clock())
 
     def _is_late(self, launch: Launch) -> bool:
         # A launch that is not repeated was asked for when its token was made.
