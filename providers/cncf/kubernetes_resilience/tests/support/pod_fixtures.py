@@ -1,17 +1,18 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Worker pods as ``kubectl get -o yaml`` shows them, from ``fixtures/pods``.
+Worker pods as ``kubectl get -o yaml`` shows them, from ``fixtures/pods.yaml``.
 
-The head of each file says what happened, and then: ``expects``, the row of the table; ``container``, the one
-that decides; ``seen``, how the executor came to ask; ``phase``, how far the task had come, if it had begun.
+Each says what happened (``about``), and then: ``expects``, the row of the table; ``container``, the one that
+decides; ``seen``, how the executor came to ask; ``phase``, how far the task had come, if it had begun;
+``pod``, in what it is not the first pod of the file.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -28,9 +29,17 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 from airflow_resilience.retry_policy.evidence import Phase
+from cluster_lab.apiserver.patches import MERGE, apply_patch
 
-FOLDER = Path(__file__).parent / "fixtures" / "pods"
-WORKER_LOGS = Path(__file__).parent / "fixtures" / "worker_logs"
+FIXTURES = Path(__file__).parent / "fixtures"
+STARTING, PODS = yaml.safe_load_all((FIXTURES / "pods.yaml").read_text())
+
+_NOT_STARTED = {
+    "image": STARTING["spec"]["containers"][0]["image"],
+    "ready": False,
+    "restartCount": 0,
+    "started": False,
+}
 
 GIVEN_UP = (
     "CreateContainerConfigError",
@@ -89,17 +98,23 @@ class PodFixture:
         return failure
 
 
+def manifest_of(name: str) -> dict[str, Any]:
+    manifest = apply_patch(MERGE, STARTING, PODS[name].get("pod", {}))
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        manifest["status"][kind] = [_NOT_STARTED | item for item in manifest["status"].get(kind, ())]
+    return manifest
+
+
 def read_fixture(name: str) -> PodFixture:
-    text = (FOLDER / f"{name}.yaml").read_text()
-    head = dict(re.findall(r"^# (expects|container|seen|phase): (\S+)$", text, re.MULTILINE))
-    container = None if head["container"] == "-" else head["container"]
+    head = PODS[name]
     phase = Phase(head.get("phase", Phase.LAUNCH))
-    return PodFixture(name, read_pod(yaml.safe_load(text)), head["expects"], container, head["seen"], phase)
+    facts = read_pod(manifest_of(name))
+    return PodFixture(name, facts, head["expects"], head.get("container"), head["seen"], phase)
 
 
 def read_worker_log(name: str) -> str:
     """Return what the kubelet keeps of the log of a real worker: its last 80 lines, or 2048 bytes."""
-    return (WORKER_LOGS / f"{name}.txt").read_text()
+    return (FIXTURES / "worker_logs" / f"{name}.txt").read_text()
 
 
-ALL = [read_fixture(path.stem) for path in sorted(FOLDER.glob("*.yaml"))]
+ALL = [read_fixture(name) for name in PODS]

@@ -6,7 +6,6 @@ import json
 
 import msgspec
 import pytest
-import yaml
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import (
     EVERYTHING,
@@ -16,12 +15,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
-from ....support.pod_fixtures import FOLDER
+from ....support.pod_fixtures import PODS, manifest_of
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
-def test_nothing_that_is_read_of_a_pod_is_skipped(path):
-    manifest = yaml.safe_load(path.read_text())
+@pytest.mark.parametrize("name", PODS)
+def test_nothing_that_is_read_of_a_pod_is_skipped(name):
+    manifest = manifest_of(name)
     event = decode(json.dumps({"type": "ADDED", "object": manifest}, default=str).encode(), POD_EVENT)
     page = decode(json.dumps({"items": [manifest]}, default=str).encode(), POD_LIST)
     for projected in (event["object"], page["items"][0]):
