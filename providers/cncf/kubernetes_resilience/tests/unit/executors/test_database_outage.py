@@ -164,6 +164,18 @@ def test_the_end_while_the_database_is_away_says_which_callback_is_lost(harness,
     assert "task" in line
 
 
+def test_tasks_are_taken_back_while_the_database_is_away(harness, queued_ti, database_error):
+    tis = queued_ti(mapped=2)
+    for ti in tis:
+        harness.observe(harness.launch(ti), m.unschedulable())
+    repair = database_error("lock_rows")
+    for ti in tis:
+        harness.executor.revoke_task(ti=ti)
+    repair()
+    assert len(harness.runtime.take("delete")) == len(tis)
+    assert harness.executor.running == set()
+
+
 def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti):
     ti = queued_ti()
     harness.queue(ti)

@@ -399,7 +399,10 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         run("revoke", parts.deletion.revoke_given_up, key)
         if launch := self._registry.release(key):
             run("revoke", parts.deletion.revoke, launch)
-            run("revoke", parts.settlement.record_taken_back, launch)
+            try:
+                run("revoke", parts.settlement.record_taken_back, launch)
+            except DatabaseAwayError:
+                self.log.warning("Why %s is taken back is not recorded: no answer from the database", key)
             self._parts.traces.cancelled(launch)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
