@@ -249,6 +249,18 @@ def test_nothing_is_reported_of_a_task_of_which_nothing_is_known(play, poison, c
     assert counted
 
 
+def test_a_silent_worker_of_which_nothing_is_known_is_left(start, queued_ti, poison, counted):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti = queued_ti()
+    harness.run(ti)
+    poison(record, "read_profiles", ti)
+    harness.executor.change_state(ti.key, "failed")  # no heartbeat
+    for _ in range(10):
+        harness.wait(10)
+    assert (harness.runtime.take("delete"), harness.events()) == ([], {})
+    assert counted == ["settle"]
+
+
 def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, poison, counted):
     play.queue()
     poison(situation, "find_failure", play.tis[BAD])

@@ -39,7 +39,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    HEARTBEAT_TIMEOUT,
+    PodFailure,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import (
     ContextSource,
@@ -322,7 +325,9 @@ class Actions(LoggingMixin):
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
         self._event_filter.settled(launch)
         self._traces.cancelled(launch)
-        self._isolation.run("retire", self._deletion.supersede, launch, failure)
+        # Nobody but Airflow says that a silent worker has ended, and its task may run on.
+        if failure is None or failure.reason != HEARTBEAT_TIMEOUT:
+            self._isolation.run("retire", self._deletion.supersede, launch, failure)
 
     def _fail(self, launch: Launch, why: str, context: ExecutionContext | None) -> None:
         """Report that a task instance has failed, once no pod of its launch can start any more."""
