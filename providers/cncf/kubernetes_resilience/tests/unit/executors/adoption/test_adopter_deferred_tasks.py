@@ -8,6 +8,7 @@ import pytest
 from airflow.jobs.job import Job
 from sqlalchemy import update
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -79,6 +80,26 @@ def test_the_pod_of_an_earlier_phase_ends_without_consequence(deferred, successo
     heir.executor.sync()
     heir.observe(pod, m.succeeded())
     assert heir.events() == {}
+
+
+@pytest.mark.parametrize(
+    "like",
+    [m.succeeded(), m.lingering(m.COMPLETED), m.beside_a_sidecar_without_image(m.COMPLETED)],
+    ids=["alone", "beside a sidecar", "beside a sidecar without image"],
+)
+def test_one_whose_worker_has_succeeded_is_none_whatever_its_host_is_called(
+    harness, deferred, successor, like
+):
+    """``[core] hostname_callable`` may name hosts by their addresses."""
+    ti, pod = deferred
+    harness.set_state(ti, "queued", hostname="10.244.1.7")
+    pod.become(like)
+    heir = successor(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    heir.adopt(ti)
+    for _ in range(2):
+        heir.wait(SIDECAR_GRACE)
+    assert (heir.events(), heir.ledger(ti)) == ({}, [])
+    assert heir.row(ti).state == "scheduled"
 
 
 def test_a_failed_launch_of_an_earlier_phase_is_not_taken_for_a_launch(harness, queued_ti, successor):

@@ -18,7 +18,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
     newest_first,
     task_key,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    ContainerFacts,
+    ContainerState,
+    ContainerType,
+    PodFacts,
+    PodRef,
+)
 
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
 CREATED = datetime(2026, 3, 1, 8, tzinfo=UTC)
@@ -272,6 +278,21 @@ def test_a_pod_that_has_succeeded_is_a_launch_only_if_the_task_is_said_to_run_in
         found = plan_adoption({of.key: of}, [done], phases_may_be_past=True).current.get(of.key)
         assert (found and found.ref.name) == current
     assert plan(done) == ("a", [])
+
+
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_a_worker_that_is_done_beside_a_sidecar_is_no_launch_of_a_task_that_is_queued(phase: str) -> None:
+    worker = ContainerFacts(
+        "base", ContainerType.WORKER, ContainerState.TERMINATED, exit_code=0, started=True
+    )
+    done = replace(pod("a"), phase=phase, never_restarts=True, containers=(worker,))
+    for of, current in (
+        (orphan(hostname="10.0.0.5"), None),
+        (orphan(state="running", hostname="a"), "a"),
+        (orphan(state="running", hostname="10.0.0.5"), "a"),
+    ):
+        found = plan_adoption({of.key: of}, [done], phases_may_be_past=True).current.get(of.key)
+        assert (found and found.ref.name) == current
 
 
 def test_a_pod_of_before_a_loss_is_neither_a_launch_nor_superseded() -> None:

@@ -296,6 +296,11 @@ class PodFacts:
         return has_ended and self.never_restarts and not self.is_terminal
 
     @property
+    def has_succeeded(self) -> bool:
+        """Whether the worker container has succeeded for good. Another container may run on."""
+        return self.phase == "Succeeded" or self.has_done_worker
+
+    @property
     def has_started(self) -> bool:
         """Whether the worker container has ever run, as far as is known."""
         worker = self.worker

@@ -110,8 +110,9 @@ def choose(plan: AdoptionPlan, orphan: Orphan, found: list[PodFacts]) -> None:
 
 def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
     # While it is queued, the host name is that of an earlier phase.
-    runs = orphan.state != TaskInstanceState.QUEUED
-    return pod.phase == "Succeeded" and not (runs and is_host(orphan.hostname, pod))
+    if orphan.state == TaskInstanceState.QUEUED:
+        return pod.has_succeeded
+    return pod.phase == "Succeeded" and not is_host(orphan.hostname, pod)
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
