@@ -81,6 +81,24 @@ def test_what_may_have_to_be_adopted_is_left(leftover, harness, ti, successor, c
     assert "airflow_executor_done" not in leftover.labels
 
 
+@pytest.mark.parametrize("kind", ["official", "ours"])
+@pytest.mark.parametrize(
+    "like", [m.starting(), m.start_error(), m.succeeded(), m.lingering(), m.lingering(m.COMPLETED)]
+)
+def test_a_task_that_was_cleared_while_it_ran_waits_for_its_worker(
+    leftover, harness, ti, successor, cluster, like, kind
+):
+    """Airflow has given it another UUID. Without its pod it would be reset, which costs a retry."""
+    if kind == "official":
+        leftover.strip()
+    harness.begin(ti, leftover)
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "restarting")
+    leftover.become(like)
+    collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
+    assert list(cluster.pods.values()) == [leftover]
+
+
 OVER = ["success", "failed", "up_for_retry", "skipped", "removed", None]
 
 

@@ -104,9 +104,13 @@ class OrphanCollector:
             past = task_instances.read_past(set(ti_ids.values()) - rows.keys(), session=session)
             unknown = [pod for pod in pods if ti_ids.get(pod.ref.uid, "") not in {*rows, *past, ""}]
             past |= self._read_replaced(unknown, session)
+            keys = {key for pod in pods if (key := task_key(pod.annotations))}
+            restarting = task_instances.read_restarting(keys, session=session)
         for pod in pods:
             key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
             row = rows.get(ti_id)
+            if key in restarting:
+                continue  # it has another UUID too, and waits for the end of its worker
             if ti_id in past or (key and row and self._is_left(pod, row, key)):
                 self._left_behind(pod)
 
@@ -122,8 +126,7 @@ class OrphanCollector:
     def _is_left(self, pod: PodFacts, row: TaskInstanceRow, key: TaskInstanceKey) -> bool:
         now = standing(row, key, job_id=self._job_id)
         # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
-        has_succeeded = pod.phase == "Succeeded" or pod.has_done_worker
-        goes_on = has_succeeded and now is Standing.HELD_UP
+        goes_on = pod.has_succeeded and now is Standing.HELD_UP
         return goes_on or now in (Standing.GONE, Standing.OVER)
 
     def _left_behind(self, pod: PodFacts) -> None:
