@@ -162,6 +162,32 @@ def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(har
     assert harness.runtime.take("mark_done") == []
 
 
+@pytest.mark.parametrize(
+    ("like", "command"),
+    [
+        (m.succeeded(), "clean_up"),
+        (m.worker_error(), "mark_done"),
+        (m.lingering(m.COMPLETED), "clean_up"),
+        (m.lingering(), "stop_and_keep"),
+    ],
+    ids=["succeeded", "failed", "done beside a sidecar", "failed beside a sidecar"],
+)
+def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, queued_ti, like, command):
+    """It has been adopted and has yet to get its label. How it ended is all that is known of its worker."""
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.observe(pod, like)
+    for _ in range(3):
+        harness.wait(STRAY_INTERVAL)
+    commands = ("clean_up", "mark_done", "stop_and_keep", "delete")
+    assert (harness.occupied(ti), [name for name in commands if harness.runtime.take(name)]) == (False, [])
+    harness.set_state(ti, "success")
+    harness.wait(STRAY_INTERVAL)
+    harness.quiet()
+    assert harness.runtime.take(command) == [(pod.ref,)]
+
+
 def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, queued_ti):
     ti = queued_ti()
     pod = harness.launch(ti)

@@ -134,7 +134,7 @@ class Actions(LoggingMixin):
     def _let_go(self, launch: Launch, released: Release) -> None:
         self.log.info("Pod of %s has ended; %s", launch.key, released.why)
         if released.leaves_pod and launch.facts:
-            self._strays.note_failed(launch.facts)
+            self._strays.note_ended(launch.facts)
         self._release(launch)
         if released.runs_elsewhere:
             self._running_workers.follow([launch.key])

@@ -287,8 +287,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._slots.stay_awake()
 
     def _settle_strays(self) -> None:
-        for pod in self._parts.strays.settle_failed():
-            self._parts.deletion.tidy(pod.ref, failed=True)
+        for pod in self._parts.strays.settle_ended():
+            self._parts.deletion.tidy(pod.ref, failed=not pod.has_succeeded, lingers=not pod.is_terminal)
         for launch_id, pod in self._parts.strays.settle_created():
             self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod, launch_id)
 

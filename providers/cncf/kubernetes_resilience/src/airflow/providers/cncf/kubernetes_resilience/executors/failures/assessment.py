@@ -47,7 +47,7 @@ class Release:
 
     why: str
     leaves_pod: bool = False
-    """Whether the pod stays as it is, for the scheduler that has the task instance to count its failure."""
+    """Whether the pod stays as it is, for the scheduler that has the task instance to see how it ended."""
     runs_elsewhere: bool = False
     """Whether the task runs in another pod."""
 
@@ -93,7 +93,7 @@ def _assess_started(
         if is_alive and not is_silent:
             return Keep()
         if row.queued_by_job_id != job_id:
-            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=_has_failed(failure))
+            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=not is_alive)
         return ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.

@@ -28,7 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 log = logging.getLogger(__name__)
 
 STRAY_INTERVAL = 60.0
-"""Seconds between two looks at whose a failed pod is."""
+"""Seconds between two looks at whose a pod is that has ended."""
 
 
 class Strays:
@@ -51,22 +51,22 @@ class Strays:
         self._job_id = job_id
         self._isolation = isolation
         self._clock = clock
-        self._failed: dict[str, tuple[PodFacts, float]] = {}
+        self._ended: dict[str, tuple[PodFacts, float]] = {}
         """Each with the time of the next look at its row."""
         self._created: dict[str, tuple[str, PodFacts]] = {}
         """Pods of launches that this scheduler has let go of, with their launch ids, by UID."""
 
-    def note_failed(self, pod: PodFacts) -> None:
-        """Note a failed pod that has this scheduler's label and is none of its launches."""
-        self._failed.setdefault(pod.ref.uid, (pod, self._clock()))
+    def note_ended(self, pod: PodFacts) -> None:
+        """Note a pod that has ended, with this scheduler's label, and is none of its launches."""
+        self._ended.setdefault(pod.ref.uid, (pod, self._clock()))
 
     def forget(self, pod: PodFacts) -> None:
-        """Forget a failed pod that is gone, or has another scheduler's label now."""
-        self._failed.pop(pod.ref.uid, None)
+        """Forget a pod that is gone, or has another scheduler's label now."""
+        self._ended.pop(pod.ref.uid, None)
 
-    def settle_failed(self) -> list[PodFacts]:
+    def settle_ended(self) -> list[PodFacts]:
         """
-        Return the failed pods that are no other scheduler's either. That one counts the failure of its pod.
+        Return the pods that are no other scheduler's either. That one settles the end of its pod.
 
         A pod is asked about again for as long as another scheduler has its task instance: that one may have
         launched another pod, and know nothing of this one.
@@ -75,8 +75,8 @@ class Strays:
         """
         return self._isolation.batch(
             "strays",
-            [pod for pod, due in self._failed.values() if due <= self._clock()],
-            self._take_failed,
+            [pod for pod, due in self._ended.values() if due <= self._clock()],
+            self._take_ended,
             name=lambda pod: pod.ref.uid,
             give_up=lambda pod, _: self.forget(pod),
         )
@@ -118,12 +118,12 @@ class Strays:
         del self._created[pod.ref.uid]
         self._registry.left(launch_id, pod.ref.uid)
 
-    def _take_failed(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
+    def _take_ended(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         rows = _read_rows(pods)
         unowned = []
         for pod in pods:
             if self._is_elsewhere(pod, rows.get(ti_id_of(pod) or "")):
-                self._failed[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
+                self._ended[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
             else:
                 self.forget(pod)
                 unowned.append(pod)

@@ -185,7 +185,7 @@ class SupersededPods:
                 self._let_go(news, pod, launch)
                 self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
             case Step.ASK_WHO_COUNTS:
-                self._strays.note_failed(pod)
+                self._strays.note_ended(pod)
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
         if launch and news not in (News.SEEN, News.LEFT):
