@@ -379,6 +379,26 @@ def test_the_large_pods_of_a_dag_hold_back_those_of_others_only_if_these_are_ref
     assert held(harness) == 6
 
 
+def test_a_webhook_that_fails_on_the_pods_of_one_dag_holds_back_no_others(harness, queued_ti):
+    error = error_from_status(500, WEBHOOK_AWAY)
+
+    def refuse(*tis):
+        for ti in tis:
+            harness.queue(ti)
+        harness.executor.heartbeat()
+        refuse_all(harness, error)
+
+    refuse(*queued_ti("broken", mapped=3))
+    while held(harness) < 3:
+        harness.wait(1)
+        refuse_all(harness, error)
+    assert len(create(harness, queued_ti("sound"))) == 1
+    assert held(harness) == 3, "it says nothing about the broken ones"
+    refuse(queued_ti("second"), queued_ti("third"))
+    assert create(harness, queued_ti("fourth")) == []
+    assert held(harness) == 6
+
+
 def test_listeners_are_told_once_that_an_outage_which_was_exhausted_is_over(start, queued_ti, monkeypatch):
     told = []
     monkeypatch.setattr(outages.listeners, "call", lambda name, **_: told.append(name))

@@ -164,9 +164,10 @@ class Outages:
         """
         Whether what is said of a dependency is about a launch, too.
 
-        A quota has no room for the large pods of a Dag, and may have it for those of others.
+        A quota has no room for the large pods of a Dag, and may have it for those of others. A webhook fails
+        on the pods of one Dag.
         """
-        is_of_few = dependency.kind is DependencyKind.QUOTA and len(known.dags) < self._limits.threshold
+        is_of_few = dependency.kind in OF_NAMESPACES and len(known.dags) < self._limits.threshold
         return launch.key.dag_id in known.dags or not is_of_few
 
     # ------------------------------------------------------------------ evidence
