@@ -101,6 +101,18 @@ def test_what_was_never_created_is_relaunched_unless_it_is_refused_for_good(
     assert (decision.action, decision.rule, decision.delay) == (action, rule, delay)
 
 
+@pytest.mark.parametrize("word", ["PreemptionByScheduler", "Preempting"])
+def test_first_relaunch_after_a_preemption_waits_for_the_node(word: str) -> None:
+    """The only one by default is not used up while pods of DaemonSets are still placed on a new node."""
+    preempted = failure(StateChangeReason.WORKER_TERMINATION, reasons=(word,))
+    decisions = [ask(preempted, retries=UNLIMITED, relaunches=number, by="preemption") for number in range(3)]
+    assert [(decision.rule, decision.delay) for decision in decisions] == [
+        ("preemption", 10),
+        ("preemption", 20),
+        ("preemption", 40),
+    ]
+
+
 def test_wait_is_spread_by_a_fifth() -> None:
     evidence = failure(StateChangeReason.IMAGE_UNAVAILABLE)
     assert ask(evidence, chance=0.5).delay == pytest.approx(27)

@@ -10,7 +10,7 @@ running tasks, and workers that could not reach Airflow; it does what the infras
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_resilience.backoff import Backoff, constant_backoff
@@ -37,8 +37,10 @@ AIRFLOW_UNREACHABLE: Final = "airflow-api-unreachable"
 _LAUNCH: Final = OnPhases(frozenset({Phase.LAUNCH}))
 _OUTAGE: Final = Backoff(initial=30.0, multiplier=2.0, maximum=300.0, jitter=0.2)
 """For failures that somebody has to fix first. An immediate relaunch would fail again."""
-_DISRUPTIONS: Final = Backoff(initial=10.0, multiplier=2.0, maximum=60.0, jitter=0.2, begins_at_once=True)
-"""A second disruption is rarely the last: pods of DaemonSets preempt a worker on each node that is new."""
+_PREEMPTIONS: Final = Backoff(initial=10.0, multiplier=2.0, maximum=60.0, jitter=0.2)
+"""Pods of DaemonSets preempt a worker on each node that is new, until all of them are there."""
+_DISRUPTIONS: Final = replace(_PREEMPTIONS, begins_at_once=True)
+"""A second disruption is rarely the last."""
 
 
 _UNAVAILABLE: Final = frozenset(
@@ -50,6 +52,10 @@ _UNAVAILABLE: Final = frozenset(
     }
 )
 
+
+_PREEMPTED: Final = frozenset({"PreemptionByScheduler", "Preempting"})
+"""The words of the scheduler and of the kubelet for a pod that gave way to another one of higher priority:
+https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"""
 
 _REFUSED: Final = frozenset({"CreationForbidden", "PublishRetriesUsed"})
 """The executor's words for a worker that the platform does not let be created: nothing changes that, or it
@@ -128,6 +134,12 @@ def built_in(
                 action=Action.COUNT,
                 matchers=(_LAUNCH, OnReasons(reasons=_REFUSED)),
                 note="its pod is refused for good",
+            ),
+            Rule(
+                name="preemption",
+                action=Action.RELAUNCH,
+                matchers=(_LAUNCH, OnReasons(reasons=_PREEMPTED)),
+                backoff=_PREEMPTIONS,
             ),
             Rule(
                 name="disruption",

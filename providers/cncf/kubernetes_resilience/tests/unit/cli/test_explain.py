@@ -77,6 +77,7 @@ def test_relaunch_is_told_with_everything_that_led_to_it(answer):
     assert [(step["rule"], step["matched"]) for step in told["steps"]] == [
         ("excluded", False),
         ("refused", False),
+        ("preemption", False),
         ("disruption", True),
         ("pod_launch_failure_retries", False),
         ("globalMaxRetries", False),

@@ -27,13 +27,15 @@ CAUSES = {
     "spot reclaim": m.node_shutdown(),
     "node boot race": m.not_admitted(),
     "eviction under pressure": m.evicted(),
-    "preemption": m.disrupted("PreemptionByScheduler"),
     "container that cannot start": m.start_error(),
     "container out of sight": m.status_unknown(),
     "init container": m.init_error(),
     "no details": m.pod("Failed"),
 }
 """The proposal's, and those beside it that reach the watcher as FAILED."""
+
+PREEMPTED = m.disrupted("PreemptionByScheduler")
+"""Of the proposal too. It is launched again when its node's other pods are placed."""
 
 KEY = TaskInstanceKey("sales", "load", "manual", 1, -1)
 
@@ -88,7 +90,15 @@ def test_pod_that_is_deleted_while_it_is_pending_is_requeued(harness, queued):
     assert_requeued(harness, ti, pod)
 
 
-@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
+def test_preempted_pod_is_requeued_later(harness, queued):
+    ti, pod = queued
+    harness.observe(pod, PREEMPTED)
+    assert harness.runtime.take("create") == []
+    harness.wait(10.1)
+    assert_requeued(harness, ti, pod)
+
+
+@pytest.mark.parametrize("cause", [*CAUSES.values(), PREEMPTED], ids=[*CAUSES, "preemption"])
 def test_failed_event_of_a_running_task_instance_is_reported(harness, queued, cause):
     ti, pod = queued
     harness.observe(pod, m.alive())

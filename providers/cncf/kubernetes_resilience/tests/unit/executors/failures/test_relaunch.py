@@ -30,7 +30,6 @@ DEATHS = {
         "Failed", [m.base(m.running())], conditions=(m.disruption("DeletionByPodGC"),), deleted=True
     ),
     "drained": m.disrupted("EvictionByEvictionAPI"),
-    "preempted": m.disrupted("PreemptionByScheduler"),
     "taint": m.disrupted("DeletionByTaintManager", exit_code=137),
     "deleted by somebody": m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True),
     "init container": m.init_error(),
