@@ -249,6 +249,19 @@ def test_a_secret_in_the_reason_that_a_webhook_gives(harness, queued_ti, secret)
     assert secret not in told
 
 
+@pytest.mark.parametrize("status", [403, 422])
+def test_a_secret_that_is_longer_than_the_text_of_a_refusal(harness, queued_ti, masked_by_airflow, status):
+    """A private key, for example, in a manifest that the API server quotes."""
+    key = masked_by_airflow("".join(f"line-{number}-of-a-key" for number in range(200)))
+    harness.queue(queued_ti())
+    harness.executor.heartbeat()
+    message = f'pods "x" is forbidden: spec.containers[0].env[0].value: Invalid value: "{key}"'
+    harness.refuse(error_from_status(status, {"kind": "Status", "reason": "Invalid", "message": message}))
+    told = told_of(harness)
+    assert 'Invalid value: "***"' in told.replace("\\", "")
+    assert "of-a-key" not in told
+
+
 def test_a_secret_in_a_pod_whose_failure_a_dead_scheduler_has_decided_on(start, successor, queued_ti, secret):
     config = {
         "KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT": "30",

@@ -11,6 +11,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     MAX_MESSAGE_LENGTH,
     MAX_RETRY_AFTER,
+    MAX_TEXT_LENGTH,
     ConnectionFailedError,
     KubernetesApiError,
     PodConflictError,
@@ -104,7 +105,10 @@ def test_text_says_status_reason_and_message() -> None:
 
 
 def test_long_messages_are_cut() -> None:
-    assert len(error_from_status(422, {"message": "x" * 100_000}).message) <= MAX_MESSAGE_LENGTH + 3
+    error = error_from_status(422, {"message": "x" * 100_000})
+    assert len(error.message) == MAX_MESSAGE_LENGTH
+    for text in (str(error), repr(error), str(ConnectionFailedError("x" * 100_000))):
+        assert text.count("x") in range(MAX_TEXT_LENGTH, MAX_TEXT_LENGTH + 2)
 
 
 @pytest.mark.parametrize(

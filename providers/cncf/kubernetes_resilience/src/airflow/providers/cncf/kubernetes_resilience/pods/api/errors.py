@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MAX_MESSAGE_LENGTH = 1000
-"""Characters of the server's message that are kept. It may quote a refused pod in full, with its environment,
-which belongs neither in a log line nor in a task's history."""
+MAX_TEXT_LENGTH = 1000
+"""Characters of the server's message that are shown. It may quote a refused pod in full, with its
+environment, which belongs neither in a log line nor in a task's history."""
+
+MAX_MESSAGE_LENGTH = 65_536
+"""Characters of the server's message that are kept. Only a secret that is there as a whole can be masked, so
+the text is cut afterwards."""
 
 MAX_RETRY_AFTER = 300.0
 """Seconds: upper limit of a Retry-After. An odd value of a proxy must not stop the executor for a day."""
@@ -43,16 +47,16 @@ class KubernetesApiError(Exception):
         retry_after: float | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> None:
-        self.message = message if len(message) <= MAX_MESSAGE_LENGTH else message[:MAX_MESSAGE_LENGTH] + "..."
+        self.message = message[:MAX_MESSAGE_LENGTH]
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
         self.body = body or {}
-        super().__init__(self.message)
+        super().__init__(_shown(message))
 
     def __str__(self) -> str:
         head = " ".join(str(part) for part in (self.status, self.reason) if part is not None)
-        return f"{head}: {self.message}" if head else self.message
+        return f"{head}: {_shown(self.message)}" if head else _shown(self.message)
 
     @property
     def transient(self) -> bool:
@@ -154,6 +158,10 @@ def error_from_status(
         retry_after=_retry_after(body, headers or {}),
         body=body,
     )
+
+
+def _shown(message: str) -> str:
+    return message if len(message) <= MAX_TEXT_LENGTH else message[:MAX_TEXT_LENGTH] + "..."
 
 
 def _retry_after(body: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
