@@ -77,6 +77,14 @@ def test_a_relaunch_goes_to_a_suspect_node_rather_than_to_its_own_again(harness,
     ]
 
 
+def test_its_own_node_is_avoided_once_if_it_is_suspect_too(harness, launch, queued_ti):
+    """Else the two preferences together outweigh those of the pod, for on-demand nodes for example."""
+    spoil(launch)
+    harness.observe(harness.launch(queued_ti("new")), on("node-1", m.evicted()))
+    (preferred,) = harness.created().manifest["spec"]["affinity"]["nodeAffinity"][PREFERRED]
+    assert preferred["preference"]["matchFields"][0]["values"] == ["node-1"]
+
+
 def test_a_launch_that_starts_and_is_lost_speaks_against_its_node(harness, launch, queued_ti):
     launch(m.alive(), "node-2")
     launch(m.status_unknown())

@@ -266,6 +266,8 @@ def _elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) ->
             require_others(pod, [node])
         elif node and last.decision.avoid_node is AvoidNode.PREFER:
             prefer_others(pod, [node])
+            # Two preferences against one node would weigh more than what the pod prefers itself.
+            suspects = [suspect for suspect in suspects if suspect != node]
     prefer_others(pod, suspects)
 
 
