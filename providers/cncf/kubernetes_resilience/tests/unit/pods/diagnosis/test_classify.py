@@ -155,6 +155,30 @@ MESSAGES = [
     ("ErrImagePull", "dial tcp 203.0.113.9:443: connect: connection refused", "registry-unavailable"),
     ("ErrImagePull", "dial tcp: lookup registry.example.com: no such host", "registry-unavailable"),
     ("ErrImagePull", "net/http: TLS handshake timeout", "registry-unavailable"),
+    *(
+        ("ErrImagePull", f"initializing source docker://{IMAGE}: {message}", "registry-unavailable")
+        for message in (
+            "reading manifest 3 in registry: received unexpected HTTP status: 500 Internal Server Error",
+            "unexpected http code: 500 (Internal Server Error), URL: https://registry.example.com/v2/auth",
+            "pinging container registry: invalid status code from registry 500 (Internal Server Error)",
+            'pinging container registry: StatusCode: 504, "<html>"',
+            "pulling from host registry failed with status code [manifests 3]: 500 Internal Server Error",
+            "dial tcp 203.0.113.9:443: connect: connection timed out",
+            "dial tcp 203.0.113.9:443: connect: network is unreachable",
+            "dial tcp 203.0.113.9:443: connect: host is down",
+            "dial tcp: lookup registry.example.com: Temporary failure in name resolution",
+            "httpReadSeeker: failed open: unexpected EOF",
+        )
+    ),
+    *(
+        ("ErrImagePull", f"initializing source docker://{IMAGE}: reading manifest: {message}", row)
+        for message, row in (
+            ("name unknown: repository name not known to registry", "image-not-found"),
+            ("unknown: artifact data/airflow:3.1.2 not found", "image-not-found"),
+            ("unknown: repository data/airflow not found", "image-not-found"),
+            ('StatusCode: 302, "500"', "image-pull-failed"),
+        )
+    ),
     ("ErrImagePull", None, "image-pull-failed"),
     ("RegistryUnavailable", None, "registry-unavailable"),
     ("CreateContainerConfigError", 'configmap "airflow-env" not found', "config-missing"),

@@ -36,8 +36,12 @@ _NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
 # the general row applies.
 
 _REGISTRY_IN_TROUBLE = _node_says(
-    r"timeout|deadline exceeded|connection re(fused|set)|no such host|server misbehaving|no route to host"
-    r"|too ?many ?requests|service unavailable|bad gateway|unexpected status.*: 5\d\d|: EOF"
+    # Of Go, and of the kernel: net, and errors of connect(2)
+    r"timeout|deadline exceeded|connection (re(fused|set)|timed out)|no such host|server misbehaving"
+    r"|name resolution|no route to host|host is down|network is unreachable|(:|unexpected) EOF"
+    # Of containerd and Docker, and of CRI-O: docker/docker_client.go and docker/errors.go of containers/image
+    r"|too ?many ?requests|service unavailable|bad gateway|unexpected (http )?(status|code).*: 5\d\d"
+    r"|status ?code( from registry|:| \[[^\]]*\]:) 5\d\d"
 )
 
 IMAGES = (
@@ -140,7 +144,11 @@ IMAGES = (
         name="image-not-found",
         applies=both(
             _NOT_PULLED,
-            _node_says(r"manifest unknown|code = notfound|: not found|repository .*not exist"),
+            _node_says(
+                # The last two are what registries answer, which CRI-O shows: NAME_UNKNOWN, and Harbor's words
+                r"manifest unknown|code = notfound|: not found|repository .*not exist"
+                r"|name unknown|\b(artifact|repository) \S+ not found"
+            ),
         ),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
