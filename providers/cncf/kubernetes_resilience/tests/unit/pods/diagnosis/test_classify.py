@@ -100,6 +100,7 @@ CLASSES = {
     "registry-unavailable": (Category.INFRASTRUCTURE, Reason.IMAGE_UNAVAILABLE),
     "service-account-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
     "config-missing": (Category.INFRASTRUCTURE, Reason.CONFIG_UNAVAILABLE),
+    "user-not-in-image": (Category.APPLICATION, Reason.START_ERROR),
     "command-not-runnable": (Category.APPLICATION, Reason.START_ERROR),
     "node-out-of-memory": (Category.INFRASTRUCTURE, Reason.RESOURCE_EXHAUSTION),
     "worker-out-of-memory": (Category.APPLICATION, Reason.RESOURCE_EXHAUSTION),
@@ -373,6 +374,15 @@ MESSAGES = [
             "mount callback failed on /tmpmounts/containerd-mount1: read /etc/passwd: input/output error",
             "failed to mount /tmpmounts/containerd-mount1: no such file or directory",
             'create snapshot: missing parent "k8s.io/2/sha256:50" bucket: not found',
+        )
+    ),
+    *(
+        (reason, message, "user-not-in-image")
+        for reason, message in (
+            ("CreateContainerError", "mount callback failed on /tmpmounts/mount1: no users found"),
+            ("CreateContainerError", "mount callback failed on /tmpmounts/mount1: no groups found"),
+            ("CreateContainerError", "unable to find group data: no matching entries in group file"),
+            ("StartError", f"{RUNC}unable to find user etl: no matching entries in passwd file: unknown"),
         )
     ),
     (

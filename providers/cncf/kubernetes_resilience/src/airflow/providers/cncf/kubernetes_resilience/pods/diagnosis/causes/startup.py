@@ -76,6 +76,18 @@ STARTUP = (
         url=f"{_DOCS}/tasks/configure-pod-container/security-context/",
     ),
     Cause(
+        name="user-not-in-image",
+        applies=both(
+            NOT_STARTED,
+            # containerd (pkg/oci/spec_opts.go), and runc and CRI-O (moby/sys/user)
+            container_says(r": no (users|groups) found|no matching entries in (passwd|group) file"),
+        ),
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.START_ERROR,
+        why="The container is to run as a user, or in a group, which its image does not have.",
+        url=f"{_DOCS}/tasks/configure-pod-container/security-context/",
+    ),
+    Cause(
         name="wrong-architecture",
         applies=either(_is_not_for_the_node, both(NOT_STARTED, container_says(r"exec format error"))),
         category=StateChangeCategory.INFRASTRUCTURE,
