@@ -54,14 +54,16 @@ def test_or_kept_out_of_sight(leftover, successor):
     assert leftover.labels["airflow_executor_done"] == "True"
 
 
-@pytest.mark.parametrize("state", ["deferred", "up_for_reschedule", "scheduled"])
+@pytest.mark.parametrize("owner", ["heir", "dead"])
+@pytest.mark.parametrize("state", ["deferred", "up_for_reschedule", "scheduled", "awaiting_input"])
 @pytest.mark.parametrize("like", [m.succeeded(), m.lingering(m.COMPLETED)], ids=["alone", "beside a sidecar"])
 def test_a_succeeded_pod_of_an_earlier_phase_is_deleted(
-    leftover, harness, ti, successor, cluster, state, like
+    leftover, harness, ti, successor, cluster, state, like, owner
 ):
+    """Airflow offers no scheduler a task instance that waits: its row names the dead one, maybe for days."""
     leftover.become(like)
     heir = successor()
-    harness.set_state(ti, state, queued_by_job_id=heir.executor.job_id)
+    harness.set_state(ti, state, queued_by_job_id=(heir if owner == "heir" else harness).executor.job_id)
     collect(heir)
     assert cluster.pods == {}
 

@@ -111,7 +111,7 @@ class OrphanCollector:
             row = rows.get(ti_id)
             if key in restarting:
                 continue  # it has another UUID too, and waits for the end of its worker
-            if ti_id in past or (key and row and self._is_left(pod, row, key)):
+            if ti_id in past or (key and row and _is_left(pod, row, key)):
                 self._left_behind(pod)
 
     def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
@@ -123,12 +123,6 @@ class OrphanCollector:
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }
 
-    def _is_left(self, pod: PodFacts, row: TaskInstanceRow, key: TaskInstanceKey) -> bool:
-        now = standing(row, key, job_id=self._job_id)
-        # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
-        goes_on = pod.has_succeeded and now is Standing.HELD_UP
-        return goes_on or now in (Standing.GONE, Standing.OVER)
-
     def _left_behind(self, pod: PodFacts) -> None:
         log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
         if pod.is_terminal:
@@ -137,6 +131,14 @@ class OrphanCollector:
             self._deletion.tidy(pod.ref, failed=pod.has_lost_worker, lingers=True)
         else:
             self._commands.send(DeletePod(pod.ref, pod.resource_version))
+
+
+def _is_left(pod: PodFacts, row: TaskInstanceRow, key: TaskInstanceKey) -> bool:
+    # Whichever scheduler has the task instance: while that waits, its row names the dead one.
+    now = standing(row, key, job_id=row.queued_by_job_id)
+    # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
+    goes_on = pod.has_succeeded and now is Standing.HELD_UP
+    return goes_on or now in (Standing.GONE, Standing.OVER)
 
 
 def _lingers(pod: PodFacts) -> bool:
