@@ -31,6 +31,8 @@ PODS = {
     "deleted": read_pod(m.pod("Running", [m.base(m.running())], deleted=True)),
     "succeeded": read_pod(m.succeeded()),
     "failed": read_pod(m.start_error()),
+    "done beside a sidecar": read_pod(m.lingering(m.COMPLETED)),
+    "failed beside a sidecar": read_pod(m.lingering()),
 }
 CREATION = Creation({}, "token", may_exist=True)
 LAUNCHES = {
@@ -85,6 +87,13 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
         ((News.SEEN, "failed", "called off", "waits"), Step.CLEAN_UP),
         ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
+        # So has a worker beside which a sidecar runs on.
+        ((News.SEEN, "done beside a sidecar", "unknown"), Step.CLEAN_UP),
+        ((News.SEEN, "failed beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
+        ((News.SEEN, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),
+        ((News.KEPT, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),
+        ((News.KEPT, "done beside a sidecar", "given up"), Step.CLEAN_UP),
+        ((News.KEPT, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
         # The answer to a create call may be missing, late, or given twice.
         ((News.SEEN, "pending", "called off"), Step.FIND),
         ((News.SEEN, "running", "called off and revoked"), Step.FIND),
@@ -119,6 +128,6 @@ def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
     taken = [item for item in heard if judge(*item) is Step.TAKE_BACK]
     news, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
     assert news == {News.SEEN, News.KEPT, News.OURS}
-    assert pods == {"running", "succeeded", "failed"}
+    assert pods == {*PODS} - {"pending", "deleted"}
     assert launches == {"given up", "called off", "seen"}
     assert replacements == {"waits"}

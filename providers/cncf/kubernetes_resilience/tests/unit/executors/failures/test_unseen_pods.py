@@ -8,7 +8,12 @@ import pytest
 from kubernetes.client import V1ObjectMeta, V1Pod
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import UNSEEN_TIMEOUT
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed, PodNotConfirmed
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
+    PodNotConfirmed,
+    PodNotDeleted,
+)
 
 from ....support import manifests as m
 from .test_executions import heartbeat_timeout
@@ -75,6 +80,30 @@ def test_the_api_server_is_asked_once_while_it_does_not_answer(harness, pod):
     for _ in range(20):
         harness.wait(UNSEEN_TIMEOUT)
     assert harness.runtime.take("confirm") == [(pod.ref,)]
+
+
+@pytest.mark.parametrize("has_ended", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("state", "worker", "step"),
+    [("success", m.COMPLETED, "clean_up"), ("failed", m.terminated(1, "Error"), "stop_and_keep")],
+)
+def test_the_sidecar_of_one_whose_task_has_ended_before_that_is_ended(
+    harness, queued_ti, state, worker, step, has_ended
+):
+    """The launch is cancelled by its row, and its pod is not deleted since it has started."""
+    ti = queued_ti()
+    pod = harness.launch(ti).become(m.lingering(worker) if has_ended else m.alive())
+    harness.set_state(ti, state)
+    harness.wait(CHECK_INTERVAL)
+    assert not harness.occupied(ti)
+    assert [ref for ref, *_ in harness.runtime.take("delete")] == [pod.ref]
+    harness.send(PodNotDeleted(pod.facts()))
+    if not has_ended:
+        harness.quiet()
+        harness.observe(pod, m.lingering(worker))
+    harness.executor.sync()
+    harness.quiet()
+    assert harness.runtime.take(step) == [(pod.ref,)]
 
 
 def test_one_that_may_not_be_read_is_asked_about_again(harness, pod):

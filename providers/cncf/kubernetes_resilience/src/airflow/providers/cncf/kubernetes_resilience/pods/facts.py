@@ -301,6 +301,11 @@ class PodFacts:
         return self.phase == "Succeeded" or self.has_done_worker
 
     @property
+    def lingers(self) -> bool:
+        """Whether the worker container has ended for good, and another container runs on."""
+        return not self.is_terminal and (self.has_done_worker or self.has_lost_worker)
+
+    @property
     def has_started(self) -> bool:
         """Whether the worker container has ever run, as far as is known."""
         worker = self.worker

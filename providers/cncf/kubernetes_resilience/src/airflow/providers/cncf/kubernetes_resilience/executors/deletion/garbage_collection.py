@@ -93,7 +93,7 @@ class OrphanCollector:
                 # The informer reports an outage; here nobody waits for anything.
                 log.debug("Looking for pods of dead schedulers is put off: %r", error)
             else:
-                if idle := [pod for pod in pods if pod.is_terminal or pod.may_start or _lingers(pod)]:
+                if idle := [pod for pod in pods if pod.is_terminal or pod.may_start or pod.lingers]:
                     self._found.put(idle)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
@@ -127,7 +127,7 @@ class OrphanCollector:
         log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
         if pod.is_terminal:
             self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
-        elif _lingers(pod):
+        elif pod.lingers:
             self._deletion.tidy(pod.ref, failed=pod.has_lost_worker, lingers=True)
         else:
             self._commands.send(DeletePod(pod.ref, pod.resource_version))
@@ -139,8 +139,3 @@ def _is_left(pod: PodFacts, row: TaskInstanceRow, key: TaskInstanceKey) -> bool:
     # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
     goes_on = pod.has_succeeded and now is Standing.HELD_UP
     return goes_on or now in (Standing.GONE, Standing.OVER)
-
-
-def _lingers(pod: PodFacts) -> bool:
-    """Whether a container beside a worker that has ended runs on."""
-    return not pod.is_terminal and (pod.has_done_worker or pod.has_lost_worker)

@@ -109,15 +109,17 @@ def _judge_created(pod: PodFacts, launch: Launch | None) -> Step:
 
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
     """Return what is to be done about a pod that nobody deletes now, or that goes already."""
+    has_ended = pod.is_terminal or (pod.lingers and not pod.deletion_timestamp)
     # What was decided about a create call that has failed stands, if its pod has ended before it was found.
     if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):
         stays = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
         if stays and replacement and replacement.gives_way_to(launch):
             return Step.TAKE_BACK
-        if news is News.OURS or (news is News.KEPT and not pod.is_terminal):
+        if news is News.OURS or (news is News.KEPT and not has_ended):
             return Step.FORGET
-    if pod.is_terminal:
-        return Step.CLEAN_UP if launch or pod.phase == "Succeeded" else Step.ASK_WHO_COUNTS
+    if has_ended:
+        has_succeeded = pod.phase == "Succeeded" or pod.has_done_worker
+        return Step.CLEAN_UP if launch or has_succeeded else Step.ASK_WHO_COUNTS
     return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
 
 
@@ -183,7 +185,8 @@ class SupersededPods:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
                 self._let_go(news, pod, launch)
-                self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
+                failed = pod.phase == "Failed" or pod.has_lost_worker
+                self._deletion.tidy(pod.ref, failed=failed, lingers=pod.lingers)
             case Step.ASK_WHO_COUNTS:
                 self._strays.note_ended(pod)
 
