@@ -74,6 +74,7 @@ PODS = st.builds(
     reason=REASONS,
     message=MESSAGES,
     never_restarts=st.booleans(),
+    ends_with_success=st.booleans(),
     conditions=st.lists(CONDITIONS, max_size=3).map(tuple),
     containers=st.lists(CONTAINERS, max_size=4).map(tuple),
 )

@@ -385,9 +385,19 @@ def test_one_whose_sidecar_ends_in_time_has_succeeded(harness, queued_ti):
     assert harness.runtime.take("clean_up") == [(pod.ref,)]
 
 
-@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
-def test_one_that_may_be_started_again_is_not_done(harness, queued_ti, policy):
+def test_one_that_is_started_again_is_not_done(harness, queued_ti):
     ti = queued_ti()
-    harness.observe(harness.launch(ti), m.lingering(m.terminated(0, "Completed"), restart_policy=policy))
+    harness.observe(harness.launch(ti), m.lingering(m.COMPLETED, restart_policy="Always"))
     harness.wait(SIDECAR_GRACE * 10)
     assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)
+
+
+def test_after_a_success_only_always_starts_it_again(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "success")
+    harness.observe(pod, m.lingering(m.COMPLETED, restart_policy="OnFailure"))
+    harness.wait(SIDECAR_GRACE)
+    assert not harness.occupied(ti)
+    harness.quiet()
+    assert harness.runtime.take("clean_up") == [(pod.ref,)]

@@ -248,6 +248,8 @@ class PodFacts:
     """Its IP addresses, separated by commas: one text takes half the memory of a tuple with one text."""
     never_restarts: bool = False
     """Whether containers are not restarted (``restartPolicy: Never``)."""
+    ends_with_success: bool = False
+    """Whether containers that have succeeded are not restarted (``Never`` or ``OnFailure``)."""
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -293,7 +295,7 @@ class PodFacts:
         """Whether the worker container has succeeded for good while the pod runs on."""
         worker = self.worker
         has_ended = worker is not None and worker.state is ContainerState.TERMINATED and not worker.failed
-        return has_ended and self.never_restarts and not self.is_terminal
+        return has_ended and self.ends_with_success and not self.is_terminal
 
     @property
     def has_succeeded(self) -> bool:
@@ -405,6 +407,7 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
         node=_word(spec.get("nodeName")),
         addresses=_addresses(status),
         never_restarts=spec.get("restartPolicy") == "Never",
+        ends_with_success=spec.get("restartPolicy") in ("Never", "OnFailure"),
         phase=phase,
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),
