@@ -159,7 +159,7 @@ class SurplusPods:
             if self._registry.find(pod):
                 continue
             if pod.is_terminal:
-                self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
+                self._deletion.clean_up(pod)
             else:
                 yield key, pod
 

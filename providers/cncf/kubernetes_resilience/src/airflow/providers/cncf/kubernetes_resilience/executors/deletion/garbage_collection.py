@@ -125,10 +125,8 @@ class OrphanCollector:
 
     def _left_behind(self, pod: PodFacts) -> None:
         log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
-        if pod.is_terminal:
-            self._deletion.tidy(pod.ref, failed=pod.phase == "Failed")
-        elif pod.lingers:
-            self._deletion.tidy(pod.ref, failed=pod.has_lost_worker, lingers=True)
+        if pod.is_terminal or pod.lingers:
+            self._deletion.clean_up(pod)
         else:
             self._commands.send(DeletePod(pod.ref, pod.resource_version))
 

@@ -108,6 +108,11 @@ class PodDeletion:
         """
         self._untidied.setdefault(ref, (self._clock(), failed, lingers))
 
+    def clean_up(self, pod: PodFacts) -> None:
+        """Delete or keep a pod whose worker has ended, as :meth:`tidy` does."""
+        has_failed = pod.phase == "Failed" or pod.has_lost_worker
+        self.tidy(pod.ref, failed=has_failed, lingers=pod.lingers)
+
     def tick(self, last_message: float) -> None:
         """
         Tidy up the pods that have ended before this turn, if it is quiet or they have waited for long.

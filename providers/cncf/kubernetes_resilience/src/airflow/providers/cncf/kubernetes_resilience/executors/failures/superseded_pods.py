@@ -118,8 +118,7 @@ def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacem
         if news is News.OURS or (news is News.KEPT and not has_ended):
             return Step.FORGET
     if has_ended:
-        has_succeeded = pod.phase == "Succeeded" or pod.has_done_worker
-        return Step.CLEAN_UP if launch or has_succeeded else Step.ASK_WHO_COUNTS
+        return Step.CLEAN_UP if launch or pod.has_succeeded else Step.ASK_WHO_COUNTS
     return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
 
 
@@ -185,8 +184,7 @@ class SupersededPods:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
                 self._let_go(news, pod, launch)
-                failed = pod.phase == "Failed" or pod.has_lost_worker
-                self._deletion.tidy(pod.ref, failed=failed, lingers=pod.lingers)
+                self._deletion.clean_up(pod)
             case Step.ASK_WHO_COUNTS:
                 self._strays.note_ended(pod)
 
