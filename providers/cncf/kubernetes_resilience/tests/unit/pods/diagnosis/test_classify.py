@@ -11,7 +11,7 @@ from signal import SIGPIPE, SIGSEGV, SIGUSR1, SIGUSR2
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (

@@ -32,7 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_ca
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Creation, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.disruptions import NODE_GONE
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import NODE_GONE
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     EXECUTOR_LABEL,
     LAUNCH_ID_ANNOTATION,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import REFUSALS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     KUEUE_TARGET,

@@ -19,20 +19,9 @@ the pod.
 
 from __future__ import annotations
 
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.admission import (
-    ADMISSION,
-    OTHER_POD_REASONS,
-)
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause import Cause
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.creations import CREATIONS
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.deletions import DELETIONS
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.disruptions import DISRUPTIONS
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.exits import EXITS
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.images import IMAGES
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.memory import MEMORY
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.scheduling import SCHEDULING
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.silences import SILENCES
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.startup import STARTUP
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.containers import CONTAINERS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import PODS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.retry_policy.evidence import Phase
@@ -49,20 +38,7 @@ UNKNOWN_CAUSE = Cause(
     url="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase",
 )
 
-TABLE: tuple[Cause, ...] = (
-    *CREATIONS,
-    *DISRUPTIONS,
-    *ADMISSION,
-    *DELETIONS,
-    *OTHER_POD_REASONS,
-    *SILENCES,
-    *SCHEDULING,
-    *MEMORY,
-    *IMAGES,
-    *STARTUP,
-    *EXITS,
-    UNKNOWN_CAUSE,
-)
+TABLE: tuple[Cause, ...] = (*PODS, *CONTAINERS, UNKNOWN_CAUSE)
 """Every row, in precedence order. The documentation is generated from it."""
 
 
