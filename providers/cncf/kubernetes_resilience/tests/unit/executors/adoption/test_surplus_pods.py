@@ -177,7 +177,7 @@ def test_the_next_launch_waits_for_as_long_as_nobody_can_say_whether_there_is_on
 
 def test_the_next_launch_does_not_wait_for_ever_for_what_is_found_and_cannot_be_deleted(revoked, monkeypatch):
     heir, ti, _ = revoked
-    monkeypatch.setattr(SurplusPods, "_unknown", Mock(side_effect=LookupError("a defect")))
+    monkeypatch.setattr(SurplusPods, "_goes_on", Mock(side_effect=LookupError("a defect")))
     heir.queue(heir.row(ti))
     heir.executor.heartbeat()
     try_again(heir)

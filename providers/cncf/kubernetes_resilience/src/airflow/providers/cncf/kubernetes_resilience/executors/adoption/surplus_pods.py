@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -83,8 +83,9 @@ class SurplusPods:
 
     def delete(self, found: FoundPods, adopted: Container[TaskInstanceKey]) -> None:
         """Delete or keep the other pods of task instances that are adopted."""
-        for key, pod in self._unknown(found.superseded_of(adopted)):
-            self._deletion.give_up(launch_of(found.orphans[key], pod, has_siblings=True), pod)
+        for key, pod in found.superseded_of(adopted):
+            if self._goes_on(pod):
+                self._deletion.give_up(launch_of(found.orphans[key], pod, has_siblings=True), pod)
         self._delete_replaced(found, adopted)
 
     def delete_abandoned(self, found: FoundPods) -> None:
@@ -106,19 +107,17 @@ class SurplusPods:
             for key, orphan in answered.items()
             if not self._has_to_be_listed_again(key, found, by_key.get(key))
         }
-        unused, left = [], []
         current = [(key, pod) for key, pod in found.plan.current.items() if key in abandoned]
         for key, pod in [*current, *found.superseded_of(abandoned)]:
             row = by_key.get(key)
             has_run = found.plan.current.get(key) is pod and abandoned[key].state != TaskInstanceState.QUEUED
-            if not (has_run or self._is_used(pod, row)):
-                unused.append((key, pod))
-            elif not (row and self._is_anothers(row)):
-                left.append((key, pod))
-        for key, pod in self._unknown(unused):
-            self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
-        for _, pod in self._unknown(left):
-            self._commands.send(AdoptPod(pod.ref))  # labelled, it is watched until its end
+            is_used = has_run or self._is_used(pod, row)
+            if (is_used and row and self._is_anothers(row)) or not self._goes_on(pod):
+                continue
+            if is_used:
+                self._commands.send(AdoptPod(pod.ref))  # labelled, it is watched until its end
+            else:
+                self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
         self._delete_replaced(found, abandoned)
         for key in abandoned:
             self._close(key)
@@ -151,17 +150,13 @@ class SurplusPods:
         self._registry.left(self.abandoned.pop(key).ti_id)
         self._listed_before.pop(key, None)
 
-    def _unknown(
-        self, pods: Iterable[tuple[TaskInstanceKey, PodFacts]]
-    ) -> Iterator[tuple[TaskInstanceKey, PodFacts]]:
-        """Leave out what was launched by this scheduler since, and tidy up what has ended."""
-        for key, pod in pods:
-            if self._registry.find(pod):
-                continue
-            if pod.is_terminal:
-                self._deletion.clean_up(pod)
-            else:
-                yield key, pod
+    def _goes_on(self, pod: PodFacts) -> bool:
+        """Whether a pod goes on that this scheduler has not launched since; clean up a pod that has ended."""
+        if self._registry.find(pod):
+            return False
+        if pod.is_terminal:
+            self._deletion.clean_up(pod)
+        return not pod.is_terminal
 
     def _delete_replaced(self, found: FoundPods, keys: Container[TaskInstanceKey]) -> None:
         """Delete the pods in which these ran before they ran again; their next launches wait for them."""
