@@ -239,11 +239,8 @@ def test_the_exit_of_a_worker_of_another_name_is_its_own(named_etl):
     )
 
 
-@pytest.mark.parametrize("creator", ["this executor", "the official one"])
-def test_a_worker_of_another_name_is_known_to_a_successor(named_etl, successor, creator):
+def test_a_worker_of_another_name_is_known_to_a_successor(named_etl, successor):
     harness, ti, pod = named_etl
-    if creator == "the official one":
-        pod.strip()
     harness.observe(pod, m.pod("Running", [m.status_of("etl", m.running())]))
     harness.begin(ti, pod)
     heir = successor()

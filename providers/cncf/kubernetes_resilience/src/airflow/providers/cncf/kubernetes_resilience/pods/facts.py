@@ -393,13 +393,12 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
     grace = DEFAULT_GRACE_SECONDS if grace is None else grace
     deletion_grace = _integer(metadata.get("deletionGracePeriodSeconds"))
     phase = _word(status.get("phase"))
-    annotations = Texts(_annotations(metadata, spec))
-    worker = annotations.get(WORKER_ANNOTATION) or WORKER_CONTAINER
+    worker = _text(_mapping(metadata.get("annotations")).get(WORKER_ANNOTATION)) or WORKER_CONTAINER
     containers = _same(tuple(_containers(spec, status, worker)))
     return PodFacts(
         ref=before.ref if before and before.ref == ref else ref,
         labels=_labels(_texts(metadata.get("labels"), LABELS)),
-        annotations=annotations,
+        annotations=Texts(_annotations(metadata, spec)),
         created=_time(metadata.get("creationTimestamp")),
         scheduled=_scheduled(status.get("conditions")),
         started=_started(status.get("containerStatuses"), worker),
@@ -432,22 +431,20 @@ def _annotations(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[
     found = _texts(given, ANNOTATIONS)
     if TASK_INSTANCE_ID_ANNOTATION in given:
         return found
-    # A pod of the official executor: the worker is where the workload is, which names the task instance.
-    return (*found, *_of_workload(spec))
+    # A pod of the official executor: the workload of its worker names the task instance.
+    ti_id = _workload_ti_id(spec)
+    return (*found, (TASK_INSTANCE_ID_ANNOTATION, ti_id)) if ti_id else found
 
 
-def _of_workload(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _workload_ti_id(spec: Mapping[str, Any]) -> str | None:
     for container in _mappings(spec.get("containers")):
         args = container.get("args")
         if not isinstance(args, list):
             continue
         for option, value in pairwise(args):
             if option == WORKLOAD_OPTION and isinstance(value, str):
-                if ti_id := _ti_id_in(value):
-                    yield TASK_INSTANCE_ID_ANNOTATION, ti_id
-                if (name := _word(container.get("name"))) and name != WORKER_CONTAINER:
-                    yield WORKER_ANNOTATION, name
-                return
+                return _ti_id_in(value)
+    return None
 
 
 def _ti_id_in(workload: str) -> str | None:
