@@ -161,5 +161,16 @@ def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, sta
     assert assessment == Release(f"the task runs on {SIBLING}, which is another pod", runs_elsewhere=True)
 
 
+@pytest.mark.parametrize(("failure", "ended"), [(None, True), (FAILED, True), (GIVEN_UP, False)])
+def test_task_instance_that_restarts_under_another_scheduler_is_left_to_it(
+    failure: PodFailure | None, ended: bool
+) -> None:
+    task = TaskSnapshot(None, is_restarting=True, restarts_by=OTHER_JOB)
+    launch = Launch(KEY, "id", name=POD, failure=failure)
+    assert assess(launch, task, job_id=JOB, queued_again=False) == Release(
+        f"scheduler job {OTHER_JOB} has it", leaves_pod=ended
+    )
+
+
 def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:
     assert assessed(None, row("running", hostname=SIBLING)) == report("running")

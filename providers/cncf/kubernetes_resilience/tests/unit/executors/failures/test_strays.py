@@ -11,6 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -186,6 +187,61 @@ def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, queu
     harness.wait(STRAY_INTERVAL)
     harness.quiet()
     assert harness.runtime.take(command) == [(pod.ref,)]
+
+
+def cleaned_up(harness) -> list[str]:
+    harness.quiet()
+    commands = ("clean_up", "mark_done", "stop_and_keep", "delete")
+    return [name for name in commands if harness.runtime.take(name)]
+
+
+def test_a_pod_that_was_left_stays_when_its_sidecar_ends(harness, queued_ti):
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.observe(pod, m.lingering(m.COMPLETED))
+    harness.wait(SIDECAR_GRACE)
+    assert not harness.occupied(ti)
+    harness.observe(pod, m.succeeded())
+    assert cleaned_up(harness) == []
+
+
+def test_a_pod_of_a_task_that_restarts_under_another_scheduler_is_left_to_it(harness, queued_ti):
+    """That task has another UUID, and its scheduler is told the end of its worker by this pod."""
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.observe(pod, m.worker_error())
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "restarting")
+    harness.wait(STRAY_INTERVAL)
+    assert cleaned_up(harness) == []
+
+
+def test_a_pod_that_was_left_and_is_adopted_again_is_followed(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "running", queued_by_job_id=999)
+    harness.observe(pod, m.lingering(m.COMPLETED))
+    harness.wait(SIDECAR_GRACE)
+    harness.wait(STRAY_INTERVAL - 4)
+    harness.adopt(ti)
+    harness.wait(10)
+    assert (harness.occupied(ti), cleaned_up(harness)) == (True, [])
+
+
+def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti):
+    """The task has deferred, and its next phase was queued before its worker ended."""
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "queued")
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    harness.observe(pod, m.lingering(m.COMPLETED))
+    assert cleaned_up(harness) == []
+    harness.wait(SIDECAR_GRACE)
+    assert cleaned_up(harness) == ["clean_up"]
 
 
 def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, queued_ti):

@@ -82,13 +82,13 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.KEPT, "running", "given up", "is created"), Step.FORGET),
         ((News.KEPT, "running", "revoked", "waits"), Step.WAIT),
         # What has ended is cleaned up. Whose failure that is matters if nobody has followed it.
-        ((News.SEEN, "succeeded", "unknown"), Step.CLEAN_UP),
+        ((News.SEEN, "succeeded", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
         ((News.SEEN, "failed", "called off", "waits"), Step.CLEAN_UP),
         ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
         # So has a worker beside which a sidecar runs on.
-        ((News.SEEN, "done beside a sidecar", "unknown"), Step.CLEAN_UP),
+        ((News.SEEN, "done beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),
         ((News.KEPT, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),

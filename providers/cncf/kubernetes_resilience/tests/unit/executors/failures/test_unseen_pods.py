@@ -8,6 +8,7 @@ import pytest
 from kubernetes.client import V1ObjectMeta, V1Pod
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import UNSEEN_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -101,7 +102,7 @@ def test_the_sidecar_of_one_whose_task_has_ended_before_that_is_ended(
     if not has_ended:
         harness.quiet()
         harness.observe(pod, m.lingering(worker))
-    harness.executor.sync()
+    harness.wait(SIDECAR_GRACE)
     harness.quiet()
     assert harness.runtime.take(step) == [(pod.ref,)]
 

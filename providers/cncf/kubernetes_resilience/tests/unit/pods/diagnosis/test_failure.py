@@ -379,7 +379,13 @@ def test_native_sidecar_that_runs_and_init_container_that_completed_are_no_obsta
 RUNS_WHILE_PENDING = m.beside_a_sidecar_without_image(m.running())
 
 
-@pytest.mark.parametrize("manifest", [m.alive(), RUNS_WHILE_PENDING, m.succeeded(), m.worker_error()])
+COULD_NOT_START = m.lingering(m.terminated(128, "StartError", "exec: permission denied"))
+COULD_NOT_START["status"]["containerStatuses"][0]["started"] = False
+
+
+@pytest.mark.parametrize(
+    "manifest", [m.alive(), RUNS_WHILE_PENDING, COULD_NOT_START, m.succeeded(), m.worker_error()]
+)
 def test_only_a_worker_that_has_not_started_has_an_obstacle(manifest: m.Json) -> None:
     assert find_obstacle(read_pod(manifest)) is None
 

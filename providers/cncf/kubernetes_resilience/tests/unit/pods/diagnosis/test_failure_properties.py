@@ -46,7 +46,8 @@ def test_native_sidecar_decides_only_if_nothing_else_failed(
 
 @given(facts=PODS)
 def test_only_a_pod_whose_worker_has_not_started_has_an_obstacle(facts: PodFacts) -> None:
-    assert (find_obstacle(facts) is not None) == (facts.phase in ("Pending", "Running") and facts.may_start)
+    waits = facts.phase in ("Pending", "Running") and facts.may_start and not facts.lingers
+    assert (find_obstacle(facts) is not None) == waits
 
 
 @given(facts=PODS, given_up=SETS_OF_REASONS)

@@ -71,7 +71,10 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     if queued_again:
         return Release("its next phase is queued")
     failure, row = launch.failure, task.row
+    is_alive = failure is not None and failure.alive
     if row is None and task.is_restarting:
+        if task.restarts_by != job_id:
+            return Release(f"scheduler job {task.restarts_by} has it", leaves_pod=not is_alive)
         # The scheduler expects success if the worker has stopped as it was told.
         return Report(TaskInstanceState.SUCCESS if failure is None else TaskInstanceState.FAILED)
     if row is None or row.key.try_number != launch.key.try_number:

@@ -14,15 +14,12 @@ from collections.abc import Callable, Sequence
 
 from airflow.utils.session import create_session
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, ti_id_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
-    Standing,
-    TaskInstanceRow,
-    standing,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 log = logging.getLogger(__name__)
@@ -57,8 +54,14 @@ class Strays:
         """Pods of launches that this scheduler has let go of, with their launch ids, by UID."""
 
     def note_ended(self, pod: PodFacts) -> None:
-        """Note a pod that has ended, with this scheduler's label, and is none of its launches."""
-        self._ended.setdefault(pod.ref.uid, (pod, self._clock()))
+        """
+        Note a pod whose worker has ended, with this scheduler's label, and which is none of its launches.
+
+        A sidecar may end after the worker.
+        """
+        grace = SIDECAR_GRACE if pod.lingers else 0.0
+        _, due = self._ended.get(pod.ref.uid, (pod, self._clock() + grace))
+        self._ended[pod.ref.uid] = (pod, due)
 
     def forget(self, pod: PodFacts) -> None:
         """Forget a pod that is gone, or has another scheduler's label now."""
@@ -66,7 +69,7 @@ class Strays:
 
     def settle_ended(self) -> list[PodFacts]:
         """
-        Return the pods that are no other scheduler's either. That one settles the end of its pod.
+        Return the pods that nobody follows: no scheduler that has the task instance settles their end.
 
         A pod is asked about again for as long as another scheduler has its task instance: that one may have
         launched another pod, and know nothing of this one.
@@ -102,10 +105,11 @@ class Strays:
         )
 
     def _take_created(self, created: Sequence[tuple[str, PodFacts]]) -> list[tuple[str, PodFacts]]:
-        rows = _read_rows([pod for _, pod in created])
+        tasks = _read_tasks([pod for _, pod in created])
         ours = []
         for launch_id, pod in created:
-            if self._is_here(pod, rows.get(ti_id_of(pod) or "")):
+            now = _standing(pod, tasks[pod.ref.uid], self._job_id)
+            if now in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
                 del self._created[pod.ref.uid]
                 ours.append((launch_id, pod))
             else:
@@ -119,28 +123,41 @@ class Strays:
         self._registry.left(launch_id, pod.ref.uid)
 
     def _take_ended(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
-        rows = _read_rows(pods)
+        tasks = _read_tasks(pods)
         unowned = []
         for pod in pods:
-            if self._is_elsewhere(pod, rows.get(ti_id_of(pod) or "")):
+            if self._is_elsewhere(pod, tasks[pod.ref.uid]):
                 self._ended[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
-            else:
-                self.forget(pod)
+                continue
+            self.forget(pod)
+            # It may have been adopted since.
+            if not (self._registry.find(pod) or self._registry.adopting_of(task_key(pod.annotations))):
                 unowned.append(pod)
         return unowned
 
-    def _is_elsewhere(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
-        return self._standing(pod, row) is Standing.ELSEWHERE
-
-    def _is_here(self, pod: PodFacts, row: TaskInstanceRow | None) -> bool:
-        return self._standing(pod, row) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP)
-
-    def _standing(self, pod: PodFacts, row: TaskInstanceRow | None) -> Standing:
-        key = task_key(pod.annotations)
-        return standing(row, key, job_id=self._job_id) if key else Standing.GONE
+    def _is_elsewhere(self, pod: PodFacts, task: TaskSnapshot) -> bool:
+        # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over. While the
+        # task instance waits, its row names the scheduler of that phase.
+        waits = pod.has_succeeded and _standing(pod, task, task.owner) is Standing.HELD_UP
+        return _standing(pod, task, self._job_id) is Standing.ELSEWHERE and not waits
 
 
-def _read_rows(pods: Sequence[PodFacts]) -> dict[str, TaskInstanceRow]:
-    """Read the task instances that pods were launched for, by their UUIDs."""
+def _standing(pod: PodFacts, task: TaskSnapshot, job_id: int | None) -> Standing:
+    key = task_key(pod.annotations)
+    return task.standing(key, job_id=job_id) if key else Standing.GONE
+
+
+def _read_tasks(pods: Sequence[PodFacts]) -> dict[str, TaskSnapshot]:
+    """Read the task instances that pods were launched for, by the pods' UIDs."""
+    keys = {pod.ref.uid: key for pod in pods if (key := task_key(pod.annotations))}
     with create_session(scoped=False) as session:
-        return task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
+        rows = task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
+        restarting = task_instances.read_restarting(keys.values(), session=session)
+    tasks = {}
+    for pod in pods:
+        key, row = keys.get(pod.ref.uid), rows.get(ti_id_of(pod) or "")
+        if row is None and key in restarting:
+            tasks[pod.ref.uid] = TaskSnapshot(None, is_restarting=True, restarts_by=restarting[key])
+        else:
+            tasks[pod.ref.uid] = TaskSnapshot(row)
+    return tasks

@@ -70,7 +70,7 @@ class Step(Enum):
     """The row is asked whose it is: it has another scheduler's label, which an adoption may have left that
     has failed."""
     ASK_WHO_COUNTS = auto()
-    """The row is asked whose it is: it has failed, and another scheduler may have to count that."""
+    """The row is asked whose it is: it has ended, and another scheduler may have to count that."""
 
 
 def judge_superseded(
@@ -118,7 +118,7 @@ def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacem
         if news is News.OURS or (news is News.KEPT and not has_ended):
             return Step.FORGET
     if has_ended:
-        return Step.CLEAN_UP if launch or pod.has_succeeded else Step.ASK_WHO_COUNTS
+        return Step.CLEAN_UP if launch else Step.ASK_WHO_COUNTS
     return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
 
 
@@ -184,7 +184,10 @@ class SupersededPods:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
                 self._let_go(news, pod, launch)
-                self._deletion.clean_up(pod)
+                if pod.is_terminal:
+                    self._deletion.clean_up(pod)
+                else:
+                    self._strays.note_ended(pod)
             case Step.ASK_WHO_COUNTS:
                 self._strays.note_ended(pod)
 

@@ -203,7 +203,7 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
 
     It is for people who ask why a pod hangs. The executor does not act on it.
     """
-    if facts.phase not in ("Pending", "Running") or not facts.may_start:
+    if facts.phase not in ("Pending", "Running") or not facts.may_start or facts.lingers:
         return None
     container = next((item for item in facts.containers if _is_obstacle(item)), None)
     reason = _first(facts.reason, _reason(facts.unscheduled), _reason(container), facts.phase)
