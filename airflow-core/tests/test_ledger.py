@@ -230,7 +230,9 @@ def test_row_of_somebody_else_is_no_entry(extra):
     assert LedgerEntry.from_json(extra) is None
 
 
-@pytest.mark.parametrize("change", [{"launch": float("inf")}, {"due": "13000-01-01T00:00:00Z"}, {"due": 7}])
+@pytest.mark.parametrize(
+    "change", [{"launch": float("inf")}, {"due": "13000-01-01T00:00:00Z"}, {"due": 7}, {"dependency": 7}]
+)
 def test_an_absurd_row_is_no_entry(queued_ti, change):
     fields = json.loads(entry(queued_ti(), "a").to_json())
     assert LedgerEntry.from_json(json.dumps(fields | change)) is None

@@ -118,7 +118,7 @@ class LedgerEntry:
                 away_since=_read_time(fields.get("away_since")),
                 node_is_suspect=bool(fields.get("node_is_suspect")),
             )
-        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             return None
 
 
