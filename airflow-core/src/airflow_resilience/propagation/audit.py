@@ -162,7 +162,8 @@ def read_previous_failures(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
     """
-    Return why tries before these have failed, the last of each that is known, with two queries at most.
+    Return why the tries right before these have failed, of those of which that is known, with two queries at
+    most. One that has succeeded, and was cleared, has not.
 
     The XCom that says so is gone when a try goes on after a deferral, or a sensor is rescheduled: its first
     worker has removed it. Then it is looked for in the audit log.
@@ -175,24 +176,19 @@ def read_previous_failures(
 def _read_previous_rows(
     keys: Collection[TaskInstanceKey], session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
-    place = (Log.dag_id, Log.task_id, Log.run_id, Log.map_index)
+    before = {key._replace(try_number=key.try_number - 1): key for key in keys}
+    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
     rows = session.execute(
-        select(*place, Log.try_number, Log.event, Log.extra)
+        select(*columns, Log.event, Log.extra)
         .where(
-            tuple_(*place).in_({_place(key) for key in keys}),
+            tuple_(*columns).in_(list(before)),
             Log.event.in_((EVENT, LAUNCH_FAILURE_EVENT, EXECUTION_FAILURE_EVENT)),
         )
         .order_by(Log.id)
     )
-    ends: dict[tuple[Any, ...], list[tuple[int, ExecutionContext]]] = {}
-    for *where, try_number, event, extra in rows:
-        if try_number is not None and (context := _read_end(event, extra)):
-            ends.setdefault(tuple(where), []).append((try_number, context))
-    found = {
-        key: [context for number, context in ends.get(_place(key), ()) if number < key.try_number]
-        for key in keys
-    }
-    return {key: contexts[-1] for key, contexts in found.items() if contexts}
+    ends = [(TaskInstanceKey._make(row[:5]), _read_end(*row[5:])) for row in rows]
+    # A database that ignores case finds rows of other tasks too.
+    return {before[key]: context for key, context in ends if context and key in before}
 
 
 def _read_end(event: str, extra: str | None) -> ExecutionContext | None:
@@ -202,10 +198,6 @@ def _read_end(event: str, extra: str | None) -> ExecutionContext | None:
         return stored.context if stored else None
     entry = LedgerEntry.from_json(extra)
     return entry.context if entry and entry.decision.action is not Action.RELAUNCH else None
-
-
-def _place(key: TaskInstanceKey) -> tuple[str, str, str, int]:
-    return key.dag_id, key.task_id, key.run_id, key.map_index
 
 
 def _add(key: TaskInstanceKey, stored: StoredContext, session: Session) -> None:

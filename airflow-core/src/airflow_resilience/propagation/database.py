@@ -63,18 +63,16 @@ def read_failures_of_workers(
 def read_previous_failures(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
-    """Return why tries before these have failed, the last of each that is known, with one query."""
+    """Return why the tries right before these have failed, of those of which it is stored, with one query."""
     retried = [key for key in keys if key.try_number > 1]
     if not retried:
         return {}
     read = _read(retried, session=session)
     found = {
-        key: [item.stored for item in read[place_of(key)] if item.stored.try_number < key.try_number]
+        key: [item.stored for item in read[place_of(key)] if item.stored.try_number == key.try_number - 1]
         for key in retried
     }
-    return {
-        key: max(items, key=lambda stored: stored.try_number).context for key, items in found.items() if items
-    }
+    return {key: items[0].context for key, items in found.items() if items}
 
 
 class _Item(NamedTuple):

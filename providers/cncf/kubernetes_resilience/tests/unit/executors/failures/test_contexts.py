@@ -127,6 +127,22 @@ def test_what_goes_on_after_a_deferral_is_told_why_the_try_before_has_failed(sta
     assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
 
 
+def test_what_is_cleared_after_a_success_is_not_told_of_the_failure_before_that(start, running, session):
+    harness = start()
+    ti, pod = running(harness)
+    harness.observe(pod, m.out_of_memory())
+    row = present(harness, ti.key)
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=2)
+    pod = harness.launch(row)
+    session.execute(delete(XComModel))  # as Airflow's worker does when a task begins anew
+    harness.set_state(row, "success")
+    harness.observe(pod, m.succeeded())
+    row.prepare_db_for_next_try(session)
+    harness.set_state(row, "queued", try_number=3)
+    assert told(harness.launch(row)) is None
+
+
 def test_a_try_is_not_told_of_its_own_number(start, queued_ti, session):
     """It was cleared, and the number of tries begins anew."""
     harness, ti = start(), queued_ti()
