@@ -67,6 +67,7 @@ def test_what_is_known_of_it():
     assert explain(ValueError("own")).metadata == {"exception": "builtins.ValueError", "message": "own"}
     assert explain(OwnTimeout()).metadata["exception"] == f"{__name__}.OwnTimeout"
     assert explain(SystemExit(3)).metadata["exit_code"] == 3
+    assert type(explain(SystemExit(True)).metadata["exit_code"]) is int
     assert "message" not in explain(ValueError()).metadata
 
 

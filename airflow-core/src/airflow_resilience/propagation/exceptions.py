@@ -101,7 +101,7 @@ def _metadata(error: BaseException | None, mask: Callable[[str], str]) -> dict[s
     if message := _text(error, mask):
         metadata[MetadataKey.MESSAGE.value] = message
     if isinstance(error, SystemExit) and isinstance(error.code, int):
-        metadata[MetadataKey.EXIT_CODE.value] = error.code
+        metadata[MetadataKey.EXIT_CODE.value] = int(error.code)  # sys.exit(True) is 1
     return metadata
 
 
