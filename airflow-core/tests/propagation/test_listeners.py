@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.api.common.mark_tasks import set_dag_run_state_to_failed
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager as core_listener_manager
+from airflow.models.dagbag import DBDagBag
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import BaseOperator
@@ -230,6 +232,19 @@ def test_the_api_server_tells_of_a_person_and_writes_it_down_first(add, queued_t
     assert in_words(context) == ("USER_ACTION", "MANUAL_STATE_CHANGE", "API")
     assert stored == StoredContext(str(ti.id), ti.try_number, context)
     assert try_number == ti.try_number
+
+
+def test_airflow_tells_nobody_of_what_fails_with_its_dag_run(add, queued_ti, session):
+    """So says docs/listeners.md."""
+    ti, others = queued_ti(), Others()
+    add(others)
+    ti.state = TaskInstanceState.RUNNING
+    session.commit()
+    dag = DBDagBag().get_latest_version_of_dag(ti.dag_id, session=session)
+    set_dag_run_state_to_failed(dag=dag, run_id=ti.run_id, commit=True, session=session)
+    assert (others.told, rows(session)) == ([], [])
+    session.refresh(ti)
+    assert ti.state == TaskInstanceState.FAILED
 
 
 def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti, monkeypatch, caplog):
