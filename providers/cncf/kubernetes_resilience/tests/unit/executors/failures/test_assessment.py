@@ -151,6 +151,26 @@ def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | Non
     assert assessed(failure, row("running", job_id=OTHER_JOB)) == release
 
 
+@pytest.mark.parametrize(
+    ("failure", "here", "elsewhere"),
+    [
+        (None, report("success"), Release("scheduler job 8 has it", leaves_pod=True)),
+        (FAILED, report("failed"), Release("scheduler job 8 has it", leaves_pod=True)),
+        (OVERDUE, KEEP, KEEP),
+        (GIVEN_UP, report("failed"), Release("scheduler job 8 has it", leaves_pod=True)),
+    ],
+    ids=["succeeded", "failed", "deletion overdue", "given up on"],
+)
+def test_task_that_was_cleared_while_it_ran_waits_for_the_end_of_its_worker(
+    failure: PodFailure | None, here: Assessment, elsewhere: Assessment
+) -> None:
+    """Airflow gives it another UUID at once."""
+    launch = Launch(KEY, "id", name=POD, failure=failure, facts=failure and failure.facts)
+    for owner, expected in ((JOB, here), (OTHER_JOB, elsewhere)):
+        task = TaskSnapshot(None, is_restarting=True, restarts_by=owner)
+        assert assess(launch, task, job_id=JOB, queued_again=False) == expected
+
+
 # ------------------------------------------------------------------------------------------ who won the start
 
 
@@ -159,17 +179,6 @@ def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | Non
 def test_task_that_runs_in_an_earlier_pod_is_not_failed(failure: PodFailure, state: str) -> None:
     assessment = assessed(failure, row(state, hostname=SIBLING))
     assert assessment == Release(f"the task runs on {SIBLING}, which is another pod", runs_elsewhere=True)
-
-
-@pytest.mark.parametrize(("failure", "ended"), [(None, True), (FAILED, True), (GIVEN_UP, False)])
-def test_task_instance_that_restarts_under_another_scheduler_is_left_to_it(
-    failure: PodFailure | None, ended: bool
-) -> None:
-    task = TaskSnapshot(None, is_restarting=True, restarts_by=OTHER_JOB)
-    launch = Launch(KEY, "id", name=POD, failure=failure)
-    assert assess(launch, task, job_id=JOB, queued_again=False) == Release(
-        f"scheduler job {OTHER_JOB} has it", leaves_pod=ended
-    )
 
 
 def test_pod_that_succeeded_reports_what_the_database_says_wherever_the_task_runs() -> None:

@@ -32,6 +32,7 @@ from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import read_failure, write_failures
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, SETTLED_XCOM_KEY, XCOM_KEY, StoredContext
+from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.harness import lock
@@ -393,6 +394,17 @@ def test_the_next_try_is_told_that_the_one_before_was_cleared(start, running):
     harness.observe(pod, m.succeeded())
     harness.set_state(row, "queued", try_number=2)
     assert told(harness.launch(row)).context.reason == "MANUAL_CLEAR"
+
+
+def test_a_task_that_was_cleared_and_is_another_schedulers_by_now_is_left_to_it(start, running, session):
+    harness = start()
+    ti, pod = running(harness)
+    clear(harness, ti).queued_by_job_id = make_scheduler_job(session)
+    session.commit()
+    harness.observe(pod, m.succeeded())
+    harness.quiet()
+    assert (ended(harness), harness.events(), ti.key in harness.executor.running) == ([], {}, False)
+    assert (harness.runtime.take("clean_up"), harness.runtime.take("mark_done")) == ([], [])
 
 
 def test_that_a_task_was_cleared_waits_for_whoever_has_its_row_locked(start, running):

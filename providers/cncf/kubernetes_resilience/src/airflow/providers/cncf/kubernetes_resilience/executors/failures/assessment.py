@@ -71,12 +71,8 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     if queued_again:
         return Release("its next phase is queued")
     failure, row = launch.failure, task.row
-    is_alive = failure is not None and failure.alive
     if row is None and task.is_restarting:
-        if task.restarts_by != job_id:
-            return Release(f"scheduler job {task.restarts_by} has it", leaves_pod=not is_alive)
-        # The scheduler expects success if the worker has stopped as it was told.
-        return Report(TaskInstanceState.SUCCESS if failure is None else TaskInstanceState.FAILED)
+        return _assess_cleared(launch, task.restarts_by, job_id=job_id)
     if row is None or row.key.try_number != launch.key.try_number:
         return Release("the task instance was cleared or deleted")
     if awaits_launch(row, launch.key, job_id=job_id):
@@ -87,13 +83,22 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     return _assess_started(failure, row, job_id=job_id, runs_here=launch.runs(row.hostname))
 
 
+def _assess_cleared(launch: Launch, owner: int | None, *, job_id: int | None) -> Assessment:
+    # A pod that has not started never will: its task instance is gone.
+    if launch.has_started and _runs_on(launch.failure):
+        return Keep()
+    if owner != job_id:
+        return Release(f"scheduler job {owner} has it", leaves_pod=True)
+    # The scheduler expects success if the worker has stopped as it was told.
+    return Report(TaskInstanceState.SUCCESS if launch.failure is None else TaskInstanceState.FAILED)
+
+
 def _assess_started(
     failure: PodFailure | None, row: TaskInstanceRow, *, job_id: int | None, runs_here: bool
 ) -> Assessment:
     is_alive = failure is not None and failure.alive
     if row.state == TaskInstanceState.RUNNING and runs_here:
-        is_silent = failure is not None and failure.reason == HEARTBEAT_TIMEOUT
-        if is_alive and not is_silent:
+        if _runs_on(failure):
             return Keep()
         if row.queued_by_job_id != job_id:
             return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=not is_alive)
@@ -105,6 +110,11 @@ def _assess_started(
     if not runs_here:
         return Release(f"the task runs on {row.hostname}, which is another pod", runs_elsewhere=True)
     return Keep() if is_alive else Report(TaskInstanceState.FAILED)
+
+
+def _runs_on(failure: PodFailure | None) -> bool:
+    """Whether a worker that was given up runs on, and Airflow has heard of it."""
+    return failure is not None and failure.alive and failure.reason != HEARTBEAT_TIMEOUT
 
 
 def _has_failed(failure: PodFailure | None) -> bool:

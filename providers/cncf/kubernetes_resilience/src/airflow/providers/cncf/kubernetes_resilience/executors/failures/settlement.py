@@ -162,7 +162,11 @@ def _record_cleared(
     settled: Sequence[Settled], tasks: Mapping[TaskInstanceKey, TaskSnapshot], session: Session
 ) -> list[Settled]:
     """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
-    cleared = {item.launch.key: item.launch.ti_id for item in settled if tasks[item.launch.key].is_restarting}
+    cleared = {
+        item.launch.key: item.launch.ti_id
+        for item in settled
+        if tasks[item.launch.key].is_restarting and isinstance(item.outcome, Report)
+    }
     if not cleared:
         return list(settled)
     ti_ids = task_instances.read_ids(cleared, session=session)
