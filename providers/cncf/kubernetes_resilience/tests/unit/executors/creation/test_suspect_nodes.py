@@ -156,6 +156,18 @@ def test_so_does_the_time_that_is_configured(start, queued_ti):
     assert avoided(harness, queued_ti("newer")) == []
 
 
+def test_each_failure_on_a_suspect_node_begins_that_time_anew(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__NODE_SUSPECT_TIMEOUT="900")
+    launch = launcher(harness, queued_ti)
+    spoil(launch)
+    harness.wait(700)
+    launch(m.not_admitted())
+    harness.wait(300)
+    assert avoided(harness, queued_ti("new")) == ["node-1"]
+    harness.wait(601)
+    assert avoided(harness, queued_ti("newer")) == []
+
+
 def test_it_can_be_switched_off(start, queued_ti):
     harness = start(KUBERNETES_RESILIENCE__NODE_SUSPECT_TIMEOUT="0")
     launch = launcher(harness, queued_ti)

@@ -90,6 +90,8 @@ class SuspectNodes:
         known.failures[launch.key.primary] = self._clock()
         if known.started == launch.launch_id:
             known.started_at, known.started = -inf, None
+        if self._suspects.pop(node, None) is not None:
+            self._suspects[node] = self._clock()
         self._judge(node)
 
     def observed(self, launch: Launch, pod: PodFacts) -> None:
