@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     read_settings,
 )
 from airflow_resilience.context import StateChangeReason
+from airflow_resilience.decision import LONGEST_DELAY
 from airflow_resilience.outages import OutageLimits
 
 AIRFLOW = tuple(map(int, airflow_version.split(".")[:2]))
@@ -31,6 +32,7 @@ PUBLISH = ("kubernetes_executor", "task_publish_max_retries")
 CONCURRENCY = ("kubernetes_resilience", "api_concurrency")
 POLICIES = ("kubernetes_resilience", "retry_policy_file")
 PENDING = ("kubernetes_resilience", "pending_timeout")
+SUSPECT = ("kubernetes_resilience", "node_suspect_timeout")
 GATE = ("kubernetes_resilience", "scheduling_gate_timeout")
 UNSCHEDULABLE = ("kubernetes_resilience", "unschedulable_timeout")
 BUDGET = ("kubernetes_resilience", "infrastructure_retry_budget")
@@ -159,6 +161,23 @@ def test_value_that_cannot_be_used_is_named_with_what_is_allowed(
 
 def test_number_too_large_for_a_float_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, RETRIES, "1" + "0" * 400).launch_failure_retries == 10**400
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        (UNSCHEDULABLE, "unschedulable_timeout"),
+        (PENDING, "pending_timeout"),
+        (GATE, "scheduling_gate_timeout"),
+        (SUSPECT, "node_suspect_timeout"),
+        (DELAY, "infrastructure_retry_delay"),
+    ],
+)
+@pytest.mark.parametrize("value", ["1e12", "1e300"])
+def test_time_that_no_date_can_be_away_is_a_year(
+    monkeypatch: pytest.MonkeyPatch, option: tuple[str, str], field: str, value: str
+) -> None:
+    assert getattr(read(monkeypatch, option, value), field) == LONGEST_DELAY
 
 
 def test_configuration_of_a_provider_that_lacks_the_options_has_upstream_defaults() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_resilience.context import StateChangeReason
+from airflow_resilience.decision import LONGEST_DELAY
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.infrastructure import (
     BUDGET_OPTION,
@@ -79,14 +80,7 @@ def read_policy_settings(conf: Any) -> PolicySettings:
         excluded_container_reasons=words(conf.get(UPSTREAM_SECTION, EXCLUDED_REASONS, fallback="Error")),
         retry_policy_file=_path(conf, POLICY_FILE),
         infrastructure_retry_budget=read_limit(conf, OWN_SECTION, BUDGET_OPTION),
-        infrastructure_retry_delay=read_number(
-            float,
-            conf,
-            OWN_SECTION,
-            DELAY_OPTION,
-            0.0,
-            allowed="a number of seconds, 0 or more",
-        ),
+        infrastructure_retry_delay=read_seconds(conf, DELAY_OPTION, "a number of seconds, 0 or more"),
         infrastructure_retry_reasons=_reasons(conf, REASONS_OPTION),
     )
 
@@ -99,6 +93,16 @@ def read_limit(conf: Any, section: str, key: str, **options: str) -> int:
     """
     allowed = "a whole number: 0 for none, -1 for no limit, or how many"
     return read_number(int, conf, section, key, -1, allowed=allowed, **options)
+
+
+def read_seconds(conf: Any, key: str, allowed: str) -> float:
+    """
+    Read a time of ours; what is longer than a year is a year.
+
+    :param allowed: what the error says is allowed
+    :raises OptionError: if it is no number, negative or infinite
+    """
+    return min(LONGEST_DELAY, read_number(float, conf, OWN_SECTION, key, 0.0, allowed=allowed))
 
 
 def read_number(

@@ -24,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings impo
     read_limit,
     read_number,
     read_policy_settings,
+    read_seconds,
 )
 from airflow_resilience.outages import OutageLimits
 
@@ -170,7 +171,7 @@ def _read(conf: Any) -> Settings:
 
 
 def _seconds(conf: Any, key: str, zero: str) -> float:
-    return read_number(float, conf, OWN_SECTION, key, 0.0, allowed=f"a number of seconds, or {zero}")
+    return read_seconds(conf, key, f"a number of seconds, or {zero}")
 
 
 def _publish_retries(conf: Any) -> int | None:
