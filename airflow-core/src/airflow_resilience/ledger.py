@@ -227,16 +227,17 @@ class _Row(NamedTuple):
 
 
 def read_histories(
-    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
+    ti_ids: Mapping[TaskInstanceKey, str], *, until: str | None = None, session: Session
 ) -> dict[TaskInstanceKey, LaunchHistory]:
     """
     Read what the ledger says about the launches of each task instance, with one query.
 
     :param ti_ids: the tries to look up, each with its task instance's UUID
+    :param until: UID of a worker: what has come after its failure is left out, starts too; None for nothing
     :param session: session to read with
     """
     rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session)
-    return {key: _launches(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
+    return {key: _launches(ti_id, rows[key], until) for key, ti_id in ti_ids.items()}
 
 
 def read_whole_tries(
@@ -272,7 +273,7 @@ def read_all_histories(
     }
 
 
-def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
+def _launches(ti_id: str, rows: Iterable[_Row], until: str | None = None) -> LaunchHistory:
     history = LaunchHistory()
     for row in rows:
         if row.event == TaskInstanceState.RUNNING:
@@ -280,6 +281,8 @@ def _launches(ti_id: str, rows: Iterable[_Row]) -> LaunchHistory:
             history.entries.clear()
         elif row.event == LAUNCH_FAILURE_EVENT and row.entry and row.entry.ti_id == ti_id:
             history.add(row.entry)
+            if row.entry.worker_uid == until:
+                break
     return history
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from airflow.models.log import Log
 from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.cli import pods, recorded
@@ -372,6 +373,20 @@ def test_pod_of_the_cluster_is_explained_with_its_task_and_its_ledger(run, lost_
     assert [link["policy"] for link in told["chain"]] == ["gpu", "built-in", "standard"]
     assert told["decision"]["explanation"].startswith("launch 2 of 11")
     assert "from the metadata database" in told["circumstances"]
+
+
+def test_failed_launch_is_explained_as_it_was_decided_though_its_task_has_started_since(
+    run, lost_pod, session, configured
+):
+    ti, manifest = lost_pod
+    for uid in ("first", "second", manifest["metadata"]["uid"]):
+        decided(session, ti, uid, "registry")
+    session.add(Log(event="running", task_instance=ti.key))
+    ti.state = "running"
+    session.commit()
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert told["phase"] == "launch"
+    assert told["decision"]["explanation"].startswith("launch 3 of 11")
 
 
 def test_task_instance_that_is_not_there_any_more(run, lost_pod, session):

@@ -42,7 +42,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
             present = _read_present(key, session)
             now = str(present.id) if present and present.try_number == key.try_number else ti_id
             whole_try = ledger.read_whole_tries({key: now}, session=session)[key]
-            launches = ledger.read_histories({key: ti_id}, session=session)[key]
+            launches = ledger.read_histories({key: ti_id}, until=facts.ref.uid, session=session)[key]
             # A task instance that runs again after a loss has another UUID than its earlier pods.
             earlier_ids = {entry.ti_id for entry in whole_try.entries}
             profile = read_profiles([now], session=session).get(now) if ti_id in {now, *earlier_ids} else None
