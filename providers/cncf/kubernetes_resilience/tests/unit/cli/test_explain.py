@@ -113,6 +113,11 @@ def test_earlier_launches_are_taken_to_have_failed_in_the_same_way(answer, polic
     assert "no relaunch is left" in told["decision"]["explanation"]
 
 
+def test_failure_that_counts_is_told_as_that_of_its_launch(answer):
+    _, told = answer(launched(3, m.worker_error()))
+    assert told["decision"]["explanation"].startswith("launch 3 of 3; the worker's own exit")
+
+
 def test_minimum_backoff_is_told(answer, monkeypatch):
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES", "-1")
     _, told = answer(launched(3, m.evicted()))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
@@ -108,7 +108,8 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
 
     earlier = circumstances.earlier
     if earlier is None:
-        earlier = [ask((), _no_jitter).decision] * (number - 1)
+        # Whatever is decided about this one: without a relaunch after each of them it would not be there.
+        earlier = [replace(ask((), _no_jitter).decision, action=Action.RELAUNCH)] * (number - 1)
     return Answer(
         classified=classified,
         dependency=find_dependency(failure, classified.cause) if phase is Phase.LAUNCH else None,
