@@ -489,9 +489,10 @@ def test_strange_keys_are_shown_in_one_short_line(entry: str, told: str) -> None
     assert complaint(f"{entry}\n{VALID}").startswith(told)
 
 
-def test_name_of_what_is_built_in_is_taken() -> None:
-    told = "got 'built-in', which there is without this file too; allowed: another name"
-    text = "policies: [{name: built-in, defaultAction: Fail}]"
+@pytest.mark.parametrize("name", ["built-in", "infrastructure"])
+def test_name_of_what_is_built_in_is_taken(name: str) -> None:
+    told = f"got '{name}', which there is without this file too; allowed: another name"
+    text = f"policies: [{{name: {name}, defaultAction: Fail}}]"
     assert complaint(text) == f"f.yaml:1: policies[0].name: {told}"
 
 

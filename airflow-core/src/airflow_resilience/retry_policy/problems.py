@@ -23,6 +23,7 @@ from airflow_resilience.retry_policy.fields import (
     shown,
     type_at,
 )
+from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
 from airflow_resilience.retry_policy.marked_yaml import Location
 from airflow_resilience.retry_policy.schema import PolicyFile
 from airflow_resilience.retry_policy.vocabulary import nearest
@@ -87,7 +88,7 @@ def _across_mappings(data: object, taken: Collection[str]) -> Iterator[_Finding]
     yield from _repeated(policies)
     yield from _repeated(_names(data, "policies", _EACH, "rules", _EACH, "name"))
     for location, name in policies:
-        if name in taken:
+        if name in taken or name == INFRASTRUCTURE:
             yield location, f"got {shown(name)}, which there is without this file too; allowed: another name"
     known = sorted({*(name for _, name in policies), *taken})
     listed = ", ".join([*known[:_LISTED_NAMES], *(["..."] if known[_LISTED_NAMES:] else [])])

@@ -334,7 +334,7 @@ class PolicyFields(FileMapping):
     """Rules that are looked through in their order; the first that matches decides."""
 
     name: Name
-    """Unique in the file. `built-in` is taken: it is the policy that is in force without a file."""
+    """Unique in the file. `built-in` and `infrastructure` are taken: they are in force without a file."""
     retry_limit: Limit | None = None
     """For rules without one, and for `defaultAction`: relaunches for one try of a task, counted for each rule
     by itself; after them, `Count`. For launches, a task may ask for another limit. Default:
