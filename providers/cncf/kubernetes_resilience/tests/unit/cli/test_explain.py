@@ -26,6 +26,9 @@ from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support import manifests as m
 
+EARLIER = "00000000-0000-0000-0000-000000000001"
+"""A UUID that a task instance had before."""
+
 
 @pytest.fixture
 def explain(run, tmp_path):
@@ -413,8 +416,9 @@ def test_database_that_does_not_answer(run, lost_pod, monkeypatch):
     assert "The metadata database does not answer (OperationalError)" in told["circumstances"]
 
 
-def test_pod_of_another_executor(run, lost_pod):
-    del lost_pod[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"]
+@pytest.mark.parametrize("ti_id", ["", "no UUID"])
+def test_pod_of_another_executor(run, lost_pod, ti_id):
+    annotated(lost_pod[1], **{"airflow-resilience/task-instance-id": ti_id, "try_number": "2"})
     (told,) = run("explain", "lost", "-o", "json").data
     assert "does not say which task instance it is of" in told["circumstances"]
 
@@ -438,8 +442,8 @@ def test_pod_whose_task_runs_again_is_explained_as_it_was_decided(run, lost_pod,
     ti, manifest = lost_pod
     uid = manifest["metadata"]["uid"]
     lost = {"phase": Phase.EXECUTION, "next_ti_id": str(ti.id)}
-    decided(session, SimpleNamespace(id="earlier", key=ti.key), uid, "infrastructure", **lost)
-    annotated(manifest, **{"airflow-resilience/task-instance-id": "earlier"})
+    decided(session, SimpleNamespace(id=EARLIER, key=ti.key), uid, "infrastructure", **lost)
+    annotated(manifest, **{"airflow-resilience/task-instance-id": EARLIER})
     (told,) = run("explain", "lost", "-o", "json").data
     assert told["phase"] == "execution"
     assert told["decision"]["explanation"].startswith("infrastructure retry 1 of 2")
@@ -471,6 +475,6 @@ def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):
 
 
 def test_pod_of_a_task_that_was_cleared_since_is_not_one_of_its_own(run, lost_pod, session, budget):
-    annotated(lost_pod[1], **{"airflow-resilience/task-instance-id": "before the clear"})
+    annotated(lost_pod[1], **{"airflow-resilience/task-instance-id": EARLIER})
     (told,) = run("explain", "lost", "-o", "json").data
     assert "not in the metadata database any more" in told["circumstances"]

@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances, from_pod
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, ti_id_of
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import Decision
 from airflow_resilience.ledger import LaunchHistory
@@ -34,7 +34,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
 
     :param phase: how far the task had come; None if that is to be found out
     """
-    key, ti_id = task_key(facts.annotations), facts.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
+    key, ti_id = task_key(facts.annotations), ti_id_of(facts)
     if key is None or ti_id is None:
         return from_pod(facts, "The pod does not say which task instance it is of")
     try:
