@@ -10,6 +10,7 @@ import yaml
 
 from airflow import settings
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import WORKER_CONTAINER
+from airflow_resilience.retry_policy.evidence import Phase
 
 from ...support.cluster import TEMPLATE
 from .conftest import LOCAL, OURS
@@ -135,6 +136,14 @@ def test_mutation_hook_has_the_last_word(shown, monkeypatch):
     monkeypatch.setattr(settings, "pod_mutation_hook", hook)
     pod = shown('EmptyOperator(task_id="load")')["load"]
     assert pod["spec"]["priorityClassName"] == "FallbackToLogsOnError"
+
+
+def test_what_a_hook_sets_is_written_as_it_is_sent(shown, monkeypatch):
+    def hook(pod):
+        pod.metadata.labels["phase"] = Phase.LAUNCH
+
+    monkeypatch.setattr(settings, "pod_mutation_hook", hook)
+    assert shown('EmptyOperator(task_id="load")')["load"]["metadata"]["labels"]["phase"] == "launch"
 
 
 def test_mapped_task_has_one_file(shown):

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import yaml
@@ -116,7 +117,8 @@ def make_workload(task: Any, model: DagModel, run: DagRun) -> ExecuteTask:
 
 def _preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, Any]:
     try:
-        return preview(executor, workload)
+        # As it would be sent: a hook may set enums, and YAML takes none.
+        return cast("dict[str, Any]", json.loads(json.dumps(preview(executor, workload))))
     except AirflowConfigException:
         raise
     except Exception as error:
