@@ -361,10 +361,9 @@ def decided(session, ti, uid, rule, metadata=None, **fields):
         worker_uid=uid,
         worker_name=uid,
         launch=1,
-        reason="Evicted",
         context=context,
         decision=decision,
-        **fields,
+        **{"reason": "Evicted", **fields},
     )
     ledger.record([(ti.key, entry)], session=session)
     session.commit()
@@ -466,6 +465,28 @@ def test_pod_that_was_given_up_is_a_launch_unless_its_task_runs_in_it(
     ti.state, ti.hostname = "running", hostname
     decided(session, ti, manifest["metadata"]["uid"], "built-in", metadata={"phase": was})
     assert run("explain", "lost", "-o", "json").data[0]["phase"] == phase
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason", "phase", "cause"),
+    [
+        (m.succeeded(), "EndedWithoutReport", Phase.EXECUTION, "ended-without-report"),
+        (
+            m.pod("Running", [m.base(m.running())], deleted=True),
+            "DeletionOverdue",
+            Phase.EXECUTION,
+            "deletion-overdue",
+        ),
+        (m.pod("Pending", [], deleted=True), "DeletionOverdue", Phase.LAUNCH, "deletion-overdue"),
+    ],
+)
+def test_pod_has_failed_if_the_ledger_says_so(run, lost_pod, session, budget, manifest, reason, phase, cause):
+    ti, told = lost_pod
+    told["status"], told["spec"] = manifest["status"], manifest["spec"]
+    told["metadata"] = manifest["metadata"] | {"annotations": told["metadata"]["annotations"]}
+    decided(session, ti, told["metadata"]["uid"], "infrastructure", reason=reason, phase=phase)
+    (told,) = run("explain", "lost", "-o", "json").data
+    assert (told["state"], told["phase"], told["cause"]["row"]) == ("failed", phase, cause)
 
 
 def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):

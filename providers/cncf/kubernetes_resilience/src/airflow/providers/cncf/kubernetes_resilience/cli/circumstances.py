@@ -24,6 +24,8 @@ class Circumstances:
     """Decisions about earlier failures of the try in this phase, oldest first; None if they are not known."""
     phase: Phase | None = None
     """How far the task had come, if that is known."""
+    recorded: str | None = None
+    """The reason with which the ledger has the failure of this pod; None if it has none."""
     source: str
     """A sentence about where it is from, and what is missing."""
 

@@ -84,7 +84,12 @@ def explain(
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     """
     phase = phase or circumstances.phase
-    standing = examine(facts, given_up_reasons=given_up_reasons, still_queued=phase is Phase.LAUNCH)
+    standing = examine(
+        facts,
+        given_up_reasons=given_up_reasons,
+        still_queued=phase is Phase.LAUNCH,
+        recorded=circumstances.recorded,
+    )
     phase = phase or Phase.LAUNCH
     answer = _ask(standing.failure, phase, policies, circumstances) if standing.failure else None
     return Explanation(

@@ -50,17 +50,15 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         return from_pod(facts, f"The metadata database does not answer ({type(error).__name__})")
     if profile is None:
         return from_pod(facts, "The pod's task instance is not in the metadata database any more")
+    runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
+    hostname = present.hostname if present else None
+    host = locate(hostname, name=facts.ref.name, addresses=facts.addresses)
+    entry = whole_try.of_worker(facts.ref.uid)
+    # A pod that was given up may have started after all. One that had ended has run nothing of its task.
+    if runs and host is Place.HERE and entry is not None and entry.was_pending:
+        entry = None
     if phase is None:
-        runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
-        hostname = present.hostname if present else None
-        host = locate(hostname, name=facts.ref.name, addresses=facts.addresses)
-        entry = whole_try.of_worker(facts.ref.uid)
-        # A pod that was given up may have started after all. One that had ended has run nothing of its task.
-        has_survived = runs and host is Place.HERE and entry is not None and entry.was_pending
-        if entry and not has_survived:
-            phase = entry.phase
-        elif runs:
-            phase = Phase.EXECUTION
+        phase = entry.phase if entry else Phase.EXECUTION if runs else None
     return Circumstances(
         profile=profile,
         earlier=(
@@ -70,6 +68,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         ),
         source=_KNOWN,
         phase=phase,
+        recorded=entry.reason if entry else None,
     )
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
     PodFailure,
     find_failure,
     find_obstacle,
+    find_overdue_deletion,
     find_silent_exit,
+    find_unreported_end,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
@@ -56,21 +59,28 @@ class Standing:
         return _WHAT_HAPPENS[self.state]
 
 
-def examine(facts: PodFacts, *, given_up_reasons: Collection[str], still_queued: bool) -> Standing:
+def examine(
+    facts: PodFacts, *, given_up_reasons: Collection[str], still_queued: bool, recorded: str | None = None
+) -> Standing:
     """
     Say whether a pod has failed.
 
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
     :param still_queued: whether the task instance is known to be still queued; a pod that has succeeded then
         counts as failed, because its worker has not reported
+    :param recorded: the reason with which the ledger has its failure; None if it has none
     """
     if failure := find_failure(facts, given_up_reasons=given_up_reasons):
         return Standing(State.FAILED, failure)
     if facts.phase == "Succeeded":
         if still_queued:
             return Standing(State.FAILED, find_silent_exit(facts))
+        if recorded:
+            return Standing(State.FAILED, find_unreported_end(facts))
         return Standing(State.SUCCEEDED, None)
     if facts.deletion_timestamp:
+        if recorded == DELETION_OVERDUE:
+            return Standing(State.FAILED, find_overdue_deletion(facts))
         return Standing(State.ENDING, find_failure(facts, gone=True))
     if obstacle := find_obstacle(facts):
         return Standing(State.WAITING, obstacle)
