@@ -348,14 +348,14 @@ def lost_pod(queued_ti, session, monkeypatch):
     return ti, manifest
 
 
-def decided(session, ti, uid, rule, metadata=None, **fields):
+def decided(session, ti, uid, rule, metadata=None, policy="standard", **fields):
     context = ExecutionContext(
         StateChangeCategory.INFRASTRUCTURE,
         StateChangeReason.WORKER_LOST,
         ContextSource.EXECUTOR,
         metadata or {},
     )
-    decision = Decision(action=Action.RELAUNCH, policy="standard", rule=rule, explanation="")
+    decision = Decision(action=Action.RELAUNCH, policy=policy, rule=rule, explanation="")
     entry = LedgerEntry(
         ti_id=str(ti.id),
         worker_uid=uid,
@@ -487,6 +487,16 @@ def test_pod_has_failed_if_the_ledger_says_so(run, lost_pod, session, budget, ma
     decided(session, ti, told["metadata"]["uid"], "infrastructure", reason=reason, phase=phase)
     (told,) = run("explain", "lost", "-o", "json").data
     assert (told["state"], told["phase"], told["cause"]["row"]) == ("failed", phase, cause)
+
+
+def test_pod_that_failed_in_an_outage_is_explained_as_it_was_decided(run, lost_pod, session, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES", "0")
+    ti, manifest = lost_pod
+    decided(session, ti, manifest["metadata"]["uid"], "outage", policy="-")
+    code, out, _ = run("explain", "lost", "-o", "json")
+    (told,) = json.loads(out)
+    assert (code, told["decision"]["action"], told["decision"]["rule"]) == (0, "relaunch", "outage")
+    assert [(step["rule"], step["matched"]) for step in told["steps"]] == [("outage", True)]
 
 
 def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):

@@ -26,6 +26,8 @@ class Circumstances:
     """How far the task had come, if that is known."""
     recorded: str | None = None
     """The reason with which the ledger has the failure of this pod; None if it has none."""
+    decided: Decision | None = None
+    """What was decided about it, if no policy was asked: in an outage, for example."""
     source: str
     """A sentence about where it is from, and what is missing."""
 

@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.outages import Dependency
-from airflow_resilience.retry_policy.engine import Trace, trace
+from airflow_resilience.retry_policy.engine import Step, Trace, trace
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.selection import Selection, select
@@ -109,6 +109,8 @@ def _ask(failure: PodFailure, phase: Phase, policies: PolicySet, circumstances: 
     selection = select(policies, circumstances.profile)
 
     def ask(earlier: Sequence[Decision], random: Callable[[], float]) -> Trace:
+        if decided := circumstances.decided:
+            return Trace(decided, (Step(decided.policy, decided.rule, True, decided.explanation),))
         return trace(evidence, selection, policies, earlier, random)
 
     earlier = circumstances.earlier

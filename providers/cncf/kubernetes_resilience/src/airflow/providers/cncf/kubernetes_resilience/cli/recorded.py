@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
-from airflow_resilience.decision import Decision
+from airflow_resilience.decision import NO_POLICY, Decision
 from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -59,6 +59,8 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         entry = None
     if phase is None:
         phase = entry.phase if entry else Phase.EXECUTION if runs else None
+    elif entry and entry.phase is not phase:
+        entry = None
     return Circumstances(
         profile=profile,
         earlier=(
@@ -69,6 +71,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         source=_KNOWN,
         phase=phase,
         recorded=entry.reason if entry else None,
+        decided=entry.decision if entry and entry.decision.policy == NO_POLICY else None,
     )
 
 
