@@ -259,6 +259,11 @@ def test_end_of_a_message_is_before_its_last_line_break(message: str) -> None:
     assert OnTerminationMessage(pattern=Pattern("killed$")).check(failure(base(message=message))).holds
 
 
+@pytest.mark.parametrize("pattern", [r"killed\n", r"killed\s$", r"killed\n\z"])
+def test_last_line_break_of_a_message_is_searched_too(pattern: str) -> None:
+    assert OnTerminationMessage(pattern=Pattern(pattern)).check(failure(base(message="was killed\n"))).holds
+
+
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "([a-z]+)*!"])
 def test_pattern_that_would_keep_another_engine_busy_for_ever_is_answered(pattern: str) -> None:
     # With a backtracking engine this test does not end, and nothing could end it.

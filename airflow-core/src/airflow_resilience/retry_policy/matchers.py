@@ -214,8 +214,9 @@ class OnTerminationMessage:
         if self.containers.name is None:
             messages.append(("the worker", evidence.message))
         for owner, message in messages:
-            # A message often ends with a line break. Authors expect `$` to match before it.
-            if message and self.pattern.found_in(message[:SEARCHED_LENGTH].removesuffix("\n")):
+            searched = (message or "")[:SEARCHED_LENGTH]
+            # A message often ends with a line break. Authors expect `$` to match before it too.
+            if message and any(map(self.pattern.found_in, {searched, searched.removesuffix("\n")})):
                 return Finding(True, f"the message of {owner} matches {self.pattern.text!r}")
         known = " and ".join(owner for owner, message in messages if message)
         if not known:
