@@ -55,7 +55,10 @@ def test_memory_is_raised_where_it_is_stated_and_up_to_the_limit(stated, mutatio
     assert {after[name]["cpu"] for name in LIMITS} == {"1"}
 
 
-@pytest.mark.parametrize("resources", [None, {"limits": {"cpu": "1"}}, {"requests": {"memory": "1Gi"}}])
+@pytest.mark.parametrize(
+    "resources",
+    [None, {"limits": {"cpu": "1"}}, {"limits": {"memory": None}}, {"requests": {"memory": "1Gi"}}],
+)
 def test_a_container_that_states_less_is_given_no_more(resources):
     after = changed(memory(2, "4Gi"), resources)["containers"][0].get("resources", {})
     assert {*after} == {*(resources or ())}

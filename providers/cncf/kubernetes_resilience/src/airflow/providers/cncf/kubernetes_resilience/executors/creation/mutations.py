@@ -59,7 +59,8 @@ def _increase(worker: V1Container, memory: MemoryIncrease, most: str | None) -> 
     highest = min((memory.limit, most or memory.limit), key=parse_quantity)
     limit = parse_quantity(highest)
     for amounts in (worker.resources.requests, worker.resources.limits):
-        stated = parse_quantity(amounts["memory"]) if amounts and "memory" in amounts else limit
+        # An empty field of a template is None here, which the API server takes for nothing stated.
+        stated = parse_quantity((amounts or {}).get("memory") or limit)
         if stated >= limit:
             continue
         raised = min(limit, stated * Decimal(memory.factor))
