@@ -13,6 +13,7 @@ unique keys of ``task_instance`` and ``task_instance_history``. They are the sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -214,13 +215,14 @@ def read_outages(
         return []
     since = min(entry.away_since or at for entry in away.values())
     rows = _with_states((LAUNCH_HELD_EVENT,), since, at, dag_ids, limit, session)
-    held: dict[Dependency, set[TaskInstanceKey]] = {dependency: set() for dependency in away}
-    for item in rows:
-        launch = HeldLaunch.from_json(item[7])
-        if launch and launch.dependency in held and item[8] in _WAITING:
-            held[launch.dependency].add(TaskInstanceKey(*item[2:7]))
+    last = {
+        TaskInstanceKey(*item[2:7]): HeldLaunch.from_json(item[7])
+        for item in reversed(rows)
+        if item[8] in _WAITING
+    }
+    held = Counter(launch.dependency for launch in last.values() if launch)
     outages = [
-        RecordedOutage(dependency, entry.away_since or at, len(held[dependency]), entry.context)
+        RecordedOutage(dependency, entry.away_since or at, held[dependency], entry.context)
         for dependency, entry in away.items()
     ]
     return sorted(outages, key=lambda outage: (-outage.held, outage.dependency))

@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodObservation,
 )
 from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch
+from airflow_resilience.ledger_queries import read_outages
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -144,6 +145,25 @@ def test_the_audit_log_tells_once_of_each_launch_that_is_held(harness, queued_ti
     assert Counter(row.dag_id for row in rows) == Counter(ti.dag_id for ti in tis)
     told = HeldLaunch.from_json(rows[-1].extra)
     assert (told.ti_id, str(told.dependency)) == (str(tis[-1].id), "registry/docker.io")
+
+
+def test_the_audit_log_tells_what_a_launch_is_held_for_now(harness, queued_ti, session):
+    outage(harness, queued_ti)
+    error = error_from_status(403, QUOTA)
+    for ti in queued_ti("large", mapped=3):
+        harness.queue(with_image("registry.example.com/a", ti))
+    harness.executor.heartbeat()
+    refuse_all(harness, error)
+    harness.wait(16)
+    refuse_all(harness, error)  # among these is the probe of the registry
+    assert held(harness) == 8
+    harness.wait(1)
+    first = select(Log).where(Log.event == LAUNCH_HELD_EVENT, Log.dag_id == "dag", Log.map_index == 0)
+    rows = session.scalars(first.order_by(Log.id)).all()
+    told = [str(HeldLaunch.from_json(row.extra).dependency) for row in rows]
+    assert told == ["registry/docker.io", "quota/default"]
+    away = read_outages(datetime.now(UTC), dag_ids={"dag"}, limit=100, session=session)
+    assert {str(item.dependency): item.held for item in away} == {"registry/docker.io": 4, "quota/default": 1}
 
 
 def test_a_task_that_needs_another_registry_is_not(harness, queued_ti):
@@ -277,6 +297,47 @@ def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti)
     harness.wait(6)
     harness.wait(1)
     assert answer(harness)
+
+
+def test_a_worker_that_is_lost_after_an_outage_is_held_in_the_next_one(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1")
+    tis = [queued_ti(f"dag_{number}") for number in range(3)]
+    pods = create(harness, *tis)
+    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    assert held(harness) == 3
+    harness.wait(16)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    ti = next(ti for ti in tis if str(ti.id) == probe.workload["ti"]["id"])
+    harness.begin(ti, probe)
+    harness.set_state(ti, "running", start_date=datetime.now(UTC))
+    harness.wait(4_000)  # longer than a launch is held
+    fail(harness, *create(harness, *queued_ti("other", mapped=3)))
+    before = held(harness)
+    harness.observe(probe, m.evicted())
+    harness.wait(REPORT_GRACE)
+    harness.wait(10)
+    assert held(harness) == before + 1
+
+
+def test_a_launch_that_got_what_it_was_held_for_is_held_in_the_next_outage(harness, queued_ti):
+    outage(harness, queued_ti, tasks=3)
+    harness.wait(16)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    late = []
+    while len(late) < 2:
+        harness.wait(1)
+        late += answer(harness)
+    harness.wait(61)  # a large image: the outage is forgotten by then
+    for pod in late:
+        harness.observe(pod, m.alive())
+    harness.wait(4_000)
+    fail(harness, *create(harness, *queued_ti("other", mapped=3)))
+    assert held(harness) == 3
+    harness.observe(late[0], m.evicted())
+    harness.wait(10)
+    assert held(harness) == 4
 
 
 def test_one_dag_cannot_hold_the_launches_of_others(harness, queued_ti):

@@ -54,6 +54,7 @@ from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.propagation.stored import StoredContext
+from airflow_resilience.retry_policy.evidence import Phase
 
 log = logging.getLogger(__name__)
 
@@ -145,9 +146,11 @@ class LaunchQueue:
             is_relaunch=launch.workload is not None,
             previous_name=launch.name,
         )
-        self._registry.hold(
-            Launch(key=launch.key, ti_id=ti_id, waiting=waiting, held_since=launch.held_since)
-        )
+        relaunch = Launch(key=launch.key, ti_id=ti_id, waiting=waiting)
+        # A worker that had begun its task had all that it was held for.
+        if entry is None or entry.phase is Phase.LAUNCH:
+            relaunch.held_for, relaunch.held_since = launch.held_for, launch.held_since
+        self._registry.hold(relaunch)
 
     def fail(self, launch: Launch, why: str, context: ExecutionContext | None = None) -> None:
         """

@@ -134,7 +134,7 @@ class Outages:
         if away:
             log.info("The launch of %s is held: %s is away", launch.key, away)
             since = self.away_since(away)
-            if since and not launch.held_since:
+            if since and not (launch.held_since and launch.held_for == away):
                 held = HeldLaunch(ti_id=launch.ti_id, dependency=away, away_since=since)
                 self._to_record.append((launch.key, held))
             self._registry.suspend(launch, away, self._clock())
@@ -188,12 +188,12 @@ class Outages:
 
     def created(self, launch: Launch) -> None:
         """Note that the pod of a launch was created."""
-        for kind in OF_NAMESPACES if self._known else ():
+        for kind in OF_NAMESPACES if self._matters_to(launch) else ():
             self._got(launch, Dependency(kind, launch.namespace))
 
     def observed(self, launch: Launch, pod: PodFacts) -> None:
         """Note what is seen of a launch's pod, before that is noted of the launch."""
-        if not self._known:
+        if not self._matters_to(launch):
             return
         before = launch.facts
         if before is None and not launch.token_made_at:
@@ -205,6 +205,10 @@ class Outages:
                 outage.hint(self._clock())
             if pod.phase == "Succeeded":
                 self._got(launch, AIRFLOW_API)
+
+    def _matters_to(self, launch: Launch) -> bool:
+        # A launch may get what it was held for when the outage is forgotten.
+        return bool(self._known or launch.held_since)
 
     def _got(self, launch: Launch, dependency: Dependency) -> None:
         if launch.held_for == dependency:

@@ -242,10 +242,10 @@ class Launch:
     has_survived: bool = False
     """Whether its pod was given up and has started all the same."""
     held_for: Dependency | None = None
-    """What it was held for last, or is; None if it never was."""
+    """What it was held for last, or is, or the launch before it was; None if neither was."""
     held_since: float = 0.0
     """When it was held first, or the launch before it, on the executor's monotonic clock (seconds); 0 if none
-    was."""
+    was, or if it has got what it was held for."""
     has_siblings: bool = False
     """Whether its task instance may have had more pods than its number says."""
 
