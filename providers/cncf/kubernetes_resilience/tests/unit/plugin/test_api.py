@@ -123,8 +123,9 @@ def test_an_index_that_cannot_be(log_in, queued_ti, index):
 
 
 def test_a_name_with_a_character_that_databases_refuse(log_in, queued_ti):
-    path = launches_of(queued_ti()).replace("/task/", "/%00/")
-    assert log_in("admin").get(path).status_code == 422
+    path = launches_of(queued_ti())
+    for refused in (path.replace("/task/", "/%00/"), path.replace("/dag/", "/%00/"), f"{DATA[1]}?dag_id=%00"):
+        assert log_in("admin").get(refused).status_code == 422
 
 
 def test_each_number_of_the_summary_leads_to_its_rows(log_in, queued_ti, fail):
