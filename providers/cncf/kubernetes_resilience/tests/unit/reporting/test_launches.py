@@ -85,6 +85,12 @@ def test_the_same_where_airflow_writes_no_events():
     )
 
 
+@pytest.mark.parametrize("event", [LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, EVENT])
+def test_a_row_of_another_version_is_no_end(event):
+    (told,) = tell(says(1, "running"), says(2, event), present=row("running", 1, "pod-a", minute(1)))
+    assert ends(told) == [(1, "running", "running")]
+
+
 def test_a_failed_launch_and_the_one_that_waits():
     (told,) = tell(fails(1, lost()), present=row("queued"))
     assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]

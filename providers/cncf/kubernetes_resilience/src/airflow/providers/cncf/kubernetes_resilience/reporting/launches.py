@@ -26,12 +26,14 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
 )
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LedgerEntry
-from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
+from airflow_resilience.ledger import LAUNCH_HELD_EVENT, LedgerEntry
+from airflow_resilience.ledger_queries import FAILURE_EVENTS, TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency
 from airflow_resilience.retry_policy.evidence import Phase
 
 _HELD = frozenset({TaskInstanceState.QUEUED, TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
+_OF_OURS = frozenset({*FAILURE_EVENTS, LAUNCH_HELD_EVENT})
+"""No worker reports these. Those that another version has written cannot be read."""
 _ENDED = frozenset({*State.finished, TaskInstanceState.UP_FOR_RETRY})
 
 
@@ -59,7 +61,7 @@ class _Teller:
             self.ended_by = None  # a try that was cleared, and has begun anew under the same number
             self.running = event
             self.held_for = self.held_since = None
-        elif self.running:
+        elif self.running and event.event not in _OF_OURS:
             self._end(event.event, self.running.at, event.at, None)
 
     def conclude(self, row: TryRow) -> None:
