@@ -84,6 +84,7 @@ def test_retry_after_header(header: str, seconds: float | None) -> None:
         ({"retryAfterSeconds": 3}, 3.0),
         ({"retryAfterSeconds": 0}, None),
         ({"retryAfterSeconds": []}, None),
+        ({"retryAfterSeconds": 10**400}, None),
         (None, None),
     ],
 )

@@ -172,7 +172,7 @@ def _retry_after(body: Mapping[str, Any], headers: Mapping[str, str]) -> float |
     for value in (headers.get("Retry-After"), in_body):
         try:
             seconds = float(value) if value is not None else 0.0
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             continue
         if seconds > 0:  # neither 0 nor "nan"
             return min(seconds, MAX_RETRY_AFTER)
