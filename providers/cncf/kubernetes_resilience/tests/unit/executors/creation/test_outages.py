@@ -242,6 +242,27 @@ def test_nothing_is_held_for_longer_than_is_configured(start, queued_ti):
     assert {state for state, _ in harness.events().values()} == {"failed"}
 
 
+def test_a_pod_that_gets_one_image_of_a_registry_and_never_the_other_is_judged_in_the_end(start, queued_ti):
+    harness = start(KUBERNETES_RESILIENCE__OUTAGE_MAX_WAIT="60")
+
+    def becomes(pod, reason, message=None):
+        init = [m.status_of("sync", m.terminated(0, "Completed"))]
+        like = m.pod(containers=[m.base(m.waiting(reason, message))], init=init)
+        like["spec"]["initContainers"][0]["image"] = "git-sync"
+        return PodObservation(pod.become(like).facts())
+
+    tis = queued_ti(mapped=3)
+    pods = create(harness, *tis)
+    for _ in range(200):
+        harness.send(*(becomes(pod, "PodInitializing") for pod in pods))
+        harness.send(*(becomes(pod, "ErrImagePull", TIMEOUT) for pod in pods))
+        harness.send(*(PodDeleted(ref) for ref, *_ in harness.runtime.take("delete")))
+        harness.wait(1)
+        pods = answer(harness)
+    assert {state for state, _ in harness.events().values()} == {"failed"}
+    assert not any(map(harness.occupied, tis))
+
+
 def test_the_successor_of_a_dead_scheduler_knows_it(harness, queued_ti, successor):
     outage(harness, queued_ti)
     other = successor()

@@ -10,7 +10,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import T
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import (
     find_dependency,
     needs_of,
-    registries_used,
+    registries_of,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     QUOTA_EXCEEDED,
@@ -83,6 +83,8 @@ def test_what_a_pod_needs():
 
 
 def test_the_registries_that_a_pod_has_got_something_of():
-    assert registries_used(None) == set()
-    assert registries_used(read_pod(m.starting())) == set()
-    assert {str(used) for used in registries_used(read_pod(m.alive()))} == {"registry/registry.example.com"}
+    starting, alive = read_pod(m.starting()), read_pod(m.alive())
+    assert registries_of(None, started=True) == registries_of(starting, started=True) == set()
+    assert {str(used) for used in registries_of(alive, started=True)} == {"registry/registry.example.com"}
+    assert registries_of(starting, started=False) == registries_of(alive, started=True)
+    assert registries_of(alive, started=False) == set()

@@ -28,7 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies im
     AIRFLOW_API,
     OF_NAMESPACES,
     needs_of,
-    registries_used,
+    registries_of,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import ExecutionContext, MetadataKey
@@ -198,8 +198,11 @@ class Outages:
         before = launch.facts
         if before is None and not launch.token_made_at:
             return  # it is not known what is new
-        for dependency in registries_used(pod) - registries_used(before):
-            self._got(launch, dependency)
+        used = registries_of(pod, started=True)
+        if launch.held_for in used - registries_of(pod, started=False):
+            launch.held_since = 0.0
+        for dependency in used - registries_of(before, started=True):
+            self._is_back(launch, dependency)
         if pod.is_terminal and not (before and before.is_terminal):
             if outage := self._find(Dependency(DependencyKind.QUOTA, pod.ref.namespace)):
                 outage.hint(self._clock())
@@ -213,6 +216,9 @@ class Outages:
     def _got(self, launch: Launch, dependency: Dependency) -> None:
         if launch.held_for == dependency:
             launch.held_since = 0.0
+        self._is_back(launch, dependency)
+
+    def _is_back(self, launch: Launch, dependency: Dependency) -> None:
         if (known := self._known.get(dependency)) and self._concerns(launch, dependency, known):
             before = known.outage.state
             known.outage.started(launch.token_made_at, self._clock())

@@ -57,10 +57,10 @@ def needs_of(manifest: Mapping[str, Any]) -> Iterator[Dependency]:
     yield AIRFLOW_API
 
 
-def registries_used(pod: PodFacts | None) -> set[Dependency]:
-    """Return the registries of the images with which containers of a pod have started."""
+def registries_of(pod: PodFacts | None, *, started: bool) -> set[Dependency]:
+    """Return the registries of the images with which containers of a pod have started, or are still to."""
     return {
         Dependency(DependencyKind.REGISTRY, registry_of(item.image))
         for item in (pod.containers if pod else ())
-        if item.started and item.image
+        if item.started is started and item.image
     }
