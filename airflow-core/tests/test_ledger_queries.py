@@ -179,6 +179,11 @@ def test_what_is_away_and_how_many_task_instances_wait_for_it(away, session):
     assert timedelta(minutes=4) < away - outages(session, away)[0].since < timedelta(minutes=6)
 
 
+def test_a_scheduler_that_does_not_know_of_an_outage_does_not_end_it(away, queued_ti, fail, session):
+    fail(queued_ti("other"), "b", at=away - timedelta(seconds=1), dependency=HUB)
+    assert [item.dependency for item in outages(session, away)] == [HUB]
+
+
 def test_nothing_is_away_that_nobody_has_failed_for_lately(away, session):
     assert outages(session, away + 10 * MINUTE) == []
 

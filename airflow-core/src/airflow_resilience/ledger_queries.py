@@ -184,18 +184,18 @@ def find_outages(failures: Iterable[RecordedFailure]) -> dict[Dependency, Ledger
     """
     Return what is away, each with the newest failure for it, as far as failures tell.
 
-    The newest failure of a try that still matters says so, if the try has not gone on since.
+    The newest failure of a try that still matters says so, if the try has not gone on since. A scheduler that
+    does not know of an outage yet says nothing of it.
 
     :param failures: those of the last :data:`OUTAGE_MEMORY`, newest first
     """
     newest: dict[Dependency, RecordedFailure] = {}
     for failure in failures:
-        if failure.entry.dependency and failure.try_state in _WAITING | _BEGUN:
+        telling = _WAITING | _BEGUN if failure.entry.away_since else _BEGUN
+        if failure.entry.dependency and failure.try_state in telling:
             newest.setdefault(failure.entry.dependency, failure)
     return {
-        dependency: failure.entry
-        for dependency, failure in newest.items()
-        if failure.entry.away_since and failure.try_state in _WAITING
+        dependency: failure.entry for dependency, failure in newest.items() if failure.try_state in _WAITING
     }
 
 
