@@ -217,6 +217,19 @@ def test_what_is_cleared_while_it_is_held_is_gone_within_ten_seconds(harness, qu
     assert held(harness) == 4
 
 
+def test_what_another_scheduler_has_adopted_is_held_no_longer(harness, queued_ti, session):
+    other = make_scheduler_job(session)
+    for ti in (tis := outage(harness, queued_ti)):
+        harness.set_state(ti, "queued", queued_by_job_id=other)
+    later = queued_ti("later")
+    assert create(harness, later) == []
+    harness.wait(10)
+    assert not any(map(harness.occupied, tis))
+    harness.wait(6)
+    (probe,) = answer(harness)
+    assert probe.annotations["dag_id"] == "later"
+
+
 def test_what_is_held_is_not_queued_for_too_long(harness, queued_ti):
     tis = outage(harness, queued_ti)
     before = harness.row(tis[0]).queued_dttm

@@ -13,6 +13,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Launch,
+    LaunchState,
     NextAttempt,
     Waiting,
 )
@@ -81,6 +82,7 @@ CREATION = ELSEWHERE | {
 TABLE = {
     "pending": (Situation.UNCHECKED, PENDING, NOT_WANTED | ELSEWHERE),
     "relaunch": (Situation.UNCHECKED, WAITING, NOT_WANTED),
+    "held": (Situation.UNCHECKED, WAITING | {"state": LaunchState.HELD}, NOT_WANTED | ELSEWHERE),
     "token": (Situation.TOKEN_EXPIRED, PENDING, NOT_WANTED | ELSEWHERE | {"queued": Step.REPLACE}),
     "label": (
         Situation.RELABELLED,

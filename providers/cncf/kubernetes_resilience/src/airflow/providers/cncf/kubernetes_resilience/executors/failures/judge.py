@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Assessment, assess
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskSnapshot,
@@ -97,7 +97,8 @@ def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, j
     match task.standing(launch.key, job_id=job_id):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
-        case Standing.ELSEWHERE if launch.waiting is None:
+        # What waits to be launched is looked at when it is due. What is held may be due in an hour.
+        case Standing.ELSEWHERE if launch.waiting is None or launch.state is LaunchState.HELD:
             # That scheduler may have adopted this very pod, before its label or our watch says so.
             return Step.RELEASE
         case Standing.QUEUED if situation is Situation.TOKEN_EXPIRED:
