@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.models.log import Log
@@ -331,6 +331,17 @@ def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti)
     harness.wait(6)
     harness.wait(1)
     assert answer(harness)
+
+
+def test_a_worker_whose_clock_is_ahead_does_not_begin_again_and_again(harness, queued_ti):
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    harness.set_state(queued_ti("running"), "running", start_date=ahead)
+    pods = create(harness, *(queued_ti(f"dag_{number}") for number in range(3)))
+    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    harness.wait(6)
+    harness.wait(6)
+    assert answer(harness) == []
+    assert held(harness) == 3
 
 
 def test_a_worker_that_is_lost_after_an_outage_is_held_in_the_next_one(start, queued_ti):

@@ -309,11 +309,12 @@ class Outages:
         if known is None or now < self._next_query:
             return
         self._next_query = now + BEGINNINGS_INTERVAL
+        at = datetime.now(UTC)
         with create_session(scoped=False) as session:
-            last = task_instances.read_last_beginning(session=session)
+            last = task_instances.read_last_beginning(at, session=session)
         if last is None:
             return
-        began = now - (datetime.now(UTC) - last).total_seconds()
+        began = now - (at - last).total_seconds()
         if began >= known.outage.since:
             before = known.outage.state
             known.outage.started(began, now)
