@@ -565,3 +565,24 @@ def test_of_two_schedulers_each_learns_by_itself(harness, start, session, queued
     assert len(pods) == 3
     fail(other, *pods)
     assert held(other) == 3
+
+
+def test_what_fails_late_is_made_no_faster_than_what_is_held(harness, queued_ti):
+    """It was let go in a recovery that has failed, and had its pod before the next one began."""
+    outage(harness, queued_ti, tasks=16)
+    harness.wait(16)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    late = []
+    for _ in range(8):
+        late += answer(harness)
+        harness.wait(1)
+    first, *late = late
+    fail(harness, first)  # it is away again
+    create(harness, *queued_ti("more", mapped=15))
+    harness.wait(16)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    before = held(harness)
+    fail(harness, *late)
+    assert (len(harness.runtime.take("create")), held(harness)) == (0, before + len(late))

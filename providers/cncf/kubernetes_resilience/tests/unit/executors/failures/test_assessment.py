@@ -157,7 +157,7 @@ def test_what_runs_and_is_another_schedulers_is_let_go(failure: PodFailure | Non
         (None, report("success"), Release("scheduler job 8 has it", leaves_pod=True)),
         (FAILED, report("failed"), Release("scheduler job 8 has it", leaves_pod=True)),
         (OVERDUE, KEEP, KEEP),
-        (GIVEN_UP, report("failed"), Release("scheduler job 8 has it", leaves_pod=True)),
+        (GIVEN_UP, report("failed"), Release("scheduler job 8 has it", leaves_pod=False)),
     ],
     ids=["succeeded", "failed", "deletion overdue", "given up on"],
 )

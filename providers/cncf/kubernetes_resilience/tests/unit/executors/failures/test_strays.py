@@ -231,6 +231,28 @@ def test_a_pod_that_was_left_and_is_adopted_again_is_followed(start, queued_ti):
     assert (harness.occupied(ti), cleaned_up(harness)) == (True, [])
 
 
+def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, queued_ti):
+    """Its row is due while its task is adopted again, in another pod, and the informer says nothing anew."""
+    ti = queued_ti()
+    pod = harness.run(ti)
+    harness.set_state(ti, "queued")
+    harness.queue(ti)  # its next phase, before its worker has ended
+    harness.executor.heartbeat()
+    second = harness.created()
+    harness.observe(second, m.alive())
+    harness.set_state(ti, "running", queued_by_job_id=999, hostname=second.name)
+    harness.observe(pod, m.succeeded())
+    harness.executor.sync()
+    harness.clock.advance(STRAY_INTERVAL)
+    harness.adopt(ti)
+    harness.wait(1)
+    harness.set_state(ti, "success")
+    harness.observe(second, m.succeeded())
+    harness.wait(STRAY_INTERVAL)
+    harness.quiet()
+    assert {ref for (ref,) in harness.runtime.take("clean_up")} == {pod.ref, second.ref}
+
+
 def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti):
     """The task has deferred, and its next phase was queued before its worker ended."""
     ti = queued_ti()

@@ -153,7 +153,7 @@ class Outages:
                 and self._concerns(launch, dependency, known)
                 and known.outage.holds(
                     launch.launch_id,
-                    was_released=launch.held_for == dependency,
+                    was_released=launch.waiting is not None and launch.waiting.released_for == dependency,
                     are_held=self._registry.count_held(dependency) > 0,
                 )
             ):

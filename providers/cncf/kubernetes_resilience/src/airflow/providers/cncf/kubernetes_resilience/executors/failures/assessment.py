@@ -88,7 +88,8 @@ def _assess_cleared(launch: Launch, owner: int | None, *, job_id: int | None) ->
     if launch.has_started and _runs_on(launch.failure):
         return Keep()
     if owner != job_id:
-        return Release(f"scheduler job {owner} has it", leaves_pod=True)
+        has_ended = launch.failure is None or not launch.failure.alive
+        return Release(f"scheduler job {owner} has it", leaves_pod=has_ended)
     # The scheduler expects success if the worker has stopped as it was told.
     return Report(TaskInstanceState.SUCCESS if launch.failure is None else TaskInstanceState.FAILED)
 

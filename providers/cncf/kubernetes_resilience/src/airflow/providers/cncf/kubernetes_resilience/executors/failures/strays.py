@@ -126,12 +126,13 @@ class Strays:
         tasks = _read_tasks(pods)
         unowned = []
         for pod in pods:
-            if self._is_elsewhere(pod, tasks[pod.ref.uid]):
+            is_adopted = self._registry.adopting_of(task_key(pod.annotations))
+            if is_adopted or self._is_elsewhere(pod, tasks[pod.ref.uid]):
                 self._ended[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
                 continue
             self.forget(pod)
             # It may have been adopted since.
-            if not (self._registry.find(pod) or self._registry.adopting_of(task_key(pod.annotations))):
+            if not self._registry.find(pod):
                 unowned.append(pod)
         return unowned
 
@@ -152,7 +153,8 @@ def _read_tasks(pods: Sequence[PodFacts]) -> dict[str, TaskSnapshot]:
     keys = {pod.ref.uid: key for pod in pods if (key := task_key(pod.annotations))}
     with create_session(scoped=False) as session:
         rows = task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
-        restarting = task_instances.read_restarting(keys.values(), session=session)
+        gone = {keys[pod.ref.uid] for pod in pods if pod.ref.uid in keys and ti_id_of(pod) not in rows}
+        restarting = task_instances.read_restarting(gone, session=session)
     tasks = {}
     for pod in pods:
         key, row = keys.get(pod.ref.uid), rows.get(ti_id_of(pod) or "")

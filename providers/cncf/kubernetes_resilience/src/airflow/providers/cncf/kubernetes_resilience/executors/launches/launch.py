@@ -101,6 +101,8 @@ class Waiting:
     any more. None to launch it."""
     context: ExecutionContext | None = None
     """The same for whoever is told of the failure; None if the ledger has it."""
+    released_for: Dependency | None = None
+    """What this launch was held for last, and is no longer."""
 
 
 @dataclass(frozen=True, slots=True)

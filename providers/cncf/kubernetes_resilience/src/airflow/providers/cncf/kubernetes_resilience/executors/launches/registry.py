@@ -148,6 +148,8 @@ class LaunchRegistry:
     def unsuspend(self, launch: Launch) -> None:
         """Note that a launch is held no more."""
         self._check(launch)
+        if launch.waiting:
+            launch.waiting.released_for = launch.held_for
         self._move(launch, LaunchState.WAITING)
 
     def create(self, launch: Launch, creation: Creation) -> None:
