@@ -73,8 +73,7 @@ PODS = st.builds(
     phase=st.none() | st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown", "Odd"]),
     reason=REASONS,
     message=MESSAGES,
-    never_restarts=st.booleans(),
-    ends_with_success=st.booleans(),
+    restart_policy=st.sampled_from([None, "Never", "OnFailure", "Always"]),
     conditions=st.lists(CONDITIONS, max_size=3).map(tuple),
     containers=st.lists(CONTAINERS, max_size=4).map(tuple),
 )

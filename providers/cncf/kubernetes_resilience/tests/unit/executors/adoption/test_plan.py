@@ -285,7 +285,7 @@ def test_a_worker_that_is_done_beside_a_sidecar_is_no_launch_of_a_task_that_is_q
     worker = ContainerFacts(
         "base", ContainerType.WORKER, ContainerState.TERMINATED, exit_code=0, started=True
     )
-    done = replace(pod("a"), phase=phase, ends_with_success=True, containers=(worker,))
+    done = replace(pod("a"), phase=phase, restart_policy="OnFailure", containers=(worker,))
     for of, current in (
         (orphan(hostname="10.0.0.5"), None),
         (orphan(state="running", hostname="a"), "a"),

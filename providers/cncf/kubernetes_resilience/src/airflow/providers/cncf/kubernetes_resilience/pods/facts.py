@@ -246,10 +246,8 @@ class PodFacts:
     node: str | None = None
     addresses: str = ""
     """Its IP addresses, separated by commas: one text takes half the memory of a tuple with one text."""
-    never_restarts: bool = False
-    """Whether containers are not restarted (``restartPolicy: Never``)."""
-    ends_with_success: bool = False
-    """Whether containers that have succeeded are not restarted (``Never`` or ``OnFailure``)."""
+    restart_policy: str | None = None
+    """``Never``, ``OnFailure`` (containers that have succeeded are not restarted) or ``Always``."""
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -288,14 +286,15 @@ class PodFacts:
 
         .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
         """
-        return self.never_restarts and self.worker is not None and self.worker.failed
+        return self.restart_policy == "Never" and self.worker is not None and self.worker.failed
 
     @property
     def has_done_worker(self) -> bool:
         """Whether the worker container has succeeded for good while the pod runs on."""
         worker = self.worker
         has_ended = worker is not None and worker.state is ContainerState.TERMINATED and not worker.failed
-        return has_ended and self.ends_with_success and not self.is_terminal
+        is_final = self.restart_policy in ("Never", "OnFailure")
+        return has_ended and is_final and not self.is_terminal
 
     @property
     def has_succeeded(self) -> bool:
@@ -405,8 +404,7 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_word(spec.get("nodeName")),
         addresses=_addresses(status),
-        never_restarts=spec.get("restartPolicy") == "Never",
-        ends_with_success=spec.get("restartPolicy") in ("Never", "OnFailure"),
+        restart_policy=_word(spec.get("restartPolicy")),
         phase=phase,
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),

@@ -143,6 +143,7 @@ class Orphans:
 
 
 def _read_tasks(orphans: Collection[Orphan]) -> dict[TaskInstanceKey, TaskSnapshot]:
-    ti_ids = {orphan.key: orphan.ti_id for orphan in orphans}
+    tries = {(orphan.key, orphan.ti_id) for orphan in orphans}
     with create_session(scoped=False) as session:
-        return task_instances.read_snapshots(ti_ids, session=session)
+        read = task_instances.read_snapshots(tries, session=session)
+    return {key: task for (key, _), task in read.items() if key}

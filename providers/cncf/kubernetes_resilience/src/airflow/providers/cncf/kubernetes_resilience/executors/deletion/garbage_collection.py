@@ -19,13 +19,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE,
     task_key,
-    ti_id_of,
+    try_of,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import schedulers, task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
-    TaskInstanceRow,
-    standing,
+    TaskSnapshot,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
@@ -97,21 +96,20 @@ class OrphanCollector:
                     self._found.put(idle)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
-        ti_ids = {pod.ref.uid: ti_id for pod in pods if (ti_id := ti_id_of(pod))}
+        launched = {pod.ref.uid: try_of(pod) for pod in pods}
         with create_session(scoped=False) as session:
-            rows = task_instances.read_rows(set(ti_ids.values()), session=session)
+            tasks = task_instances.read_snapshots(set(launched.values()), session=session)
             # A task instance that was cleared or tried again has another UUID since.
-            past = task_instances.read_past(set(ti_ids.values()) - rows.keys(), session=session)
-            unknown = [pod for pod in pods if ti_ids.get(pod.ref.uid, "") not in {*rows, *past, ""}]
+            changed = {ti_id for (_, ti_id), task in tasks.items() if ti_id and task.row is None}
+            past = task_instances.read_past(changed, session=session)
+            unknown = [pod for pod in pods if launched[pod.ref.uid][1] in changed - past]
             past |= self._read_replaced(unknown, session)
-            keys = {key for pod in pods if (key := task_key(pod.annotations))}
-            restarting = task_instances.read_restarting(keys, session=session)
         for pod in pods:
-            key, ti_id = task_key(pod.annotations), ti_ids.get(pod.ref.uid, "")
-            row = rows.get(ti_id)
-            if key in restarting:
+            key, ti_id = launched[pod.ref.uid]
+            task = tasks[key, ti_id]
+            if task.is_restarting:
                 continue  # it has another UUID too, and waits for the end of its worker
-            if ti_id in past or (key and row and _is_left(pod, row, key)):
+            if ti_id in past or (key and task.row and _is_left(pod, task, key)):
                 self._left_behind(pod)
 
     def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
@@ -131,9 +129,7 @@ class OrphanCollector:
             self._commands.send(DeletePod(pod.ref, pod.resource_version))
 
 
-def _is_left(pod: PodFacts, row: TaskInstanceRow, key: TaskInstanceKey) -> bool:
+def _is_left(pod: PodFacts, task: TaskSnapshot, key: TaskInstanceKey) -> bool:
     # Whichever scheduler has the task instance: while that waits, its row names the dead one.
-    now = standing(row, key, job_id=row.queued_by_job_id)
-    # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over.
-    goes_on = pod.has_succeeded and now is Standing.HELD_UP
-    return goes_on or now in (Standing.GONE, Standing.OVER)
+    is_over = task.standing(key, job_id=task.owner) in (Standing.GONE, Standing.OVER)
+    return is_over or (pod.has_succeeded and task.has_released(key))

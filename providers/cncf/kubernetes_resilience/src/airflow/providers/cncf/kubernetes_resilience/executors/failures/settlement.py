@@ -84,12 +84,13 @@ class Settlement:
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then
         """
-        ti_ids = {item.launch.key: item.launch.ti_id for item in asked}
         judged: list[Judged] = []
         failed: list[Failed] = []
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
-            tasks = task_instances.read_snapshots(ti_ids, session=session)
+            tries = {(item.launch.key, item.launch.ti_id) for item in asked}
+            read = task_instances.read_snapshots(tries, session=session)
+            tasks = {item.launch.key: read[item.launch.key, item.launch.ti_id] for item in asked}
             settled = self._recorder.read_decided(_find_cleared(asked, tasks), session)
             known = {item.launch for item in settled}
             for item in asked:

@@ -10,13 +10,13 @@ be rolled back. A scheduler that was paused may label a pod after another one ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, ti_id_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try, task_key, try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, TaskSnapshot
@@ -108,8 +108,7 @@ class Strays:
         tasks = _read_tasks([pod for _, pod in created])
         ours = []
         for launch_id, pod in created:
-            now = _standing(pod, tasks[pod.ref.uid], self._job_id)
-            if now in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
+            if self._standing(pod, tasks) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
                 del self._created[pod.ref.uid]
                 ours.append((launch_id, pod))
             else:
@@ -127,7 +126,7 @@ class Strays:
         unowned = []
         for pod in pods:
             is_adopted = self._registry.adopting_of(task_key(pod.annotations))
-            if is_adopted or self._is_elsewhere(pod, tasks[pod.ref.uid]):
+            if is_adopted or self._is_elsewhere(pod, tasks):
                 self._ended[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
                 continue
             self.forget(pod)
@@ -136,30 +135,16 @@ class Strays:
                 unowned.append(pod)
         return unowned
 
-    def _is_elsewhere(self, pod: PodFacts, task: TaskSnapshot) -> bool:
-        # The pod of a phase that has deferred, or was rescheduled, succeeds before its try is over. While the
-        # task instance waits, its row names the scheduler of that phase.
-        waits = pod.has_succeeded and _standing(pod, task, task.owner) is Standing.HELD_UP
-        return _standing(pod, task, self._job_id) is Standing.ELSEWHERE and not waits
+    def _is_elsewhere(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> bool:
+        key, _ = launched = try_of(pod)
+        has_gone_on = key is not None and pod.has_succeeded and tasks[launched].has_released(key)
+        return self._standing(pod, tasks) is Standing.ELSEWHERE and not has_gone_on
+
+    def _standing(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> Standing:
+        key, _ = launched = try_of(pod)
+        return tasks[launched].standing(key, job_id=self._job_id) if key else Standing.GONE
 
 
-def _standing(pod: PodFacts, task: TaskSnapshot, job_id: int | None) -> Standing:
-    key = task_key(pod.annotations)
-    return task.standing(key, job_id=job_id) if key else Standing.GONE
-
-
-def _read_tasks(pods: Sequence[PodFacts]) -> dict[str, TaskSnapshot]:
-    """Read the task instances that pods were launched for, by the pods' UIDs."""
-    keys = {pod.ref.uid: key for pod in pods if (key := task_key(pod.annotations))}
+def _read_tasks(pods: Iterable[PodFacts]) -> dict[Try, TaskSnapshot]:
     with create_session(scoped=False) as session:
-        rows = task_instances.read_rows(set(filter(None, map(ti_id_of, pods))), session=session)
-        gone = {keys[pod.ref.uid] for pod in pods if pod.ref.uid in keys and ti_id_of(pod) not in rows}
-        restarting = task_instances.read_restarting(gone, session=session)
-    tasks = {}
-    for pod in pods:
-        key, row = keys.get(pod.ref.uid), rows.get(ti_id_of(pod) or "")
-        if row is None and key in restarting:
-            tasks[pod.ref.uid] = TaskSnapshot(None, is_restarting=True, restarts_by=restarting[key])
-        else:
-            tasks[pod.ref.uid] = TaskSnapshot(row)
-    return tasks
+        return task_instances.read_snapshots(set(map(try_of, pods)), session=session)

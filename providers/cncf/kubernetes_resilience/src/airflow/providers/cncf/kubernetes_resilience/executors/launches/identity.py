@@ -27,6 +27,9 @@ NOT_DONE_BY = f"{DONE_LABEL}!=True"
 NOT_DONE = f"kubernetes_executor=True,{NOT_DONE_BY}"
 """Label selector of the worker pods with which no executor is done."""
 
+Try = tuple[TaskInstanceKey | None, str | None]
+"""The key and the UUID of a task instance, as a pod carries them; None if the pod does not say."""
+
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
@@ -50,6 +53,11 @@ def ti_id_of(pod: PodFacts) -> str | None:
         return str(UUID(pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION, "")))
     except ValueError:
         return None  # not one of ours
+
+
+def try_of(pod: PodFacts) -> Try:
+    """Read the key and the UUID of the task instance that a pod was launched for."""
+    return task_key(pod.annotations), ti_id_of(pod)
 
 
 def newest_first(pods: Iterable[PodFacts], hostname: str | None) -> list[PodFacts]:

@@ -56,6 +56,15 @@ class TaskSnapshot(NamedTuple):
             return Standing.RESTARTED if self.restarts_by == job_id else Standing.ELSEWHERE
         return standing(self.row, key, job_id=job_id)
 
+    def has_released(self, key: TaskInstanceKey) -> bool:
+        """
+        Whether a try goes on without the pod of a phase that has deferred, or was rescheduled.
+
+        That pod succeeds before its try is over. While the task instance waits, its row names the scheduler
+        of that phase.
+        """
+        return self.standing(key, job_id=self.owner) is Standing.HELD_UP
+
 
 class Standing(Enum):
     """What a task instance's row says about a launch of one of its tries."""

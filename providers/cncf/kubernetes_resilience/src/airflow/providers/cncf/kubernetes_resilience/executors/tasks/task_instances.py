@@ -21,6 +21,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import ColumnElement
 
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import following
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
@@ -65,15 +66,18 @@ def lock_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskIns
     return _rows(ti_ids, session, lock=True)
 
 
-def read_snapshots(
-    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
-) -> dict[TaskInstanceKey, TaskSnapshot]:
-    """Read what the database says about these task instances, with one query, or two if some are gone."""
-    rows = read_rows(set(ti_ids.values()), session=session)
-    restarting = read_restarting({key for key, ti_id in ti_ids.items() if ti_id not in rows}, session=session)
+def read_snapshots(tries: Collection[Try], *, session: Session) -> dict[Try, TaskSnapshot]:
+    """
+    Read what the database says about these task instances, with one query, or two if some are gone.
+
+    :param tries: each with its key and the UUID that its pod carries; None where a pod does not say
+    """
+    rows = read_rows({ti_id for _, ti_id in tries if ti_id}, session=session)
+    gone = {key for key, ti_id in tries if key and ti_id not in rows}
+    restarting = read_restarting(gone, session=session)
     return {
-        key: TaskSnapshot(rows.get(ti_id), key in restarting, restarting.get(key))
-        for key, ti_id in ti_ids.items()
+        (key, ti_id): TaskSnapshot(rows.get(ti_id or ""), key in restarting, restarting.get(key))
+        for key, ti_id in tries
     }
 
 
@@ -85,7 +89,7 @@ def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[Tas
 
 def read_restarting(
     keys: Collection[TaskInstanceKey], *, session: Session
-) -> dict[TaskInstanceKey, int | None]:
+) -> dict[TaskInstanceKey | None, int | None]:
     """
     Return the tries that were cleared while they ran, and wait for the end of their worker.
 
