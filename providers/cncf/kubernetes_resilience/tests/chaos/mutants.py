@@ -27,8 +27,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge, record
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import LaunchFailed, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor

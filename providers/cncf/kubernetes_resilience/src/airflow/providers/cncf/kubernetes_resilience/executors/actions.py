@@ -26,10 +26,16 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     PodDeletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Situation, Step
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Asked,
+    Keep,
+    Release,
+    Report,
+    Situation,
+    Step,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Judged, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays

@@ -3,20 +3,28 @@
 """
 What follows for a launch, by its situation and by its task instance's row.
 
-Nothing is asked and nobody is told here. The end of a launch is assessed in :mod:`.assessment`.
+Nothing is asked and nobody is told here.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Assessment, assess
+from airflow.utils.state import TaskInstanceState
+
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
+    TaskInstanceRow,
     TaskSnapshot,
+    awaits_launch,
     is_running,
+)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    HEARTBEAT_TIMEOUT,
+    PodFailure,
 )
 
 
@@ -64,6 +72,42 @@ class Step(Enum):
     """The same after a pause: the worker runs, so that a call without an answer was carried out."""
     FAIL = auto()
     """The launch has failed with the last answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """The task's process never started: the retry policies decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFailed:
+    """The worker has ended, or counts as lost, while its task runs: the infrastructure budget decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Report the state to the scheduler, and free the slot."""
+
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Free the slot and report nothing: the task instance's state does not depend on this pod."""
+
+    why: str
+    leaves_pod: bool = False
+    """Whether the pod stays as it is, for the scheduler that has the task instance to see how it ended."""
+    runs_elsewhere: bool = False
+    """Whether the task runs in another pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Nothing has ended: the worker has started in the meantime."""
+
+
+Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep
 
 
 def judge(
@@ -119,3 +163,66 @@ def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> S
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
     return Step.CREATE_LATER if runs_here else Step.FAIL
+
+
+def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_again: bool) -> Assessment:
+    """
+    Assess the end of a task instance's current launch.
+
+    :param job_id: this scheduler's job
+    :param queued_again: whether this executor has already been handed the task instance's next phase
+        (it deferred or was rescheduled by the very worker whose pod has ended)
+    """
+    if queued_again:
+        return Release("its next phase is queued")
+    failure, row = launch.failure, task.row
+    if row is None and task.is_restarting:
+        return _assess_cleared(launch, task.restarts_by, job_id=job_id)
+    if row is None or row.key.try_number != launch.key.try_number:
+        return Release("the task instance was cleared or deleted")
+    if awaits_launch(row, launch.key, job_id=job_id):
+        return LaunchFailed()
+    if row.state == TaskInstanceState.QUEUED:
+        why = f"scheduler job {row.queued_by_job_id} has queued it"
+        return Release(why, leaves_pod=_has_failed(failure))
+    return _assess_started(failure, row, job_id=job_id, runs_here=launch.runs(row.hostname))
+
+
+def _assess_cleared(launch: Launch, owner: int | None, *, job_id: int | None) -> Assessment:
+    # A pod that has not started never will: its task instance is gone.
+    if launch.has_started and _runs_on(launch.failure):
+        return Keep()
+    if owner != job_id:
+        has_ended = launch.failure is None or not launch.failure.alive
+        return Release(f"scheduler job {owner} has it", leaves_pod=has_ended)
+    # The scheduler expects success if the worker has stopped as it was told.
+    return Report(TaskInstanceState.SUCCESS if launch.failure is None else TaskInstanceState.FAILED)
+
+
+def _assess_started(
+    failure: PodFailure | None, row: TaskInstanceRow, *, job_id: int | None, runs_here: bool
+) -> Assessment:
+    is_alive = failure is not None and failure.alive
+    if row.state == TaskInstanceState.RUNNING and runs_here:
+        if _runs_on(failure):
+            return Keep()
+        if row.queued_by_job_id != job_id:
+            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=not is_alive)
+        return ExecutionFailed()
+    # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
+    # that; to report a failure now would fail a task that waits for its trigger or its next try.
+    if failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
+        return Report(row.state)
+    if not runs_here:
+        return Release(f"the task runs on {row.hostname}, which is another pod", runs_elsewhere=True)
+    return Keep() if is_alive else Report(TaskInstanceState.FAILED)
+
+
+def _runs_on(failure: PodFailure | None) -> bool:
+    """Whether a worker that was given up runs on, and Airflow has heard of it."""
+    return failure is not None and failure.alive and failure.reason != HEARTBEAT_TIMEOUT
+
+
+def _has_failed(failure: PodFailure | None) -> bool:
+    # One that is alive may start beside another launch, of which this scheduler knows nothing.
+    return failure is not None and not failure.alive

@@ -7,8 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import Keep, Release, Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Step
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Asked,
+    Keep,
+    Release,
+    Report,
+    Step,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (

@@ -23,9 +23,7 @@ from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
-    Report,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
     Decided,
     Settled,

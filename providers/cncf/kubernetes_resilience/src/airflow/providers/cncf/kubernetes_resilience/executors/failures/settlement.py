@@ -16,16 +16,14 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Asked,
     Assessment,
     ExecutionFailed,
     Keep,
     LaunchFailed,
     Release,
     Report,
-)
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
-    Asked,
     Situation,
     Step,
     judge,

@@ -8,7 +8,7 @@ import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.assessment import (
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Assessment,
     ExecutionFailed,
     Keep,
