@@ -27,7 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.fields import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
     Keep,
@@ -39,6 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Judged, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch

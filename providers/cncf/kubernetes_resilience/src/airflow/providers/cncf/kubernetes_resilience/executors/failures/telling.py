@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told of what was decided about a worker: metrics, listeners, and Airflow's callbacks."""
+"""Who is told of what was decided about a worker: logs, metrics, listeners, and Airflow's callbacks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import LAUNCH_FAILURES
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
@@ -17,6 +18,10 @@ from airflow_resilience.propagation import listeners
 from airflow_resilience.propagation.database import read_failure
 from airflow_resilience.propagation.stored import XCOM_KEY
 from airflow_resilience.retry_policy.evidence import Phase
+
+Fields = dict[str, str | int]
+"""The fields of a log line, or the attributes of a span: nothing there is a text that somebody else has
+written, such as a container's message."""
 
 
 def count(key: TaskInstanceKey, entry: LedgerEntry) -> None:
@@ -61,3 +66,38 @@ def tell_callback(request: TaskCallbackRequest, key: TaskInstanceKey) -> None:
 def _attempt(entry: LedgerEntry) -> int:
     """Return which worker of its kind has failed in its try, from 1."""
     return int(entry.context.metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT, entry.launch))
+
+
+def fields_of(launch: Launch, entry: LedgerEntry | None = None) -> Fields:
+    """
+    Return what is known of a launch by name. What is not known is left out.
+
+    :param entry: what the ledger says about its end; None if it is not in there
+    """
+    key, facts = launch.key, launch.facts
+    known = {
+        "dag_id": key.dag_id,
+        "task_id": key.task_id,
+        "run_id": key.run_id,
+        "map_index": key.map_index,
+        "try_number": key.try_number,
+        "launch": launch.number,
+        "namespace": launch.namespace,
+        "pod": launch.name,
+        "node": facts.node if facts else None,
+        **(_of_entry(entry) if entry else {}),
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def _of_entry(entry: LedgerEntry) -> dict[str, str | int | None]:
+    metadata = entry.context.metadata
+    return {
+        "cause": metadata.get(MetadataKey.CAUSE),
+        "category": entry.context.category.value,
+        "reason": entry.context.reason.value,
+        "decision": entry.decision.action.value,
+        "policy": entry.decision.policy,
+        "rule": entry.decision.rule,
+        "attempt": metadata.get(MetadataKey.INFRASTRUCTURE_ATTEMPT),
+    }
