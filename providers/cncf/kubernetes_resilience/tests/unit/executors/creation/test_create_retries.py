@@ -402,6 +402,29 @@ def test_a_creation_without_an_answer_whose_worker_runs_is_asked_for_until_it_is
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
+@pytest.mark.parametrize("answer", [LOST, QUOTA], ids=str)
+def test_a_creation_without_an_answer_whose_task_was_cleared_while_it_ran_is_followed(
+    harness, queued_ti, answer
+):
+    """Airflow waits for the end of the pod, and would wait for the heartbeat of a worker that has none."""
+    ti = queued_ti()
+    key, (launch_id, body) = ti.key, begin(harness, ti)
+    pod = harness.cluster.add(Pod(body))
+    harness.begin(ti, pod)
+    harness.send(PodNotCreated(launch_id, LOST))
+    harness.row(ti).prepare_db_for_next_try(harness.session)
+    harness.set_state(ti, "restarting")
+    wait(harness)
+    assert harness.create_call() == (launch_id, body)
+    harness.send(PodNotCreated(launch_id, answer))
+    wait(harness)
+    assert harness.create_call() == (launch_id, body)
+    harness.send(PodCreated(launch_id, pod.ref, pod.become(m.alive()).facts()))
+    harness.observe(pod, m.succeeded())
+    assert {event: state for event, (state, _) in harness.events().items()} == {key: "success"}
+    assert key not in harness.executor.running
+
+
 def test_a_creation_without_an_answer_is_given_up_silently_if_the_task_runs_in_another_pod(
     harness, queued_ti
 ):

@@ -13,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Launch,
-    LaunchState,
     NextAttempt,
     Waiting,
 )
@@ -56,8 +55,9 @@ PENDING = {"ref": PodRef("default", POD, "uid"), "name": POD}
 WAITING = {"waiting": Waiting(None, is_relaunch=True)}
 
 
-def creating(final: KubernetesApiError | None = None) -> dict:
-    return {"name": POD, "number": 2, "creation": Creation({}, "token", next_attempt=NextAttempt(0.0, final))}
+def creating(final: KubernetesApiError | None = None, *, was_unclear: bool = False) -> dict:
+    calls = Creation({}, "token", was_unclear=was_unclear, next_attempt=NextAttempt(0.0, final))
+    return {"name": POD, "number": 2, "creation": calls}
 
 
 NOT_WANTED = dict.fromkeys(("success", "up_for_retry", "cleared", "gone"), Step.CANCEL) | dict.fromkeys(
@@ -81,8 +81,7 @@ CREATION = ELSEWHERE | {
 # Where nothing is said, the launch waits.
 TABLE = {
     "pending": (Situation.UNCHECKED, PENDING, NOT_WANTED | ELSEWHERE),
-    "relaunch": (Situation.UNCHECKED, WAITING, NOT_WANTED),
-    "held": (Situation.UNCHECKED, WAITING | {"state": LaunchState.HELD}, NOT_WANTED | ELSEWHERE),
+    "relaunch": (Situation.UNCHECKED, WAITING, NOT_WANTED | ELSEWHERE),
     "token": (Situation.TOKEN_EXPIRED, PENDING, NOT_WANTED | ELSEWHERE | {"queued": Step.REPLACE}),
     "label": (
         Situation.RELABELLED,
@@ -98,6 +97,16 @@ TABLE = {
         Situation.CREATION_DUE,
         creating(KubernetesApiError("no", status=403)),
         CREATION | {"queued": Step.FAIL, "runs here": Step.CREATE_LATER},
+    ),
+    "repeat, maybe carried out": (
+        Situation.CREATION_DUE,
+        creating(was_unclear=True),
+        CREATION | dict.fromkeys(("queued", "runs here", "restarts"), Step.CREATE),
+    ),
+    "refused, maybe carried out": (
+        Situation.CREATION_DUE,
+        creating(KubernetesApiError("no", status=403), was_unclear=True),
+        CREATION | {"queued": Step.FAIL, "runs here": Step.CREATE_LATER, "restarts": Step.CREATE_LATER},
     ),
 }
 

@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import read
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.metrics import stats
 from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
+from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 
@@ -135,6 +136,20 @@ def test_a_waiting_relaunch_is_dropped_when_its_task_is_not_wanted(start, queued
     harness.wait(60)
     assert harness.runtime.take("create") == []
     assert harness.events() == {}
+
+
+def test_a_waiting_relaunch_that_another_scheduler_has_adopted_takes_no_slot(start, queued_ti, session):
+    """A policy may have it wait for a day."""
+    harness = start(**GIVEN_UP)
+    ti = queued_ti()
+    first = harness.launch(ti)
+    harness.observe(first, m.image_pull_error())
+    harness.deleted(first.ref)
+    harness.set_state(ti, "queued", queued_by_job_id=make_scheduler_job(session))
+    harness.wait(10)
+    assert not harness.occupied(ti)
+    harness.wait(60)
+    assert (harness.runtime.take("create"), harness.events()) == ([], {})
 
 
 # --------------------------------------------------------------------------------------------------- the file

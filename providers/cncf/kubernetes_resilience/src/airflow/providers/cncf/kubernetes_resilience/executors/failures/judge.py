@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
@@ -141,8 +141,7 @@ def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, j
     match task.standing(launch.key, job_id=job_id):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
-        # What waits to be launched is looked at when it is due. What is held may be due in an hour.
-        case Standing.ELSEWHERE if launch.waiting is None or launch.state is LaunchState.HELD:
+        case Standing.ELSEWHERE:
             # That scheduler may have adopted this very pod, before its label or our watch says so.
             return Step.RELEASE
         case Standing.QUEUED if situation is Situation.TOKEN_EXPIRED:
@@ -156,13 +155,15 @@ def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> S
     row, now = task.row, task.standing(launch.key, job_id=job_id)
     if now is Standing.ELSEWHERE:
         return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
-    # To give up a launch whose worker runs would fail, or delete, a healthy task.
+    # To give up a launch whose worker runs would fail, or delete, a healthy task. If its task was cleared,
+    # Airflow waits for the end of the pod that a call without an answer may have made.
     runs_here = is_running(row) and now is Standing.RUNNING and launch.runs(row.hostname)
-    if now is not Standing.QUEUED and not runs_here:
+    may_run_here = runs_here or (now is Standing.RESTARTED and launch.creation.was_unclear)
+    if now is not Standing.QUEUED and not may_run_here:
         return Step.FOLLOW if is_running(row) else Step.CANCEL
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
-    return Step.CREATE_LATER if runs_here else Step.FAIL
+    return Step.CREATE_LATER if may_run_here else Step.FAIL
 
 
 def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_again: bool) -> Assessment:
