@@ -346,9 +346,19 @@ def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti)
     assert answer(harness)
 
 
+def test_a_worker_of_another_executor_says_nothing_of_pods(harness, queued_ti):
+    pods = create(harness, *(queued_ti(f"dag_{number}") for number in range(3)))
+    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    harness.set_state(queued_ti("local"), "running", hostname="scheduler", start_date=datetime.now(UTC))
+    harness.wait(6)
+    harness.wait(6)
+    assert (held(harness), harness.runtime.take("create")) == (3, [])
+
+
 def test_a_worker_whose_clock_is_ahead_does_not_begin_again_and_again(harness, queued_ti):
     ahead = datetime.now(UTC) + timedelta(hours=1)
-    harness.set_state(queued_ti("running"), "running", start_date=ahead)
+    harness.run(runs := queued_ti("running"))
+    harness.set_state(runs, "running", start_date=ahead)
     pods = create(harness, *(queued_ti(f"dag_{number}") for number in range(3)))
     harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
     harness.wait(6)

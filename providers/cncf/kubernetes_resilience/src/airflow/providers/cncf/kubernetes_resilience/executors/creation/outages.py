@@ -310,8 +310,11 @@ class Outages:
             return
         self._next_query = now + BEGINNINGS_INTERVAL
         at = datetime.now(UTC)
+        # Workers of other executors are elsewhere, and may reach what those in pods do not.
+        begun = (*self._registry.in_state(LaunchState.PENDING), *self._registry.in_state(LaunchState.STARTED))
+        ti_ids = {launch.ti_id for launch in begun}
         with create_session(scoped=False) as session:
-            last = task_instances.read_last_beginning(at, session=session)
+            last = task_instances.read_last_beginning(ti_ids, at, session=session)
         if last is None:
             return
         began = now - (at - last).total_seconds()

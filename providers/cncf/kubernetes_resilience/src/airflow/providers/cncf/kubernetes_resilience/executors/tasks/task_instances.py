@@ -295,13 +295,16 @@ def _key(dag_id: str, task_id: str, run_id: str, try_number: int, map_index: int
     return TaskInstanceKey(shared(dag_id), shared(task_id), shared(run_id), try_number, map_index)
 
 
-def read_last_beginning(at: datetime, *, session: Session) -> datetime | None:
+def read_last_beginning(ti_ids: Collection[str], at: datetime, *, session: Session) -> datetime | None:
     """
     Return when the worker has begun that was the last to, of those that run, by that worker's clock.
 
+    :param ti_ids: of whose workers
     :param at: now; a clock that is ahead would have its worker begin again and again
     """
     begun = select(func.max(TaskInstance.start_date)).where(
-        TaskInstance.state == TaskInstanceState.RUNNING, TaskInstance.start_date <= at
+        TaskInstance.id.in_(typed_ids(ti_ids)),
+        TaskInstance.state == TaskInstanceState.RUNNING,
+        TaskInstance.start_date <= at,
     )
     return session.scalar(begun)
