@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from airflow.models.log import Log
 from kubernetes.client import models as k8s
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import BUILD_BUDGET
@@ -148,6 +149,22 @@ def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch):
     assert state == "failed"
     assert "no such team" in info
     assert not harness.occupied(ti)
+
+
+@pytest.mark.parametrize("said", ["a\0b", "\udcff"])
+def test_what_a_hook_says_when_it_fails_can_be_written_down(harness, queued_ti, monkeypatch, said):
+    """The scheduler writes it into the audit log, and would end with the database's exception."""
+
+    def hook(pod):
+        raise ValueError(said)
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    ((_, info),) = harness.events().values()
+    harness.session.add(Log(event="state mismatch", extra=info, task_instance=ti.key))
+    harness.session.commit()
 
 
 def test_an_override_that_cannot_be_merged(harness, make, monkeypatch):
