@@ -21,6 +21,7 @@ import logging
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory
 
@@ -69,6 +70,10 @@ class Counter:
             log.exception("The metric %s could not be counted", self.name)
 
 
+_shares: dict[tuple[str, ...], WeakKeyDictionary[object, float]] = {}
+"""By the name of a gauge and the values of its tags."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gauge:
     """A metric that has a value at a time."""
@@ -80,10 +85,17 @@ class Gauge:
     description: str
     """For people."""
 
-    def set(self, value: float, **tags: object) -> None:
-        """Set the value. If that fails, it costs a line in the log."""
+    def set(self, value: float, *, of: object, **tags: object) -> None:
+        """
+        Set a share of the value. If that fails, it costs a line in the log.
+
+        :param of: whose share it is: a scheduler may have an executor for each team
+        """
+        named = {name: str(tags[name]) for name in self.tags}
+        shares = _shares.setdefault((self.name, *named.values()), WeakKeyDictionary())
+        shares[of] = value
         try:
-            stats().gauge(self.name, value, tags={name: str(tags[name]) for name in self.tags})
+            stats().gauge(self.name, sum(shares.values()), tags=named)
         except Exception:
             log.exception("The metric %s could not be set", self.name)
 

@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodObservation,
 )
+from airflow_resilience import metrics
 from airflow_resilience.ledger import LAUNCH_HELD_EVENT, HeldLaunch
 from airflow_resilience.ledger_queries import read_outages
 from cluster_lab.airflow_fixtures import make_scheduler_job
@@ -564,6 +565,26 @@ def test_a_launch_that_is_held_for_a_webhook_stays_away_from_the_node_of_the_los
         pods += answer(harness)
     (again,) = (pod for pod in pods if pod.annotations["dag_id"] == "lost")
     assert "node-9" in str(again.manifest["spec"]["affinity"])
+
+
+def test_the_gauges_are_about_all_executors_of_a_scheduler(start, queued_ti, monkeypatch):
+    """Each team may have one."""
+    monkeypatch.setattr(metrics, "_shares", {})
+    harness, other = start(), start()
+    tis = outage(harness, queued_ti)
+    shown = {}
+    monkeypatch.setattr(
+        metrics.stats(), "gauge", lambda name, value, *, tags: shown.update({(name, *tags.values()): value})
+    )
+    harness.wait(1)
+    assert shown["kubernetes_executor.held_launches", "registry"] == len(tis)
+    fail(other, *create(other, queued_ti("another")))
+    other.wait(1)
+    assert shown["kubernetes_executor.held_launches", "registry"] == len(tis) + 1
+    harness.set_state(tis[0], "failed")
+    harness.wait(10)
+    harness.wait(1)
+    assert shown["kubernetes_executor.held_launches", "registry"] == len(tis)
 
 
 def test_an_outage_that_begins_while_no_scheduler_lives_is_learnt_within_a_minute(

@@ -389,5 +389,5 @@ class Outages:
                 for dependency, known in self._known.items()
                 if dependency.kind is kind and known.outage.state is not OutageState.SUSPECTED
             ]
-            OUTAGES.set(len(away), kind=kind)
-            HELD_LAUNCHES.set(sum(map(self._registry.count_held, away)), kind=kind)
+            OUTAGES.set(len(away), of=self, kind=kind)
+            HELD_LAUNCHES.set(sum(map(self._registry.count_held, away)), of=self, kind=kind)

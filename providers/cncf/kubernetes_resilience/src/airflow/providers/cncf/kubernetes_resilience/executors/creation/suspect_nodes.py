@@ -170,4 +170,4 @@ class SuspectNodes:
         self._measure()
 
     def _measure(self) -> None:
-        SUSPECT_NODES.set(len(self._suspects))
+        SUSPECT_NODES.set(len(self._suspects), of=self)
