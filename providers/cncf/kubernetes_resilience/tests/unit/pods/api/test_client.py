@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient, WatchEvent, delete_options
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
     KubernetesApiError,
     ResourceExpiredError,
 )
@@ -69,6 +70,25 @@ async def test_list_of_nothing(items: Any) -> None:
     listing, sent = await listed({"items": items, "metadata": {"resourceVersion": "1"}}, namespace=None)
     assert listing.items == []
     assert sent[0][1] == "/api/v1/pods"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"message": "the cluster is being started"},
+        {"kind": "Status", "metadata": {}, "status": "Failure", "code": 500},
+        {"items": [], "metadata": {"resourceVersion": ""}},
+        {"items": [], "metadata": "no"},
+        {"items": "no", "metadata": {"resourceVersion": "1"}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("before", [[], [page("a", version="5", token="t1")]], ids=["first", "next"])
+async def test_an_answer_that_is_no_list_is_no_list_of_nothing(before: list[Any], answer: Any) -> None:
+    """All pods would be gone, and their tasks lost."""
+    with pytest.raises(ConnectionFailedError):
+        await listed(*before, answer)
 
 
 async def watched(*lines: dict[str, Any]) -> list[WatchEvent]:

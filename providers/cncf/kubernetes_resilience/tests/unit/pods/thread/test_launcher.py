@@ -630,6 +630,40 @@ async def test_a_deletion_is_not_lost_to_an_answer_of_a_proxy(
     assert created.outcome() == PodDeleted(REF)
 
 
+NO_PODS = [{}, {"error": "no"}, {"kind": "Status", "status": "Failure"}, {"metadata": 1}]
+
+
+@pytest.mark.parametrize("answer", NO_PODS, ids=str)
+@pytest.mark.parametrize("version", [None, "1"])
+async def test_nor_to_one_that_says_success(
+    created: Bench, cluster: Any, monkeypatch: pytest.MonkeyPatch, answer: Any, version: str | None
+) -> None:
+    answers, delete = [answer], cluster.delete_pod
+
+    async def delete_pod(*args: Any, **options: Any) -> Any:
+        return answers.pop() if answers else await delete(*args, **options)
+
+    monkeypatch.setattr(cluster, "delete_pod", delete_pod)
+    await created.launcher.delete(REF, version, grace_seconds=0)
+    assert created.outcome() == PodDeleted(REF)
+
+
+@pytest.mark.parametrize("answer", NO_PODS, ids=str)
+async def test_a_creation_that_a_proxy_has_answered_may_have_been_carried_out(
+    bench: Bench, cluster: Any, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    create = cluster.create_pod
+
+    async def create_pod(*args: Any) -> Any:
+        await create(*args)
+        return answer
+
+    monkeypatch.setattr(cluster, "create_pod", create_pod)
+    await bench.launcher.create("launch-1", body())
+    created = bench.outcome()
+    assert (type(created), created.ref.uid) == (PodCreated, "uid-1")
+
+
 async def test_a_pod_whose_sidecar_has_started_is_deleted_if_its_worker_has_not(
     created: Bench,
     cluster: Any,

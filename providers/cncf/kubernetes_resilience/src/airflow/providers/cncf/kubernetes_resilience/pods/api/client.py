@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    ConnectionFailedError,
     ResourceExpiredError,
     error_from_status,
 )
@@ -102,10 +103,16 @@ class PodClient:
             page = await self._transport.request(
                 "GET", *_collection(namespace), query=page_query, decoder=decoder
             )
-            items += [item for item in map(read, page.get("items") or ()) if item is not None]
-            metadata = page.get("metadata") or {}
+            metadata, manifests = page.get("metadata"), page.get("items") or []
+            if not isinstance(metadata, dict):
+                metadata = {}
+            version = metadata.get("resourceVersion")
+            if not (version and isinstance(manifests, list)):
+                # A proxy may say anything with status 200. Taken for an empty list, all pods would be gone.
+                raise ConnectionFailedError("not a list of pods")
+            items += [item for item in map(read, manifests) if item is not None]
             if not (token := metadata.get("continue")):
-                return Listing(items, str(metadata.get("resourceVersion") or ""))
+                return Listing(items, str(version))
             page_query = {**query, "continue": token}
 
     async def watch_pods(

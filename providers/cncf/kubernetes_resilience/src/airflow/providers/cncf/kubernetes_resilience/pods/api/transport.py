@@ -42,6 +42,8 @@ DEFAULT_REQUEST_TIMEOUT = 60.0
 ANSWER_TIMEOUT = 90.0
 """Seconds within which an answer has to begin, whatever is configured."""
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _Call = Callable[[Any], Awaitable["ClientResponse"]]
 
 UNAUTHORIZED = 401
@@ -353,7 +355,7 @@ async def _refusal(response: ClientResponse) -> KubernetesApiError:
     data = await _read(response)
     try:
         body = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         body = None  # the page of a proxy
     text = data.decode(errors="replace")
     return error_from_status(response.status, body, text=text, headers=response.headers)
@@ -362,5 +364,5 @@ async def _refusal(response: ClientResponse) -> KubernetesApiError:
 def _decode(data: bytes, decoder: Decoder) -> Json:
     try:
         return decode(data, decoder)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise ConnectionFailedError(f"unreadable answer: {error}") from error

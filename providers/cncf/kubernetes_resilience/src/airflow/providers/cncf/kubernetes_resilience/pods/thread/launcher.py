@@ -139,7 +139,7 @@ class Launcher:
 
         async def request(version: str | None = None) -> Json:
             with measured("pod_deletion", self._team_name):
-                return await self._client.delete_pod(
+                answer = await self._client.delete_pod(
                     ref.namespace,
                     ref.name,
                     uid=ref.uid,
@@ -147,6 +147,7 @@ class Launcher:
                     grace_seconds=grace_seconds,
                     options=self._delete_options,
                 )
+            return answer if _is_success(answer) else _pod(answer)
 
         left: Json | PodFacts | None
         if resource_version is None:
@@ -172,7 +173,7 @@ class Launcher:
         """
         what = f"Looking for pod {namespace}/{name}"
         try:
-            pod = await self._calls.until_answered(what, lambda: self._client.get_pod(namespace, name))
+            pod = await self._calls.until_answered(what, lambda: self._get(namespace, name))
         except PodNotFoundError:
             return
         if _launch_id(pod) == launch_id:
@@ -244,7 +245,8 @@ class Launcher:
             if unsent > 1:
                 self._unsent[launch_id] = unsent - 1
             with measured("pod_creation", self._team_name):
-                return await self._client.create_pod(namespace, body)
+                answer = await self._client.create_pod(namespace, body)
+            return _pod(answer)
 
         try:
             return PodCreated(launch_id, _ref(await self._calls.once(request, patient=True)))
@@ -261,7 +263,7 @@ class Launcher:
         try:
             return await self._calls.until_answered(
                 f"Looking for pod {namespace}/{name}",
-                lambda: self._client.get_pod(namespace, name),
+                lambda: self._get(namespace, name),
                 attempts=LOOKUPS,
             )
         except PodNotFoundError:
@@ -319,7 +321,8 @@ class Launcher:
 
         async def request() -> Json:
             with measured("pod_patching", self._team_name):
-                return await self._client.patch_pod(ref.namespace, ref.name, body)
+                answer = await self._client.patch_pod(ref.namespace, ref.name, body)
+            return _pod(answer)
 
         what = f"Labelling pod {ref}"
         return await self._change(what, ref, request, is_housekeeping=is_housekeeping) is not None
@@ -348,17 +351,12 @@ class Launcher:
                 await self._calls.pause(what, attempt, error)
         raise AssertionError  # count() does not end
 
-    async def _read(self, what: str, ref: PodRef) -> Json | None:
-        async def request() -> Json:
-            pod = await self._client.get_pod(ref.namespace, ref.name)
-            try:
-                read_pod(pod)
-            except MalformedPodError as error:
-                raise ConnectionFailedError(f"not a pod: {error}") from error
-            return pod
+    async def _get(self, namespace: str, name: str) -> Json:
+        return _pod(await self._client.get_pod(namespace, name))
 
+    async def _read(self, what: str, ref: PodRef) -> Json | None:
         try:
-            pod = await self._calls.until_answered(what, request)
+            pod = await self._calls.until_answered(what, lambda: self._get(ref.namespace, ref.name))
         except PodNotFoundError:
             return None
         return pod if _ref(pod).uid == ref.uid else None
@@ -366,6 +364,23 @@ class Launcher:
 
 def _may_exist(error: KubernetesApiError) -> bool:
     return answer_of(error) is Answer.NAME_TAKEN or error.leaves_open
+
+
+def _pod(answer: Json) -> Json:
+    """
+    Return the answer to a request about a pod.
+
+    :raises ConnectionFailedError: if it is none: a proxy may say anything with a status of success
+    """
+    try:
+        read_pod(answer)
+    except MalformedPodError as error:
+        raise ConnectionFailedError(f"not a pod: {error}") from error
+    return answer
+
+
+def _is_success(answer: Json) -> bool:
+    return answer.get("kind") == "Status" and answer.get("status") != "Failure"
 
 
 def _launch_id(pod: Json) -> str | None:
@@ -386,7 +401,7 @@ def _read_or_skip(manifest: Json) -> PodFacts | None:
 
 def _is_removed(answer: Json) -> bool:
     # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
-    if answer.get("kind") == "Status":
+    if _is_success(answer):
         return True
     metadata = answer.get("metadata") or {}
     return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")
