@@ -253,14 +253,18 @@ def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, queu
     assert {ref for (ref,) in harness.runtime.take("clean_up")} == {pod.ref, second.ref}
 
 
-def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti):
-    """The task has deferred, and its next phase was queued before its worker ended."""
+@pytest.mark.parametrize("was_seen", [False, True], ids=["after", "before"])
+def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti, was_seen):
+    """The task has deferred, and its worker is seen to end after its next phase was queued, or before."""
     ti = queued_ti()
     pod = harness.run(ti)
+    if was_seen:
+        harness.observe(pod, m.lingering(m.COMPLETED))
     harness.set_state(ti, "queued")
     harness.queue(ti)
     harness.executor.heartbeat()
-    harness.observe(pod, m.lingering(m.COMPLETED))
+    if not was_seen:
+        harness.observe(pod, m.lingering(m.COMPLETED))
     assert cleaned_up(harness) == []
     harness.wait(SIDECAR_GRACE)
     assert cleaned_up(harness) == ["clean_up"]

@@ -235,7 +235,10 @@ class StaleEventFilter:
             self.heard(News.LEFT if seen.gone else News.SEEN, seen.facts)
 
     def _retire(self, launch: Launch) -> None:
-        self._deletion.supersede(launch, launch.failure)
+        if launch.facts and launch.facts.lingers:
+            self.heard(News.SEEN, launch.facts)  # nothing new may ever be seen of it
+        else:
+            self._deletion.supersede(launch, launch.failure)
         self._registry.settled(launch)
 
     def _leave(self, launch: Launch, _: Exception) -> None:

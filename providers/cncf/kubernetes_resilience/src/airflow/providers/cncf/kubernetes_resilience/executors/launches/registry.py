@@ -223,13 +223,13 @@ class LaunchRegistry:
             del self._by_launch_id[launch.launch_id]
             if launch.ref:
                 self._by_uid.pop(launch.ref.uid, None)
-            if launch.state is LaunchState.ENDED:
+            if launch.state is LaunchState.ENDED or (launch.facts and launch.facts.lingers):
                 self._unsettled[launch.launch_id] = launch
             self._move(launch, LaunchState.DEPARTING if launch.deletion else None)
         return launch
 
     def unsettled(self) -> list[Launch]:
-        """Return the launches that had ended and were released before that was settled."""
+        """Return the launches whose worker had ended, and that were released before that was settled."""
         return list(self._unsettled.values())
 
     def found(self, launch: Launch, ref: PodRef) -> None:
