@@ -18,6 +18,7 @@ from cluster_lab.airflow_fixtures import make_scheduler_job
 from ....support import manifests as m
 
 FORBIDDEN = KubernetesApiError('pods is forbidden: in the namespace "other"', status=403, reason="Forbidden")
+BROKEN = KubernetesApiError("illegal base64 data in a pod", status=500, reason="InternalError")
 NAMESPACES = {
     "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE": "True",
     "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE_NAMESPACE_LIST": "other,default",
@@ -56,8 +57,10 @@ def look(heir) -> None:
     heir.relabel()
 
 
+@pytest.mark.parametrize("error", [FORBIDDEN, BROKEN], ids=["forbidden", "broken"])
 @pytest.mark.parametrize("begins", [True, False], ids=["running", "queued"])
-def test_the_task_instances_of_the_other_namespace_are_adopted(dead, queued_ti, heir, begins):
+def test_the_task_instances_of_the_other_namespace_are_adopted(dead, queued_ti, heir, begins, error):
+    heir.cluster.unlisted["other"] = error
     here, there = queued_ti("here"), queued_ti("there")
     pod = launch(dead, here, "default", begins=begins)
     launch(dead, there, "other", begins=begins)
@@ -118,7 +121,9 @@ def test_a_revoked_one_that_has_ended_is_looked_for_no_longer(dead, queued_ti, h
     assert len(heir.runtime.launcher.listed) == lists
 
 
-def test_a_queued_one_has_the_time_that_airflow_gives_it(dead, queued_ti, heir):
+@pytest.mark.parametrize("error", [FORBIDDEN, BROKEN], ids=["forbidden", "broken"])
+def test_a_queued_one_has_the_time_that_airflow_gives_it(dead, queued_ti, heir, error):
+    heir.cluster.unlisted["other"] = error
     ti = queued_ti()
     launch(dead, ti, "other")
     heir.adopt(ti)

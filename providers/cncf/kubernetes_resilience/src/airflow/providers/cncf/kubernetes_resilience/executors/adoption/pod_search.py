@@ -72,7 +72,7 @@ class PodSearch:
         """None for a list that could not be had."""
         self._next_look = 0.0
         self.is_refused = False
-        """Whether the pods of a namespace may not be listed, which is no outage."""
+        """Whether the pods of a namespace cannot be listed, which is no outage."""
         self._next_warning = 0.0
 
     @property
@@ -122,10 +122,10 @@ class PodSearch:
             try:
                 pods += await self._runtime.launcher.list_pods(namespace, NOT_DONE)
             except KubernetesApiError as error:
-                if error.transient:
+                refusals.append(f"{namespace or 'all namespaces'}: {error}")
+                if error.transient and (error.status is None or len(refusals) == len(self._namespaces)):
                     self.is_refused = False
                     raise
-                refusals.append(f"{namespace or 'all namespaces'}: {error}")
         self.is_refused = bool(refusals)
         if refusals:
             self._warn(refusals)
