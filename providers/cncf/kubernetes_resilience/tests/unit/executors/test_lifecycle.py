@@ -137,8 +137,15 @@ def test_starting_again(harness, queued_ti):
             },
             ("one", "two"),
         ),
+        (
+            {
+                "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE": "True",
+                "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE_NAMESPACE_LIST": "one, two,one,",
+            },
+            ("one", "two"),
+        ),
     ],
-    ids=["one", "all", "listed"],
+    ids=["one", "all", "listed", "listed by people"],
 )
 def test_the_namespaces_that_are_watched(start, config, namespaces):
     assert start(**config).runtime.settings.namespaces == namespaces

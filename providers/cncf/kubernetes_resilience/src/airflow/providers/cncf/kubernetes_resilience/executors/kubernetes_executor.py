@@ -459,7 +459,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Return the namespaces of its pods; None is all namespaces."""
         if not self.kube_config.multi_namespace_mode:
             return (self.kube_config.kube_namespace,)
-        return tuple(self.kube_config.multi_namespace_mode_namespace_list or [None])
+        names = map(str.strip, self.kube_config.multi_namespace_mode_namespace_list or ())
+        return tuple(dict.fromkeys(filter(None, names))) or (None,)
 
     @staticmethod
     def get_cli_commands() -> list[GroupCommand]:
