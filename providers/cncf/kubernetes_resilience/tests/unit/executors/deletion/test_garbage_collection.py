@@ -31,7 +31,7 @@ def collect(heir) -> None:
     heir.runtime.carry_out("OrphanCollector")
     heir.executor.sync()
     heir.quiet()
-    for (ref,) in [*heir.runtime.take("clean_up"), *heir.runtime.take("delete")]:
+    for ref, *_ in [*heir.runtime.take("clean_up"), *heir.runtime.take("delete")]:
         del heir.cluster.pods[ref.uid]
     for (ref,) in heir.runtime.take("mark_done"):
         heir.cluster.pods[ref.uid].labels["airflow_executor_done"] = "True"
@@ -232,4 +232,4 @@ def test_a_pod_that_has_started_since_it_was_listed_ends_by_itself(leftover, har
     heir.executor.sync()
     heir.runtime.carry_out("OrphanCollector")
     heir.executor.sync()
-    assert heir.runtime.take("delete") == [(leftover.ref, "7")]
+    assert heir.runtime.take("delete") == [(leftover.ref, "7", harness.label)]

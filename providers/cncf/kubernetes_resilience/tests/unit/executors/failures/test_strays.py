@@ -13,10 +13,13 @@ from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
+    PodNotCreated,
     PodObservation,
 )
 from cluster_lab.apiserver.selectors import parse_labels
@@ -24,6 +27,9 @@ from cluster_lab.apiserver.selectors import parse_labels
 from ....support import manifests as m
 from ....support.cluster import Pod
 from ....support.harness import lock
+
+EPOCH = "1970-01-01T00:00:00Z"
+"""What a kubelet says of the start of a container that could not be started."""
 
 
 def relabelled(harness, pod, job) -> None:
@@ -170,8 +176,9 @@ def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(har
         (m.worker_error(), "mark_done"),
         (m.lingering(m.COMPLETED), "clean_up"),
         (m.lingering(), "stop_and_keep"),
+        (m.lingering(m.terminated(128, "StartError", startedAt=EPOCH)), "stop_and_keep"),
     ],
-    ids=["succeeded", "failed", "done beside a sidecar", "failed beside a sidecar"],
+    ids=["succeeded", "failed", "done beside a sidecar", "failed beside a sidecar", "not started beside one"],
 )
 def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, queued_ti, like, command):
     """It has been adopted and has yet to get its label. How it ended is all that is known of its worker."""
@@ -268,6 +275,56 @@ def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti, was_see
     assert cleaned_up(harness) == []
     harness.wait(SIDECAR_GRACE)
     assert cleaned_up(harness) == ["clean_up"]
+
+
+@pytest.fixture(params=[True, False], ids=["known", "late"])
+def unstarted(request, harness, queued_ti):
+    """Give a task instance that another scheduler has adopted before it had a pod, and the pod it has now."""
+    ti = queued_ti(retries=1)
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    launch_id, body = harness.create_call()
+    pod = harness.cluster.add(Pod(body))
+    answer = (
+        PodCreated(launch_id, pod.ref)
+        if request.param
+        else PodNotCreated(launch_id, ConnectionFailedError(""))
+    )
+    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.send(answer)
+    harness.observe(pod, m.unscheduled())
+    harness.wait(CHECK_INTERVAL)
+    assert not harness.occupied(ti)
+    return ti, pod
+
+
+@pytest.mark.parametrize("next_try", [False, True])
+def test_one_that_never_starts_is_deleted_when_its_try_is_over(harness, unstarted, next_try):
+    ti, pod = unstarted
+    harness.set_state(ti, "success")
+    if next_try:
+        harness.row(ti).prepare_db_for_next_try(harness.session)
+        harness.set_state(ti, "queued", try_number=2)
+    harness.wait(STRAY_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+    harness.wait(STRAY_INTERVAL)
+    assert cleaned_up(harness) == []
+
+
+@pytest.mark.parametrize("state", ["scheduled", "queued", "running", "deferred"])
+def test_until_then_it_is_left(harness, unstarted, state):
+    ti, _ = unstarted
+    harness.set_state(ti, state)
+    harness.wait(STRAY_INTERVAL)
+    assert cleaned_up(harness) == []
+
+
+def test_one_that_has_not_started_and_may_be_of_another_deployment_is_left(harness, queued_ti):
+    stray = Pod(harness.launch(queued_ti()).manifest)
+    stray.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
+    harness.observe(stray, m.starting())
+    harness.wait(STRAY_INTERVAL)
+    assert cleaned_up(harness) == []
 
 
 def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, queued_ti):

@@ -94,6 +94,8 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.KEPT, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),
         ((News.KEPT, "done beside a sidecar", "given up"), Step.CLEAN_UP),
         ((News.KEPT, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
+        # What has not started goes when its try is over.
+        ((News.SEEN, "pending", "unknown"), Step.ASK_WHO_COUNTS),
         # The answer to a create call may be missing, late, or given twice.
         ((News.SEEN, "pending", "called off"), Step.FIND),
         ((News.SEEN, "running", "called off and revoked"), Step.FIND),

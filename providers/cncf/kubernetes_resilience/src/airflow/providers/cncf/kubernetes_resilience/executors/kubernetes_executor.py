@@ -288,7 +288,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _settle_strays(self) -> None:
         for pod in self._parts.strays.settle_ended():
-            self._parts.deletion.clean_up(pod)
+            self._parts.deletion.put_away(pod)
         for launch_id, pod in self._parts.strays.settle_created():
             self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod, launch_id)
 

@@ -307,6 +307,11 @@ class PodFacts:
         return not self.is_terminal and (self.has_done_worker or self.has_lost_worker)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the worker container has ended for good. Another container may run on."""
+        return self.is_terminal or self.lingers
+
+    @property
     def has_started(self) -> bool:
         """Whether the worker container has ever run, as far as is known."""
         worker = self.worker

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import DeletePod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     NOT_DONE,
     task_key,
@@ -92,7 +92,7 @@ class OrphanCollector:
                 # The informer reports an outage; here nobody waits for anything.
                 log.debug("Looking for pods of dead schedulers is put off: %r", error)
             else:
-                if idle := [pod for pod in pods if pod.is_terminal or pod.may_start or pod.lingers]:
+                if idle := [pod for pod in pods if pod.has_ended or pod.may_start]:
                     self._found.put(idle)
 
     def _tidy(self, pods: Sequence[PodFacts]) -> None:
@@ -110,7 +110,8 @@ class OrphanCollector:
             if task.is_restarting:
                 continue  # it has another UUID too, and waits for the end of its worker
             if ti_id in past or (key and task.row and _is_left(pod, task, key)):
-                self._left_behind(pod)
+                log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
+                self._deletion.put_away(pod)
 
     def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
         """Return the UUIDs that these pods' task instances had before they ran again in the same try."""
@@ -120,13 +121,6 @@ class OrphanCollector:
         return {
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }
-
-    def _left_behind(self, pod: PodFacts) -> None:
-        log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
-        if pod.is_terminal or pod.lingers:
-            self._deletion.clean_up(pod)
-        else:
-            self._commands.send(DeletePod(pod.ref, pod.resource_version))
 
 
 def _is_left(pod: PodFacts, task: TaskSnapshot, key: TaskInstanceKey) -> bool:

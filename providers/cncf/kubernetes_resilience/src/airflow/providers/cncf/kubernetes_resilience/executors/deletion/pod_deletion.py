@@ -27,7 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     HEARTBEAT_TIMEOUT,
     PodFailure,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
@@ -112,6 +112,14 @@ class PodDeletion:
         """Delete or keep a pod whose worker has ended, as :meth:`tidy` does."""
         has_failed = pod.phase == "Failed" or pod.has_lost_worker
         self.tidy(pod.ref, failed=has_failed, lingers=pod.lingers)
+
+    def put_away(self, pod: PodFacts) -> None:
+        """Delete or keep a pod that nobody needs; one that has not started goes, unless it has by then."""
+        if pod.has_ended:
+            self.clean_up(pod)
+        else:
+            version = pod.resource_version or UNKNOWN_VERSION
+            self._commands.send(DeletePod(pod.ref, version, pod.labels.get(SCHEDULER_LABEL)))
 
     def tick(self, last_message: float) -> None:
         """

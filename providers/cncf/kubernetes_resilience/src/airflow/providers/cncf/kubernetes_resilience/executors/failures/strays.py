@@ -10,13 +10,18 @@ be rolled back. A scheduler that was paused may label a pod after another one ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try, task_key, try_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    Try,
+    task_key,
+    ti_id_of,
+    try_of,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, TaskSnapshot
@@ -57,7 +62,7 @@ class Strays:
         """
         Note a pod whose worker has ended, with this scheduler's label, and which is none of its launches.
 
-        A sidecar may end after the worker.
+        So is one that has not started, until its try is over. A sidecar may end after the worker.
         """
         grace = SIDECAR_GRACE if pod.lingers else 0.0
         _, due = self._ended.get(pod.ref.uid, (pod, self._clock() + grace))
@@ -123,10 +128,11 @@ class Strays:
 
     def _take_ended(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         tasks = _read_tasks(pods)
+        past = _read_past([pod for pod in pods if not pod.has_ended])
         unowned = []
         for pod in pods:
-            is_adopted = self._registry.adopting_of(task_key(pod.annotations))
-            if is_adopted or self._is_elsewhere(pod, tasks):
+            is_needed = self._is_elsewhere(pod, tasks) if pod.has_ended else self._may_start(pod, tasks, past)
+            if is_needed or self._registry.adopting_of(task_key(pod.annotations)):
                 self._ended[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
                 continue
             self.forget(pod)
@@ -134,6 +140,11 @@ class Strays:
             if not self._registry.find(pod):
                 unowned.append(pod)
         return unowned
+
+    def _may_start(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot], past: Collection[str]) -> bool:
+        """Whether a pod that has not started may run a task yet, or may be that of another deployment."""
+        _, ti_id = try_of(pod)
+        return ti_id not in past and self._standing(pod, tasks) is not Standing.OVER
 
     def _is_elsewhere(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> bool:
         key, _ = launched = try_of(pod)
@@ -148,3 +159,9 @@ class Strays:
 def _read_tasks(pods: Iterable[PodFacts]) -> dict[Try, TaskSnapshot]:
     with create_session(scoped=False) as session:
         return task_instances.read_snapshots(set(map(try_of, pods)), session=session)
+
+
+def _read_past(pods: Iterable[PodFacts]) -> set[str]:
+    """Return the UUIDs of those task instances that pods were launched for whose tries have ended."""
+    with create_session(scoped=False) as session:
+        return task_instances.read_past({ti_id for pod in pods if (ti_id := ti_id_of(pod))}, session=session)

@@ -70,7 +70,8 @@ class Step(Enum):
     """The row is asked whose it is: it has another scheduler's label, which an adoption may have left that
     has failed."""
     ASK_WHO_COUNTS = auto()
-    """The row is asked whose it is: it has ended, and another scheduler may have to count that."""
+    """The row is asked whose it is: it has ended, and another scheduler may have to count that, or it has not
+    started, and its launch is not known here."""
 
 
 def judge_superseded(
@@ -110,6 +111,7 @@ def _judge_created(pod: PodFacts, launch: Launch | None) -> Step:
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
     """Return what is to be done about a pod that nobody deletes now, or that goes already."""
     has_ended = pod.is_terminal or (pod.lingers and not pod.deletion_timestamp)
+    is_left = launch is None and pod.may_start and not pod.deletion_timestamp
     # What was decided about a create call that has failed stands, if its pod has ended before it was found.
     if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):
         stays = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
@@ -117,7 +119,7 @@ def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacem
             return Step.TAKE_BACK
         if news is News.OURS or (news is News.KEPT and not has_ended):
             return Step.FORGET
-    if has_ended:
+    if has_ended or is_left:
         return Step.CLEAN_UP if launch else Step.ASK_WHO_COUNTS
     return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
 
