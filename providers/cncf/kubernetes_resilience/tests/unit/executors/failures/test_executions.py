@@ -19,6 +19,7 @@ from sqlalchemy import func, select, update
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import TASK_INSTANCE_ID_ANNOTATION
@@ -623,6 +624,18 @@ def test_a_worker_that_hangs_on_a_healthy_node(harness, running):
     assert "HeartbeatTimeout" in info
     assert harness.runtime.take("delete") == []
     assert losses(harness)[0]["context"]["category"] == "TIMEOUT"
+
+
+def test_a_silent_worker_that_has_ended_beside_a_sidecar(harness, running):
+    ti, pod = running(harness)
+    harness.observe(pod, m.lingering())
+    assert heartbeat_timeout(harness, ti) == []
+    for seconds in (REPORT_GRACE, SIDECAR_GRACE, REPORT_GRACE):
+        harness.wait(seconds)
+    ((state, info),) = harness.events().values()
+    assert (state, "reason Error" in info) == ("failed", True)
+    harness.quiet()
+    assert harness.runtime.take("stop_and_keep") == [(pod.ref,)]
 
 
 @pytest.mark.parametrize("database_is_away", [False, True])

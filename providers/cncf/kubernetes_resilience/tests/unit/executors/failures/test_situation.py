@@ -131,6 +131,15 @@ def test_an_outage_is_no_excuse_for_a_worker_that_has_ended():
     assert reason_of(launch, SIDECAR_GRACE) == "Error"
 
 
+@pytest.mark.parametrize(
+    ("like", "end"), [(m.lingering(), "Error"), (m.lingering(m.COMPLETED), "success")], ids=["failed", "done"]
+)
+def test_a_worker_that_has_ended_beside_a_sidecar_is_not_silent(like, end):
+    launch = launch_of(like, is_silent=True)
+    assert reason_of(launch, SIDECAR_GRACE - 1) is None
+    assert reason_of(launch, SIDECAR_GRACE) == end
+
+
 def test_a_pod_that_nobody_has_seen_has_not_ended():
     launch = launch_of(None, is_silent=True)
     note_deadlines(launch, 0.0, LIMITS, is_away=True)

@@ -72,7 +72,7 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
     failure = find_failure(facts, gone=launch.is_gone, given_up_reasons=limits.given_up_reasons)
     if failure and not failure.alive and (not failure.lingers or Lasting.WORKER in overdue):
         return End(failure)
-    if launch.is_silent:
+    if launch.is_silent and not facts.lingers:  # else its end says more, after the grace of its sidecars
         return End(find_heartbeat_timeout(facts))
     if failure and failure.alive:
         return End(failure)
