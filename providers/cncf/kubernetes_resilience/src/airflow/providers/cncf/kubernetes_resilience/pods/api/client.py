@@ -243,4 +243,7 @@ def _event(line: Json) -> WatchEvent:
         # https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses
         code = object_.get("code") if isinstance(object_, dict) else None
         raise error_from_status(code if isinstance(code, int) else 500, object_, text="error in watch")
-    return WatchEvent(str(type_), object_ if isinstance(object_, dict) else {})
+    if not isinstance(type_, str):
+        # Of a proxy. Taken for an event, the next watch would follow at once, and so on.
+        raise ConnectionFailedError("not an event")
+    return WatchEvent(type_, object_ if isinstance(object_, dict) else {})
