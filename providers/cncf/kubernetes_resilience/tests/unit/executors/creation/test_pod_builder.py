@@ -11,6 +11,7 @@ from kubernetes.client import models as k8s
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import BUILD_BUDGET
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import PodConflictError
+from airflow_resilience.termination.environment import GRACE_PERIOD
 
 from ....support import manifests as m
 from ....support.cluster import TEMPLATE
@@ -216,6 +217,20 @@ def test_a_pod_mutation_hook_sees_each_launch_and_may_send_it_anywhere(harness, 
     assert seen == [(first.name, "1", False), (second.name, "2", True)]
     spec = second.manifest["spec"]
     assert (spec.get("affinity"), list(spec["nodeSelector"].values())) == (None, ["on-demand"])
+
+
+@pytest.mark.parametrize(("budget", "told"), [("0", []), ("3", ["600"])])
+def test_a_worker_is_told_of_the_grace_period_that_a_hook_has_set(start, make, monkeypatch, budget, told):
+    """A guard that takes it for Kubernetes' own 30 seconds lets go long before the worker is killed."""
+
+    def hook(pod):
+        pod.spec.termination_grace_period_seconds = 600
+        pod.spec.containers[0].env.append({"name": "A", "value": "1"})
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=budget)
+    variables = harness.launch(make()).base["env"]
+    assert [item["value"] for item in variables if item["name"] == GRACE_PERIOD] == told
 
 
 @pytest.mark.parametrize(

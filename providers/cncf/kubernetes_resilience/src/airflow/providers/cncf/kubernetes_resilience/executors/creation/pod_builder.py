@@ -130,6 +130,7 @@ class PodBuilder:
             pod.metadata.annotations[WORKER_ANNOTATION] = name
         pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
         body = self._serializer.sanitize_for_serialization(pod)
+        _tell_grace_period(body["spec"], name)
         launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
         launch.workload = StoredWorkload.of(job)
         return Creation(body, workload.token)
@@ -202,11 +203,19 @@ def _keep_last_words(pod: V1Pod) -> None:
 
 
 def _guard(pod: V1Pod) -> None:
-    """Tell a worker that its task runs again if the infrastructure terminates it, and how long that takes."""
-    variables = {environment.INFRASTRUCTURE_RETRY: "1"}
-    if pod.spec.termination_grace_period_seconds is not None:
-        variables[environment.GRACE_PERIOD] = str(pod.spec.termination_grace_period_seconds)
-    _set_environment(pod, variables)
+    """Tell a worker that its task runs again if the infrastructure terminates it."""
+    _set_environment(pod, {environment.INFRASTRUCTURE_RETRY: "1"})
+
+
+def _tell_grace_period(spec: dict[str, Any], worker: str) -> None:
+    """Tell a worker that guards its task how long its end takes, as the hook has left it."""
+    container = next(item for item in spec["containers"] if item["name"] == worker)
+    variables = container.get("env") or ()
+    stated = {item.get("name") for item in variables}
+    seconds = spec.get("terminationGracePeriodSeconds")
+    is_guarded = environment.INFRASTRUCTURE_RETRY in stated and environment.GRACE_PERIOD not in stated
+    if is_guarded and seconds is not None:
+        container["env"] = [*variables, {"name": environment.GRACE_PERIOD, "value": str(seconds)}]
 
 
 def _set_environment(pod: V1Pod, variables: Mapping[str, str]) -> None:
