@@ -103,7 +103,7 @@ EXAMPLES = [
             UnknownOwnerError("409; looking for it: 403", status=403),
         ]
     ),
-    Example([page(status) for status in (302, 400, 401, 403, 404, 405, 413, 422, 520)]),
+    Example([page(status) for status in (302, 400, 401, 403, 404, 405, 409, 410, 413, 422, 520)]),
 ]
 """For each row of the table, in its order."""
 

@@ -46,7 +46,7 @@ def test_a_404_that_is_not_of_the_api_server_says_nothing_about_the_pod() -> Non
     assert type(error_from_status(404, None, text="default backend - 404")) is ConnectionFailedError
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("status", [400, 409, 410, 413, 422])
 @pytest.mark.parametrize("body", [None, {}, {"message": "Bad Request"}, "no"], ids=str)
 def test_a_page_says_nothing_about_the_request(status: int, body: Any) -> None:
     error = error_from_status(status, body, text="<html>")
@@ -97,6 +97,17 @@ def test_body_that_is_no_status(body: Any) -> None:
     error = error_from_status(502, body, text="Bad Gateway")
     assert (error.message, error.reason) == ("Bad Gateway", None)
     assert str(error) == "502: Bad Gateway"
+
+
+@pytest.mark.parametrize(
+    ("message", "is_without"),
+    [
+        ('Internal error occurred: failed calling webhook "a": connection refused', True),
+        ('admission webhook "b" denied the request: failed calling webhook "a": connection refused', False),
+    ],
+)
+def test_a_webhook_that_denies_does_not_say_that_another_one_is_away(message: str, is_without: bool) -> None:
+    assert KubernetesApiError(message, status=500).is_without_webhook is is_without
 
 
 def test_text_says_status_reason_and_message() -> None:

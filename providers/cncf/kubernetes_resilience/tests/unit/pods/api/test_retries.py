@@ -41,7 +41,10 @@ SOON = {"details": {"retryAfterSeconds": 1}}
         (refused(400), Answer.INVALID),
         (refused(413), Answer.INVALID),
         (refused(422), Answer.INVALID),
-        *((error_from_status(status, None, text="<html>"), Answer.FOREIGN) for status in (401, 403, 422)),
+        *(
+            (error_from_status(status, None, text="<html>"), Answer.FOREIGN)
+            for status in (401, 403, 409, 410, 422)
+        ),
         (refused(403, message="pods is forbidden: exceeded quota: tasks"), Answer.QUOTA_EXCEEDED),
         (refused(403, message="pods is forbidden: User"), Answer.REFUSED),
         (refused(409, message="the object has been modified; please apply"), Answer.MODIFIED),

@@ -80,7 +80,9 @@ class KubernetesApiError(Exception):
 
         .. seealso:: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#failure-policy
         """
-        return self.status == 500 and 'failed calling webhook "' in self.message
+        # A webhook that denies chooses status and words, and may speak of another one.
+        says_so = 'failed calling webhook "' in self.message and not self.is_denied_by_webhook
+        return self.status == 500 and says_so
 
     @property
     def leaves_open(self) -> bool:
@@ -147,8 +149,9 @@ def error_from_status(
         body = {}
     message, reason = body.get("message"), body.get("reason")
     kind = _BY_STATUS.get(status, KubernetesApiError)
-    is_of_a_proxy = reason != "NotFound" if status == 404 else body.get("kind") != "Status"
-    if is_of_a_proxy and (status == 404 or status in _SAID_OF_THE_REQUEST):
+    is_status = body.get("kind") == "Status" or (status in _BY_STATUS and bool(reason))
+    is_of_a_proxy = reason != "NotFound" if status == 404 else not is_status
+    if is_of_a_proxy and (status in _BY_STATUS or status in _SAID_OF_THE_REQUEST):
         # The answer of a proxy says nothing about the pod.
         kind = ConnectionFailedError
     return kind(

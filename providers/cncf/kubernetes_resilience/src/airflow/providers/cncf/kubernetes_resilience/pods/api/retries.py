@@ -87,9 +87,10 @@ def answer_of(error: KubernetesApiError) -> Answer:
         return Answer.NAME_TAKEN
     if error.transient:
         return Answer.TRANSIENT
-    if error.status in _INVALID and not isinstance(error, ConnectionFailedError):
+    is_of_a_proxy = isinstance(error, ConnectionFailedError)
+    if error.status in _INVALID and not is_of_a_proxy:
         return Answer.INVALID
-    if error.status in _CONFLICT:
+    if error.status in _CONFLICT and not is_of_a_proxy:
         return Answer.MODIFIED if _was_modified(error) else Answer.CONFLICT
     return Answer.REFUSED if error.is_denied else Answer.FOREIGN
 
