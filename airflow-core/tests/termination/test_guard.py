@@ -259,6 +259,17 @@ def test_a_signal_while_the_end_is_held_back_asks_again(caplog):
     assert LET_OUT not in caplog.text
 
 
+def test_a_signal_that_airflow_does_not_explain_changes_nothing(caplog):
+    """A kubelet whose node goes down during a drain sends it again, and all workers of the node ask."""
+    signals = [terminate, terminate]
+    asked = Asked(
+        Terminator.INFRASTRUCTURE, Terminator.UNKNOWN, before=lambda: signals.pop()() if signals else None
+    )
+    assert run(Disturbed.of(finish), asked) == "result"
+    assert asked.times == 3
+    assert LET_OUT in caplog.text
+
+
 def test_the_execution_timeout_does_not_end_the_wait():
     with airflows_alarm() as alarms:
         run(Disturbed.of(lambda: (signal.setitimer(signal.ITIMER_REAL, 600), terminate())), infrastructure())

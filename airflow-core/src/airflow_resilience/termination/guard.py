@@ -120,7 +120,8 @@ class TerminationGuard:
         signal.setitimer(signal.ITIMER_REAL, 0)
         deadline = self._terminated_at + self._patience
         self._holding = True
-        while self._ask(self._terminated_at + self._answer_within) is Terminator.INFRASTRUCTURE:
+        found = self._ask(self._terminated_at + self._answer_within)
+        while found is Terminator.INFRASTRUCTURE:
             log.warning(
                 "The worker is being terminated, and nobody asked Airflow for that. The task ended with %s,"
                 " which is not reported: the executor decides whether the task runs again.",
@@ -137,6 +138,10 @@ class TerminationGuard:
                     self._patience,
                 )
                 return
+            # A kubelet sends another one, too, as when its node goes down during a drain. An Airflow that is
+            # slow then has not said anything else.
+            again = self._find_terminator()
+            found = found if again is Terminator.UNKNOWN else again
 
     def _ask(self, deadline: float) -> Terminator:
         """Return who has the worker terminated. After the deadline, what is left is for reporting an end."""
