@@ -223,6 +223,18 @@ class TestCreate:
         assert time.sleeps == [pause]
         assert bench.emitted[1] == PodCreated("launch-1", REF)
 
+    @pytest.mark.parametrize(("status", "retry_after"), [(429, 300), (403, 300), (429, None)])
+    async def test_a_webhook_that_asks_for_time_for_one_pod_holds_back_no_other(
+        self, bench: Bench, cluster: Any, time: Any, refused: Any, status: int, retry_after: int | None
+    ) -> None:
+        denied = refused(status, "Denied", retry_after=retry_after)
+        denied.message = 'admission webhook "w" denied the request: its team has had enough for today'
+        cluster.fail["create"] = [denied]
+        await bench.launcher.create("launch-1", body())
+        await bench.launcher.create("launch-2", body("launch-2", "other"))
+        assert time.sleeps == []
+        assert isinstance(bench.emitted[1], PodCreated)
+
     async def test_rate_limit_reaches_creates_that_wait_for_a_slot(
         self, cluster: Any, time: Any, refused: Any
     ) -> None:

@@ -110,6 +110,8 @@ class Calls:
         await self._timing.sleep(delay)
 
     def _note(self, error: KubernetesApiError) -> None:
+        if error.is_denied_by_webhook:
+            return  # what it asks for is about this pod
         pause = error.retry_after or (DEFAULT_PAUSE if error.status == 429 else 0.0)
         self._paused_until = max(self._paused_until, self._timing.clock() + pause)
 
