@@ -53,7 +53,7 @@ _TAKEN_BACK = Decision(
     policy=NO_POLICY,
     rule="task-queued-timeout",
     explanation="Airflow takes the task instance back, which was queued for longer than [scheduler]"
-    " task_queued_timeout: it queues it again, and fails it the third time",
+    " task_queued_timeout: it queues it again, [scheduler] num_stuck_in_queued_retries times, or fails it",
 )
 
 
