@@ -270,6 +270,12 @@ def test_a_signal_that_airflow_does_not_explain_changes_nothing(caplog):
     assert LET_OUT in caplog.text
 
 
+def test_a_grace_period_of_centuries_is_waited_for():
+    """Kubernetes takes it, and Python waits for no more than 292 years."""
+    asked = Asked(Terminator.INFRASTRUCTURE, Terminator.USER, before=terminate)
+    assert run(Disturbed.of(finish), asked, grace_period=1e10) == "result"
+
+
 def test_the_execution_timeout_does_not_end_the_wait():
     with airflows_alarm() as alarms:
         run(Disturbed.of(lambda: (signal.setitimer(signal.ITIMER_REAL, 600), terminate())), infrastructure())

@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -131,7 +132,7 @@ class TerminationGuard:
             )
             try:
                 # Airflow sends another SIGTERM if it wants this run no longer.
-                self._again.get(timeout=max(0.0, deadline - time.monotonic()))
+                self._again.get(timeout=min(max(0.0, deadline - time.monotonic()), TIMEOUT_MAX))
             except Empty:
                 log.warning(
                     "The worker was not killed within %g seconds of SIGTERM: the task's end is reported.",
