@@ -558,8 +558,14 @@ def test_an_adopted_worker_that_starts_with_an_expired_token_costs_nothing(expir
 
 @pytest.mark.parametrize(
     "like",
-    [m.out_of_memory(), m.worker_error(139), m.succeeded(), m.evicted()],
-    ids=["out of memory", "crashed", "silent exit", "evicted"],
+    [
+        m.out_of_memory(),
+        m.worker_error(139),
+        m.succeeded(),
+        m.evicted(),
+        m.worker_error(message="/usr/bin/python: No module named airflow"),
+    ],
+    ids=["out of memory", "crashed", "silent exit", "evicted", "nothing to import"],
 )
 def test_what_an_expired_token_does_not_explain_is_decided_as_ever(expired, like):
     harness, ti, pod = expired

@@ -42,6 +42,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     is_running,
     standing,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.beginnings import IMPORT_FAILED
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import find_dependency
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -252,7 +253,7 @@ class Recorder:
         """Return the failure; if the worker's token had expired, one that says so."""
         before = [entry for entry in history.entries if entry.reason == TOKEN_EXPIRED]
         has_expired = has_expired_token(launch, self._clock(), self._token_validity)
-        if len(before) >= _FREE_EXPIRIES or not has_expired:
+        if len(before) >= _FREE_EXPIRIES or not has_expired or classify(failure).cause.name == IMPORT_FAILED:
             return failure
         return find_expired_token(failure) or failure
 

@@ -87,6 +87,9 @@ _NOT_IMPORTED = either(
     ),
 )
 
+IMPORT_FAILED = "worker-import-failed"
+"""Cause of a worker that has not come so far as to use its token."""
+
 BEGINNINGS = (
     Cause(
         name="airflow-api-unreachable",
@@ -100,7 +103,7 @@ BEGINNINGS = (
         dependency=DependencyKind.AIRFLOW_API,
     ),
     Cause(
-        name="worker-import-failed",
+        name=IMPORT_FAILED,
         applies=both(_worker_exited_by_itself, _NOT_IMPORTED),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.START_ERROR,
