@@ -131,6 +131,8 @@ QUOTED = (
     "unable to start container process: "
 )
 NO_RUNTIME = "OCI runtime create failed: unable to retrieve OCI runtime error (open log.json: no such file): "
+SHIM = "failed to create containerd task: failed to start shim: "
+RESERVED = 'failed to reserve container name "base_load-volumes-x7k2_airflow_9f_0": name is reserved for "4d"'
 MESSAGES = [
     (
         "ErrImagePull",
@@ -151,7 +153,6 @@ MESSAGES = [
         f"unexpected status from HEAD request to {IMAGE}: 503 Service Unavailable",
         "registry-unavailable",
     ),
-    ("ErrImagePull", "write layer.tar: no space left on device", "image-pull-failed"),
     ("ErrImagePull", "toomanyrequests: You have reached your pull rate limit", "registry-unavailable"),
     ("ErrImagePull", "dial tcp 203.0.113.9:443: connect: connection refused", "registry-unavailable"),
     ("ErrImagePull", "dial tcp: lookup registry.example.com: no such host", "registry-unavailable"),
@@ -178,7 +179,70 @@ MESSAGES = [
             ("unknown: artifact data/airflow:3.1.2 not found", "image-not-found"),
             ("unknown: repository data/airflow not found", "image-not-found"),
             ('StatusCode: 302, "500"', "image-pull-failed"),
+            ("unknown: Tag 3.1.2 was deleted or has expired. To pull, revive", "image-not-found"),
+            ("denied: User: arn:aws:sts::1 is not authorized to perform this", "image-pull-denied"),
+            ('denied: Permission "artifactregistry.downloadArtifacts" denied', "image-pull-denied"),
+            ("Requesting bearer token: invalid status code from registry 403", "image-pull-denied"),
+            ('StatusCode: 403, "<html>"', "image-pull-denied"),
+            ("open /var/lib/a: permission denied: unknown", "image-pull-failed"),
+            ("stream error: stream ID 67; INTERNAL_ERROR; received from peer", "registry-unavailable"),
+            ("http2: server sent GOAWAY and closed the connection", "registry-unavailable"),
+            ("http2: client connection lost", "registry-unavailable"),
         )
+    ),
+    # The disk of the node
+    *(
+        ("ErrImagePull", message, "image-store-failed")
+        for message in (
+            "write layer.tar: no space left on device",
+            "writing blob: storing blob to file: write /var/tmp/storage1/2: no space left on device",
+            "committing the finished image: creating overlay mount to /a/merged: no such file or directory",
+            "writing blob: adding layer: unpacking failed (exit status 1; output: layer not known)",
+            "mkdir /var/lib/containerd/ingest: read-only file system",
+        )
+    ),
+    # The socket of the node's runtime, whose words are those of a registry's
+    *(
+        (reason, message, "runtime-failed")
+        for reason in ("ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError")
+        for message in (
+            'desc = "transport: dial unix /run/containerd/containerd.sock: connect: connection refused"',
+            "rpc error: code = Unavailable desc = error reading from server: EOF",
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock",
+        )
+    ),
+    *(
+        ("StartError", message, "runtime-failed")
+        for message in (
+            f'{SHIM}runtime "io.containerd.kata.v2" binary not installed "containerd-shim-kata-v2"',
+            f"{SHIM}fork/exec /usr/bin/containerd-shim-runc-v2: exec format error",
+            "OCI runtime create failed: runsc did not terminate successfully: exit status 128: unknown",
+            "Error response from daemon: unknown or invalid runtime name: nvidia",
+            "Unknown runtime specified nvidia",
+            "failed to find runtime handler kata from runtime list map[crun:0xc0]",
+            'no runtime for "gvisor" is configured',
+            "container create failed: fork/exec /usr/bin/conmon: no such file or directory",
+            'exec: "fuse-overlayfs": executable file not found in $PATH',
+        )
+    ),
+    # The command, in the words of Kata's agent and of gVisor
+    ("StartError", "failed to create shim task: the file airflow was not found", "command-not-runnable"),
+    ("StartError", 'error finding executable "airflow" in PATH [/bin]: no such file', "command-not-runnable"),
+    ("CreateContainerError", RESERVED, "create-container-error"),
+    (
+        "CreateContainerError",
+        "mount overlay:/var/lib/containers/storage/overlay/a/merged, flags: 0x4: input/output error",
+        "root-file-system-failed",
+    ),
+    (
+        "CreateContainerError",
+        "failed to mount container k8s_base(4d): readlink /var/lib/containers/storage/overlay: invalid",
+        "root-file-system-failed",
+    ),
+    (
+        "ErrImagePull",
+        'image operating system "windows" cannot be used on this platform: not supported',
+        "image-of-another-platform",
     ),
     ("ErrImagePull", None, "image-pull-failed"),
     ("RegistryUnavailable", None, "registry-unavailable"),
@@ -571,6 +635,7 @@ TOO_LITTLE_TO_START = [
     "runc create failed: container init was OOM-killed (memory limit too low?): unknown",
     "set memory limit 1048576 too low; should be at least 12582912 bytes",
     "Error response from daemon: Minimum memory limit allowed is 6MB",
+    'failed to write "4194304": write /sys/fs/cgroup/a/memory.limit_in_bytes: device or resource busy',
     "unable to set memory limit to 4194304 (current usage: 4980736, peak usage: 5242880)",
     "read from sync socket: OOM: the memory limit could be too low",
 ]

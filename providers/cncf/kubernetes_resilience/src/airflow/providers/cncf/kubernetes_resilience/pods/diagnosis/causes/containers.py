@@ -49,7 +49,7 @@ _OUT_OF_MEMORY = either(
         NOT_STARTED,
         container_says(
             r"init was oom-killed|unable to set memory limit|memory limit (\d+|could be) too low"
-            r"|minimum memory limit"
+            r"|minimum memory limit|memory\.limit_in_bytes: device or resource busy"
         ),
     ),
 )
@@ -72,11 +72,27 @@ _NOT_PULLED = container_reason("ErrImagePull", "ImagePullBackOff")
 
 _REGISTRY_IN_TROUBLE = _node_says(
     # Of Go, and of the kernel: net, and errors of connect(2)
-    r"timeout|deadline exceeded|connection (re(fused|set)|timed out)|no such host|server misbehaving"
+    r"timeout|deadline exceeded|connection (re(fused|set)|timed out|lost)|no such host|server misbehaving"
     r"|name resolution|no route to host|host is down|network is unreachable|(:|unexpected) EOF"
+    r"|stream error|goaway|closed network connection|broken pipe"
     # Of containerd and Docker, and of CRI-O: docker/docker_client.go and docker/errors.go of containers/image
     r"|too ?many ?requests|service unavailable|bad gateway|unexpected (http )?(status|code).*: 5\d\d"
     r"|status ?code( from registry|:| \[[^\]]*\]:) 5\d\d"
+)
+
+_OF_DISK = (
+    # Of the kernel, and of containers/storage, which unpacks while it pulls
+    r"no space left on device|disk quota exceeded|read-only file system|input/output error"
+    r"|structure needs cleaning|overlay mount|layer not known"
+)
+
+_HAS_LOST_IMAGE = both(
+    _NOT_CREATED,
+    # containerd, internal/cri/server/container_create.go, CRI-O with containers/storage, and Docker:
+    # a container is created after its image has been pulled, or found on the node.
+    _node_says(
+        r"failed to (resolve|get) image.*not found|image not known|not resolve to an image id|no such image"
+    ),
 )
 
 _NOT_CONFIGURED = container_reason("CreateContainerConfigError")
@@ -86,16 +102,22 @@ _EXEC = r'exec: \\*"'
 
 _OF_ANOTHER_PROGRAM = (
     # containerd (cmd/containerd-shim-runc-v2/process/init.go): the runtime could not even write its log
-    r"unable to retrieve oci runtime error"
+    r"unable to retrieve oci runtime error|did not terminate successfully"
     rf'|{_EXEC}([^"\\]*/)?(apparmor_parser|containerd-shim[\w-]*|[\w-]+-container-runtime[\w.-]*|kata-runtime'
-    r'|runc|crun|runsc)\\*"'
-    rf"|\bhook\b.*{_EXEC}|nvidia-container-cli[\w.]*: mount error"
+    r'|runc|crun|runsc|conmon|fuse-overlayfs)\\*"'
+    rf"|\bhook\b.*{_EXEC}|nvidia-container-cli[\w.]*: mount error|fork/exec "
+    # A runtime that a runtime class names, and the node has not
+    r"|binary not installed|runtime (name|handler|specified)|no runtime for"
 )
+
+_OF_RUNTIMES_SOCKET = r"\bdial unix|desc = error reading from server|docker daemon"
+"""The kubelet cannot talk to the node's container runtime, whatever was asked for."""
 
 _OF_ROOT_FILE_SYSTEM = (
     # containerd (cmd/containerd-shim-runc-v2), its snapshots, and CRI-O (containers/storage, drivers/overlay)
-    r"mount rootfs|rootfs component|overlay mount|mounting overlay|snapshot .*(does not exist|not found)"
-    r"|layer not known|mount callback failed|/tmpmounts/|/snapshots/\d+/|missing parent"
+    r"mount rootfs|rootfs component|overlay mount|mount(ing)? overlay|snapshot .*(does not exist|not found)"
+    r"|layer not known|failed to mount container|mount callback failed|/tmpmounts/|/snapshots/\d+/"
+    r"|missing parent"
     # Mounts of the runtime's own, which have no path: proc, sysfs, cgroup, overlay
     r'|\bmount(ing)? \\*["`][^"`/\\]+\\*["`] to\b'
 )
@@ -179,6 +201,19 @@ CONTAINERS = (
         why="A sidecar needed more memory than its limit allows.",
         url=_MEMORY,
     ),
+    # The node, whatever the container waits for.
+    Cause(
+        name="runtime-failed",
+        applies=either(
+            both(NOT_STARTED, container_says(_OF_ANOTHER_PROGRAM)),
+            both(either(NOT_STARTED, _NOT_PULLED), container_says(_OF_RUNTIMES_SOCKET)),
+        ),
+        category=StateChangeCategory.INFRASTRUCTURE,
+        reason=StateChangeReason.START_ERROR,
+        why="A program of the node's container runtime is missing or fails, whatever the container's own is.",
+        url=f"{_DOCS}/setup/production-environment/container-runtimes/",
+        node_bound=True,
+    ),
     # A container waits for its image.
     Cause(
         name="image-name-invalid",
@@ -220,7 +255,7 @@ CONTAINERS = (
             _NOT_PULLED,
             _node_says(
                 r"access denied|access to the resource is denied|unauthorized|authorization failed"
-                r"|403 forbidden|no basic auth"
+                r"|403 forbidden|no basic auth|(\A|[:=] )denied: |status ?code( from registry|:) 403"
             ),
         ),
         # Not the author's: the secrets for registries belong to the deployment, and tokens are renewed.
@@ -237,7 +272,7 @@ CONTAINERS = (
             # internal/manifest/oci_index.go of containers/image
             _node_says(
                 r"no match for platform|no matching manifest for|no image found in .* for architecture"
-                r"|not match the specified platform"
+                r"|not match the specified platform|cannot be used on this platform"
             ),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,
@@ -248,6 +283,7 @@ CONTAINERS = (
     Cause(
         name="image-store-failed",
         applies=either(
+            either(both(_NOT_PULLED, _node_says(_OF_DISK)), _HAS_LOST_IMAGE),
             both(
                 either(_NOT_PULLED, _NOT_CREATED),
                 # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
@@ -256,15 +292,6 @@ CONTAINERS = (
                     r"failed to (extract layer|unpack image)|error unpacking image|failed to register layer"
                     r"|content store|content digest .*not found|blob not found|extraction snapshot"
                     r"|\bsnapshotter \S+ was not found|\blease does not exist"
-                ),
-            ),
-            # containerd, internal/cri/server/container_create.go, CRI-O with containers/storage, and Docker:
-            # a container is created after its image has been pulled, or found on the node.
-            both(
-                _NOT_CREATED,
-                _node_says(
-                    r"failed to (resolve|get) image.*not found|image not known|not resolve to an image id"
-                    r"|no such image"
                 ),
             ),
         ),
@@ -280,9 +307,10 @@ CONTAINERS = (
         applies=both(
             _NOT_PULLED,
             _node_says(
-                # The last two are what registries answer, which CRI-O shows: NAME_UNKNOWN, and Harbor's words
+                # The last three are what registries answer, which CRI-O shows: NAME_UNKNOWN, and the words of
+                # Harbor and of Quay
                 r"manifest unknown|code = notfound|: not found|repository .*not exist"
-                r"|name unknown|\b(artifact|repository) \S+ not found"
+                r"|name unknown|\b(artifact|repository) \S+ not found|\btag \S+ was deleted or has expired"
             ),
         ),
         category=StateChangeCategory.APPLICATION,
@@ -360,15 +388,6 @@ CONTAINERS = (
         launch_only=True,
     ),
     Cause(
-        name="runtime-failed",
-        applies=both(NOT_STARTED, container_says(_OF_ANOTHER_PROGRAM)),
-        category=StateChangeCategory.INFRASTRUCTURE,
-        reason=StateChangeReason.START_ERROR,
-        why="A program of the node's container runtime is missing or fails, whatever the container's own is.",
-        url=f"{_DOCS}/setup/production-environment/container-runtimes/",
-        node_bound=True,
-    ),
-    Cause(
         name="root-file-system-failed",
         applies=both(NOT_STARTED, container_says(_OF_ROOT_FILE_SYSTEM)),
         category=StateChangeCategory.INFRASTRUCTURE,
@@ -384,6 +403,8 @@ CONTAINERS = (
             # runc quotes the command if it has looked for it, crun does not.
             container_says(
                 rf"{_EXEC}|process: exec /|executable file .*not found|open executable|no command specified"
+                # Of Kata's agent, and of gVisor
+                r"|the file \S+ was not found|error finding executable"
             ),
         ),
         category=StateChangeCategory.APPLICATION,
@@ -399,7 +420,9 @@ CONTAINERS = (
                 container_reason("ContainerCreating", "PodInitializing"),
             ),
             container_says(
-                r"\b(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?|imagevolumemountfailed)\b"
+                # Not within a name of a pod, which is made of those of its Dag and its task
+                r"(^|[^\w-])(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?"
+                r"|imagevolumemountfailed)\b"
             ),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,
