@@ -98,6 +98,24 @@ def test_what_a_rule_of_the_cluster_forbids_is_forbidden_whatever_the_status(
         (403, 'pods "x" is forbidden: status unknown for quota: q, resources: pods', Answer.REFUSED),
         (403, 'pods "x" is forbidden: not yet ready to handle request', Answer.REFUSED),
         (403, 'pods "x" is forbidden: Post "https://images.example.com": EOF', Answer.REFUSED),
+        *(
+            (403, f'pods "x" is forbidden: {why}', Answer.REFUSED)
+            for why in (
+                "unable to CREATE /v1, Resource=pods at this time because there was an error enforcing limits",
+                'Get "https://[::1]:6443/api/v1/namespaces/a/limitranges": context deadline exceeded',
+                "Error contacting webhook: 503",
+                'an error on the server ("") has prevented the request from succeeding',
+                "the server is currently unable to handle the request (get limitranges)",
+                "Internal error occurred: no leader",
+                "Timeout: request did not complete within requested timeout",
+                "etcdserver: leader changed",
+                "context deadline exceeded",
+                # OpenShift
+                "caches not synchronized",
+                "securitycontextconstraints.security.openshift.io cache is not synchronized",
+                "management.openshift.io infra config cache not synchronized",
+            )
+        ),
         (403, "denied by a gateway that has exceeded quota: pods", Answer.REFUSED),
         (429, 'admission webhook "a.example.com" denied the request: too many', Answer.TRANSIENT),
         (503, 'admission webhook "a.example.com" denied the request: busy', Answer.TRANSIENT),

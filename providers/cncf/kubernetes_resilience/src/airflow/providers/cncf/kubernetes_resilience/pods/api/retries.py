@@ -31,8 +31,10 @@ _MAY_PASS = (
     "not yet ready to handle request",
     "service account ",
     "status unknown for quota",
-    "unable to create pods at this time",
-    'Post "',
+    "unable to CREATE ",
+    # What a plug-in has asked did not answer: an image policy's webhook, or the API server itself
+    *('Post "', 'Get "', "Error contacting webhook: ", "Internal error occurred: ", "Timeout: "),
+    *("an error on the server ", "the server ", "etcdserver: ", "context deadline exceeded"),
 )
 """
 How the API server begins to say why a pod is forbidden if the pod is not the reason: a missing permission, a
@@ -40,6 +42,9 @@ service account that is not there yet, a plug-in that does not know enough.
 
 .. seealso:: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 """
+
+_NOT_READY = "not synchronized"
+"""How plug-ins of OpenShift end to say why, for a moment after the API server's start."""
 
 _FACTORS = {"": Decimal(1), **{unit: Decimal(10) ** (3 * n) for n, unit in enumerate("num", -3)}}
 _FACTORS |= {unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)}
@@ -121,7 +126,8 @@ def _verdict(error: KubernetesApiError) -> Answer | None:
         return Answer.FORBIDDEN if _is_bigger_than_quota(why) else Answer.QUOTA_EXCEEDED
     # A permission that is missing is told without the pod's name: the pod was not looked at.
     is_about_pod = subject.startswith('pods "') and why
-    return Answer.FORBIDDEN if is_about_pod and not why.startswith(_MAY_PASS) else None
+    may_pass = why.startswith(_MAY_PASS) or why.endswith(_NOT_READY)
+    return Answer.FORBIDDEN if is_about_pod and not may_pass else None
 
 
 def _is_bigger_than_quota(why: str) -> bool:
