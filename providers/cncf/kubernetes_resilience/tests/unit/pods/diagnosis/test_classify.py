@@ -481,6 +481,11 @@ def test_message_of_the_container_tells_more_than_its_reason(
 SCHEDULER = [
     ("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "unschedulable-volume"),
     ("0/3 nodes are available: 3 node(s) had volume node affinity conflict.", "unschedulable-volume"),
+    ('running PreBind plugin "VolumeBinding": binding volumes: timed out', "unschedulable-volume"),
+    ("0/3 nodes are available: 3 node(s) did not have enough free storage.", "unschedulable-volume"),
+    ("3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", "unschedulable-volume"),
+    ("0/3 nodes are available: 3 node(s) had no available disk.", "unschedulable-volume"),
+    ("0/3 nodes are available: 3 cannot allocate all claims.", "unschedulable-resources"),
     ("0/3 nodes are available: 3 Too many pods.", "unschedulable-resources"),
     ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "unschedulable-resources"),
     ("0/3 nodes are available: 3 node(s) had untolerated taint {a: b}.", "unschedulable"),

@@ -491,7 +491,7 @@ PODS = (
     ),
     Cause(
         name="unschedulable-volume",
-        applies=_unscheduled(r"persistent ?volume|\bvolume\b"),
+        applies=_unscheduled(r"persistent ?volume|\bvolumes?\b|\bpvc|enough free storage|available disk"),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.VOLUME_UNAVAILABLE,
         why="The scheduler waits for a volume: it does not exist, is not bound, or is where no node is free.",
@@ -499,7 +499,7 @@ PODS = (
     ),
     Cause(
         name="unschedulable-resources",
-        applies=_unscheduled(r"\binsufficient\b|too many pods"),
+        applies=_unscheduled(r"\binsufficient\b|too many pods|cannot allocate all claims"),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="No node has enough left of what the pod asks for.",
