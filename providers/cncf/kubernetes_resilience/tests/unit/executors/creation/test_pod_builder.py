@@ -233,6 +233,21 @@ def test_a_worker_is_told_of_the_grace_period_that_a_hook_has_set(start, make, m
     assert [item["value"] for item in variables if item["name"] == GRACE_PERIOD] == told
 
 
+def test_a_pod_mutation_hook_may_leave_anything_that_can_be_sent(harness, queued_ti, monkeypatch):
+    def hook(pod):
+        pod.metadata.annotations = pod.metadata.labels = None
+        pod.spec.containers.insert(0, {"name": "proxy", "image": "proxy"})
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.executor.heartbeat()
+    ((_, body),) = harness.runtime.take("create")
+    assert body["metadata"]["annotations"]["airflow-resilience/task-instance-id"] == str(ti.id)
+    assert list(body["metadata"]["labels"]) == ["airflow-resilience/executor"]
+    assert [item["name"] for item in body["spec"]["containers"]] == ["proxy", "base"]
+
+
 @pytest.mark.parametrize(
     ("reason", "is_avoided"), [("EvictionByEvictionAPI", True), ("DeletionByPodGC", False)]
 )

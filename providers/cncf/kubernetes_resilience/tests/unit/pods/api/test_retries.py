@@ -101,7 +101,7 @@ def test_what_a_rule_of_the_cluster_forbids_is_forbidden_whatever_the_status(
         *(
             (403, f'pods "x" is forbidden: {why}', Answer.REFUSED)
             for why in (
-                "unable to CREATE /v1, Resource=pods at this time because there was an error enforcing limits",
+                "unable to CREATE /v1, Resource=pods at this time because of an error",
                 'Get "https://[::1]:6443/api/v1/namespaces/a/limitranges": context deadline exceeded',
                 "Error contacting webhook: 503",
                 'an error on the server ("") has prevented the request from succeeding',

@@ -122,13 +122,15 @@ class PodBuilder:
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
             # A pod that it replaces has that name, and may be kept.
             pod.metadata.name = add_unique_suffix(name=pod.metadata.name)
-        pod.metadata.annotations |= {
+        # A hook may have put other metadata in their place, or none.
+        pod.metadata.annotations = {
+            **(pod.metadata.annotations or {}),
             LAUNCH_ID_ANNOTATION: launch.launch_id,
             TASK_INSTANCE_ID_ANNOTATION: launch.ti_id,
         }
         if (name := _worker(pod).name) != WORKER_CONTAINER:
             pod.metadata.annotations[WORKER_ANNOTATION] = name
-        pod.metadata.labels[EXECUTOR_LABEL] = self._executor_label
+        pod.metadata.labels = {**(pod.metadata.labels or {}), EXECUTOR_LABEL: self._executor_label}
         body = self._serializer.sanitize_for_serialization(pod)
         _tell_grace_period(body["spec"], name)
         launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
@@ -230,10 +232,10 @@ def _worker(pod: V1Pod) -> V1Container:
     """
     Return the container that runs the task: the one with the workload, whatever its name.
 
-    A hook may have put the workload elsewhere. The name says which container it is then, or its place: an
-    override is merged by position.
+    A hook may have put the workload elsewhere, or beside it a container that is a dictionary. The name says
+    which container it is then, or its place: an override is merged by position.
     """
-    containers: list[V1Container] = pod.spec.containers
+    containers = [item for item in pod.spec.containers if isinstance(item, V1Container)]
     with_workload = (
         item for item in containers if WORKLOAD_OPTION in [*(item.command or ()), *(item.args or ())]
     )
