@@ -29,6 +29,11 @@ def test_the_registry_of_an_image(image, host):
         ("r.example.com/timeout:eof", 'failed to pull "r.example.com/timeout:eof": no such layer'),
         ("timeout:eof", 'failed to resolve "docker.io/library/timeout:eof": no such layer'),
         ("r.example.com/timeout@sha256:9d", 'reference "r.example.com/timeout@sha256:9d": no such layer'),
+        (
+            "r.example.com/a/timeout:1",
+            "unexpected status from GET request to https://r.example.com/token"
+            "?scope=repository%3Aa%2Ftimeout%3Apull: no such layer",
+        ),
         ("r.example.com/a/timeout:1", 'Get "https://r.example.com/v2/a/timeout/manifests/1": no such layer'),
     ],
 )

@@ -157,6 +157,7 @@ MESSAGES = [
     ("ErrImagePull", "dial tcp 203.0.113.9:443: connect: connection refused", "registry-unavailable"),
     ("ErrImagePull", "dial tcp: lookup registry.example.com: no such host", "registry-unavailable"),
     ("ErrImagePull", "net/http: TLS handshake timeout", "registry-unavailable"),
+    ("ErrImagePull", "error parsing HTTP 502 response body: unexpected end", "registry-unavailable"),
     *(
         ("ErrImagePull", f"initializing source docker://{IMAGE}: {message}", "registry-unavailable")
         for message in (

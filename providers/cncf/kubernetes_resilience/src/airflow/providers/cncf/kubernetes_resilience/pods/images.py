@@ -8,6 +8,8 @@ The parts of an image's name. Pure.
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 DOCKER_HUB = "docker.io"
 """The registry of an image that names none."""
 
@@ -29,7 +31,9 @@ def without_name(message: str, image: str | None) -> str:
     path = image.partition("@")[0]
     repository = path if registry_of(image) == DOCKER_HUB else path.partition("/")[2]
     name, colon, tag = repository.rpartition(":")
-    # Runtimes show the name in full, and registries without their host, or without the tag.
-    for part in (image, path, f"/{repository}", *((f"/{name}", f":{tag}") if colon else ())):
+    # Runtimes show the name in full, and registries without their host, or without the tag. A token is asked
+    # for with it, too.
+    asked = "%3A" + quote(name or repository, safe="")
+    for part in (image, path, f"/{repository}", *((f"/{name}", f":{tag}") if colon else ()), asked):
         message = message.replace(part, "")
     return message

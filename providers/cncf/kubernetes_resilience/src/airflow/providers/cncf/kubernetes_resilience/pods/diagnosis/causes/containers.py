@@ -77,7 +77,7 @@ _REGISTRY_IN_TROUBLE = _node_says(
     r"|stream error|goaway|closed network connection|broken pipe"
     # Of containerd and Docker, and of CRI-O: docker/docker_client.go and docker/errors.go of containers/image
     r"|too ?many ?requests|service unavailable|bad gateway|unexpected (http )?(status|code).*: 5\d\d"
-    r"|status ?code( from registry|:| \[[^\]]*\]:) 5\d\d"
+    r"|status ?code( from registry|:| \[[^\]]*\]:) 5\d\d|parsing http 5\d\d response"
 )
 
 _OF_DISK = (
