@@ -235,12 +235,13 @@ CONTAINERS = (
         name="image-signature-refused",
         applies=either(
             container_reason("SignatureValidationFailed"),
-            # CRI-O before it had a reason for that (containers/image, signature/policy_eval.go), and the
-            # verifiers of containerd (core/transfer/local/pull.go)
+            # CRI-O before it had a reason for that (containers/image, signature/policy_eval.go), the
+            # verifiers of containerd (core/transfer/local/pull.go), and Harbor
             both(
                 _NOT_PULLED,
                 _node_says(
                     r"source image rejected|signature (was required|validation)|verifier .*blocked pull of"
+                    r"|image is not signed"
                 ),
             ),
         ),
