@@ -54,6 +54,8 @@ def terminated(exit_code: int, reason: str | None = None, message: str | None = 
 
 
 COMPLETED = terminated(0, "Completed")
+LOST = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}}
+"""As ``lastState`` of a container that was running, and that the kubelet does not find any more."""
 PREPARING = waiting("PodInitializing")
 CREATING = waiting("ContainerCreating")
 

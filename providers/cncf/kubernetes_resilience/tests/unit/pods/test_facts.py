@@ -252,6 +252,9 @@ NEVER_STARTED = m.terminated(128, "StartError", startedAt="1970-01-01T00:00:00Z"
         (m.waiting("CrashLoopBackOff"), m.terminated(1, "Error"), True),
         (m.waiting("CrashLoopBackOff"), NEVER_STARTED, False),
         (m.CREATING, None, False),
+        (m.CREATING, m.LOST, True),
+        (m.PREPARING, m.LOST, True),
+        (m.waiting("CrashLoopBackOff"), m.LOST, False),
     ],
 )
 def test_container_has_started_if_a_process_of_it_has_ever_run(

@@ -584,6 +584,13 @@ def test_container_of_unknown_end_was_lost(exit_code: int, reason: str, init: bo
     assert row_of(find_failure(read_pod(manifest))) == "container-status-unknown"
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Failed"])
+@pytest.mark.parametrize("state", [m.CREATING, m.PREPARING])
+def test_container_that_the_kubelet_does_not_find_any_more_was_lost(phase: str, state: m.Json) -> None:
+    failure = find_failure(read_pod(m.pod(phase, [m.base(state) | {"lastState": m.LOST}])))
+    assert row_of(failure, Phase.EXECUTION) == "container-status-unknown"
+
+
 PROGRAM_REFUSED = [
     "exec /usr/bin/dumb-init: exec format error\n",
     'standard_init_linux.go:211: exec user process caused "exec format error"',

@@ -80,6 +80,8 @@ _HUGE = 10
 
 _EPOCH_YEAR = 1970
 
+_BEFORE_START = frozenset({"ContainerCreating", "PodInitializing"})
+_LOST = "ContainerStatusUnknown"
 
 WORKLOAD_OPTION = "--json-string"
 """Argument of the worker. Its workload follows it."""
@@ -552,6 +554,12 @@ def _container(
     else:
         state = ContainerState.UNKNOWN
     detail = _mapping(states.get(state))
+    last = _mapping(item.get("lastState"))
+    lost = _mapping(last.get(ContainerState.TERMINATED))
+    # The kubelet does not find a container that was running: it is shown as one that never ran, but for this.
+    was_lost = detail.get("reason") in _BEFORE_START and lost.get("reason") == _LOST
+    if was_lost:
+        state, detail = ContainerState.TERMINATED, lost
     return ContainerFacts(
         name=_word(item.get("name")) or "unknown",
         type=type_,
@@ -561,7 +569,7 @@ def _container(
         exit_code=_integer(detail.get("exitCode")),
         signal=_integer(detail.get("signal")),
         before_worker=before_worker,
-        started=_ever_started(states) or _ever_started(_mapping(item.get("lastState"))),
+        started=was_lost or _ever_started(states) or _ever_started(last),
         finished_at=_time(_mapping(states.get(ContainerState.TERMINATED)).get("finishedAt")),
         unlimited_memory=_text(item.get("name")) in unlimited,
         image=images.get(_text(item.get("name"))),
