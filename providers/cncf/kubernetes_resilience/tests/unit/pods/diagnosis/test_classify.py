@@ -596,6 +596,7 @@ PROGRAM_REFUSED = [
     'standard_init_linux.go:211: exec user process caused "exec format error"',
     "standard_init_linux.go:228: exec user process caused: exec format error",
     "[FATAL tini (7)] exec /entrypoint failed: Exec format error",
+    "Fatal glibc error: CPU does not support x86-64-v2\n" * 2,
     '{"msg":"exec container process `/entrypoint`: Exec format error","level":"error","time":"2026-03-01"}\n',
 ]
 
@@ -618,6 +619,7 @@ def test_program_that_the_node_cannot_execute_is_for_another_processor(message: 
         (0, "exec a: exec format error"),
         (1, "exec a: exec format error\nby the way"),
         (1, '{"event":"Exec format error","level":"error"}'),
+        (1, "Fatal glibc error: CPU does not support x86-64-v2\nby the way"),
     ],
 )
 def test_worker_that_only_speaks_of_such_a_program_was_executed(exit_code: int, message: str) -> None:

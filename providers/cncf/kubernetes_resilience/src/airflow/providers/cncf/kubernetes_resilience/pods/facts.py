@@ -80,6 +80,9 @@ _HUGE = 10
 
 _EPOCH_YEAR = 1970
 
+_UNFIT_PROCESSOR = "fatal glibc error: cpu does not support"
+# The processor is of the right kind, but older than the image demands, such as x86-64-v2.
+
 _BEFORE_START = frozenset({"ContainerCreating", "PodInitializing"})
 _LOST = "ContainerStatusUnknown"
 
@@ -194,15 +197,16 @@ class ContainerFacts:
     @property
     def is_not_executable(self) -> bool:
         """
-        Whether the kernel refused its program, so that nothing of it has run.
+        Whether the kernel, or the C library, refused its program, so that nothing of it has run.
 
-        The runtime's words are all that is in its log then.
+        The words of the runtime, or of that library, are all that is in its log then.
         """
         message = (self.message or "").strip()
         if message.startswith('{"msg":"'):  # of crun with CRI-O
             message = message.partition('","')[0]
-        is_runtimes = "\n" not in message and message.strip('"').lower().endswith("exec format error")
-        return self.failed and is_runtimes
+        said, *more = set(message.strip('"').lower().split("\n"))
+        is_refused = said.endswith("exec format error") or said.startswith(_UNFIT_PROCESSOR)
+        return self.failed and is_refused and not more
 
     @property
     def killed_by(self) -> int | None:
