@@ -19,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
     find_failure,
     find_obstacle,
+    find_unreported_end,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import LOG_LIMIT, MESSAGE_LIMIT
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
@@ -668,6 +669,22 @@ def test_only_a_container_with_a_limit_can_have_exceeded_it(
     manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
     row = "worker-out-of-memory" if "memory" in limits else "node-out-of-memory"
     assert row_of(find_failure(read_pod(manifest))) == row
+
+
+@pytest.mark.parametrize(
+    ("reason", "limits", "row"),
+    [
+        ("OOMKilled", {}, "node-out-of-memory"),
+        ("OOMKilled", {"memory": "1Gi"}, "worker-out-of-memory"),
+        ("Completed", {}, "ended-without-report"),
+    ],
+)
+def test_process_of_a_task_that_was_killed_alone_for_want_of_memory(
+    reason: str, limits: m.Json, row: str
+) -> None:
+    manifest = m.pod("Succeeded", [m.base(m.terminated(0, reason))])
+    manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
+    assert row_of(find_unreported_end(read_pod(manifest)), Phase.EXECUTION) == row
 
 
 # ------------------------------------------------------------------------------------- by words of platforms

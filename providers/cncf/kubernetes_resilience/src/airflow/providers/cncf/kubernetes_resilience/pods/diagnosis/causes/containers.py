@@ -23,6 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause im
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     SILENT_EXIT,
     TOKEN_EXPIRED,
+    UNREPORTED_END,
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
@@ -35,6 +36,7 @@ from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.outages import DependencyKind
 
 _DOCS = "https://kubernetes.io/docs"
+_AIRFLOW = "https://airflow.apache.org/docs/apache-airflow/stable"
 _MEMORY = f"{_DOCS}/tasks/configure-pod-container/assign-memory-resource/#exceed-a-container-s-memory-limit"
 _IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
 _STATES = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states"
@@ -637,6 +639,15 @@ CONTAINERS = (
         reason=StateChangeReason.UNKNOWN,
         why="The worker's process ended by itself, and not well; its log says why.",
         url=_FAILURE,
+    ),
+    Cause(
+        name="ended-without-report",
+        applies=lambda failure: failure.reason == UNREPORTED_END,
+        category=StateChangeCategory.APPLICATION,
+        reason=StateChangeReason.UNKNOWN,
+        why="The worker ended in good order and did not report how its task had ended: the process that ran "
+        "the task was killed alone, for the memory that it took or by somebody.",
+        url=f"{_AIRFLOW}/core-concepts/tasks.html#task-instance-heartbeat-timeout",
     ),
     Cause(
         name="exited-without-starting",

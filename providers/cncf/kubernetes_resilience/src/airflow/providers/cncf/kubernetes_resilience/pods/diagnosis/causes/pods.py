@@ -23,7 +23,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PROVIDER_FAILED,
     PROVIDER_NOT_FOUND,
     QUOTA_EXCEEDED,
-    UNREPORTED_END,
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerState
@@ -38,7 +37,6 @@ _SHUTDOWN = f"{_CONCEPTS}/cluster-administration/node-shutdown/#graceful-node-sh
 _KUBELET = f"{_DOCS}/reference/command-line-tools-reference/kubelet/"
 _TERMINATION = "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"
 _AIRFLOW = "https://airflow.apache.org/docs/apache-airflow/stable"
-_HEARTBEAT = f"{_AIRFLOW}/core-concepts/tasks.html#task-instance-heartbeat-timeout"
 
 
 def _refused(failure: PodFailure) -> bool:
@@ -469,16 +467,7 @@ PODS = (
         category=StateChangeCategory.TIMEOUT,
         reason=StateChangeReason.WORKER_LOST,
         why="Airflow has not heard of the worker for too long, though its pod runs on a node that is there.",
-        url=_HEARTBEAT,
-    ),
-    Cause(
-        name="ended-without-report",
-        applies=lambda failure: failure.reason == UNREPORTED_END,
-        category=StateChangeCategory.APPLICATION,
-        reason=StateChangeReason.UNKNOWN,
-        why="The worker ended in good order and did not report how its task had ended: the process that ran "
-        "the task was killed alone, for the memory that it took or by somebody.",
-        url=_HEARTBEAT,
+        url=f"{_AIRFLOW}/core-concepts/tasks.html#task-instance-heartbeat-timeout",
     ),
     # The pod waits for a node.
     Cause(
