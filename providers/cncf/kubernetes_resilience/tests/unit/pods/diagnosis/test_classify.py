@@ -222,12 +222,15 @@ MESSAGES = [
             "OCI runtime create failed: runsc did not terminate successfully: exit status 128: unknown",
             "Error response from daemon: unknown or invalid runtime name: nvidia",
             "Unknown runtime specified nvidia",
+            "failed to create containerd task: failed to create shim task: ttrpc: closed: unknown",
             "failed to find runtime handler kata from runtime list map[crun:0xc0]",
             'no runtime for "gvisor" is configured',
             "container create failed: fork/exec /usr/bin/conmon: no such file or directory",
             'exec: "fuse-overlayfs": executable file not found in $PATH',
         )
     ),
+    ("StartError", f"{RUNC}error preparing rootfs: permission denied: unknown", "root-file-system-failed"),
+    ("StartError", f"{RUNC}error jailing process inside rootfs: pivot_root .", "root-file-system-failed"),
     # The command, in the words of Kata's agent and of gVisor
     ("StartError", "failed to create shim task: the file airflow was not found", "command-not-runnable"),
     ("StartError", 'error finding executable "airflow" in PATH [/bin]: no such file', "command-not-runnable"),

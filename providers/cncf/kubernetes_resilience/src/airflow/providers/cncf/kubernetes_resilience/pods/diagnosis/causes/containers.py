@@ -104,7 +104,7 @@ _EXEC = r'exec: \\*"'
 
 _OF_ANOTHER_PROGRAM = (
     # containerd (cmd/containerd-shim-runc-v2/process/init.go): the runtime could not even write its log
-    r"unable to retrieve oci runtime error|did not terminate successfully"
+    r"unable to retrieve oci runtime error|did not terminate successfully|ttrpc: closed"
     rf'|{_EXEC}([^"\\]*/)?(apparmor_parser|containerd-shim[\w-]*|[\w-]+-container-runtime[\w.-]*|kata-runtime'
     r'|runc|crun|runsc|conmon|fuse-overlayfs)\\*"'
     rf"|\bhook\b.*{_EXEC}|nvidia-container-cli[\w.]*: mount error|fork/exec "
@@ -119,7 +119,7 @@ _OF_ROOT_FILE_SYSTEM = (
     # containerd (cmd/containerd-shim-runc-v2), its snapshots, and CRI-O (containers/storage, drivers/overlay)
     r"mount rootfs|rootfs component|overlay mount|mount(ing)? overlay|snapshot .*(does not exist|not found)"
     r"|layer not known|failed to mount container|mount callback failed|/tmpmounts/|/snapshots/\d+/"
-    r"|missing parent"
+    r"|missing parent|preparing rootfs|process inside rootfs"
     # Mounts of the runtime's own, which have no path: proc, sysfs, cgroup, overlay
     r'|\bmount(ing)? \\*["`][^"`/\\]+\\*["`] to\b'
 )
