@@ -188,7 +188,7 @@ PODS = (
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The API server did not accept the executor's credentials, or did not let it create the pod: a "
-        "credential has expired, or a role binding has changed.",
+        "credential has expired, a role binding has changed, or an admission plug-in is not ready.",
         url="https://kubernetes.io/docs/reference/access-authn-authz/authorization/",
     ),
     Cause(
