@@ -186,6 +186,8 @@ MESSAGES = [
             ('denied: Permission "artifactregistry.downloadArtifacts" denied', "image-pull-denied"),
             ("Requesting bearer token: invalid status code from registry 403", "image-pull-denied"),
             ('StatusCode: 403, "<html>"', "image-pull-denied"),
+            ('StatusCode: 401, "<html>"', "image-pull-denied"),
+            ("error parsing HTTP 403 response body: invalid character '<'", "image-pull-denied"),
             ("denied: The image is not signed by cosign.", "image-signature-refused"),
             ("open /var/lib/a: permission denied: unknown", "image-pull-failed"),
             ("stream error: stream ID 67; INTERNAL_ERROR; received from peer", "registry-unavailable"),

@@ -258,7 +258,8 @@ CONTAINERS = (
             _NOT_PULLED,
             _node_says(
                 r"access denied|access to the resource is denied|unauthorized|authorization failed"
-                r"|403 forbidden|no basic auth|(\A|[:=] )denied: |status ?code( from registry|:) 403"
+                r"|403 forbidden|no basic auth|(\A|[:=] )denied: "
+                r"|(status ?code( from registry|:)|parsing http) 40[13]\b"
             ),
         ),
         # Not the author's: the secrets for registries belong to the deployment, and tokens are renewed.
