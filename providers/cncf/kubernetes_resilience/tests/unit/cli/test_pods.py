@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 
 import pytest
 import yaml
@@ -118,7 +119,7 @@ class Client:
     def __init__(self, answer):
         self.answer, self.asked = answer, None
 
-    def read_namespaced_pod(self, name, namespace, *, _preload_content, **options):
+    def read_namespaced_pod(self, name, namespace, *, _preload_content, _request_timeout):
         self.asked = (namespace, name)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -142,6 +143,38 @@ def test_pod_of_the_cluster(answer, stated, asked):
     client = answer(named("a"))
     assert pods.from_cluster("a", stated, KubeConfig()).ref.name == "a"
     assert client.asked == (asked, "a")
+
+
+@pytest.fixture
+def silent_server(tmp_path, monkeypatch):
+    """Have the API server's address be one that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        cluster = {"server": f"http://127.0.0.1:{server.getsockname()[1]}"}
+        file = tmp_path / "kubeconfig"
+        file.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "a", "cluster": cluster}],
+                    "users": [{"name": "a", "user": {}}],
+                    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+                    "current-context": "a",
+                }
+            )
+        )
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(file))
+        yield
+
+
+@pytest.mark.parametrize(
+    "arguments", [None, '{"_preload_content": true, "limit": 3}', '{"_request_timeout": 0.01}']
+)
+def test_api_server_that_does_not_answer_is_not_waited_for_without_end(silent_server, monkeypatch, arguments):
+    if arguments:
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__KUBE_CLIENT_REQUEST_ARGS", arguments)
+    monkeypatch.setattr(pods, "CLIENT_TIMEOUT", 0.01)
+    with pytest.raises(CommandError, match="does not answer"):
+        pods.from_cluster("a", "airflow", KubeConfig())
 
 
 @pytest.mark.parametrize(

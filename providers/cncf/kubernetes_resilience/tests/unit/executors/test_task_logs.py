@@ -25,7 +25,7 @@ class CoreV1Api:
         self.asked: list[dict] = []
         self.api_client = SimpleNamespace(sanitize_for_serialization=lambda pod: pod)
 
-    def list_namespaced_pod(self, namespace, label_selector):
+    def list_namespaced_pod(self, namespace, label_selector, _request_timeout):
         self.cluster.answer()
         wanted = parse_labels(label_selector)
         pods = [pod for pod in self.cluster.pods.values() if pod.ref.namespace == namespace]
@@ -80,6 +80,7 @@ def test_one_pod(harness, queued_ti, client, reader):
     assert pod.name in messages[-1]
     (asked,) = client.asked
     assert (asked["container"], asked["tail_lines"], asked["namespace"]) == ("base", 100, "default")
+    assert asked["_request_timeout"]
 
 
 def test_the_log_of_a_worker_of_another_name(harness, queued_ti, client, reader):

@@ -15,7 +15,8 @@ from urllib3.exceptions import HTTPError
 
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.manifests import read_manifest
-from airflow.providers.cncf.kubernetes_resilience.executors.upstream import make_client
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import REQUEST_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.upstream import CLIENT_TIMEOUT, make_client
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 
@@ -27,9 +28,11 @@ def from_cluster(name: str, namespace: str | None, kube_config: KubeConfig) -> P
     :raises CommandError: if it cannot be read
     """
     namespace = namespace or kube_config.executor_namespace
+    # The other arguments have no effect in the scheduler either. This call would not take each of them.
+    limit = kube_config.kube_client_request_args.get(REQUEST_TIMEOUT) or CLIENT_TIMEOUT
     with _asking_for(f"pod {namespace}/{name}"):
         response = make_client(None).read_namespaced_pod(
-            name, namespace, _preload_content=False, **kube_config.kube_client_request_args
+            name, namespace, _preload_content=False, _request_timeout=limit
         )
     return read_manifest(json.loads(response.data), f"pod {namespace}/{name}")
 

@@ -19,6 +19,7 @@ from airflow.utils.log.logging_mixin import remove_escape_codes
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     newest_first,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.upstream import CLIENT_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 
@@ -69,7 +70,9 @@ def _list_launches(ti: TaskInstance, try_number: int, namespace: str, client: Co
         map_index=ti.map_index,
         run_id=ti.run_id,
     )
-    found = client.list_namespaced_pod(namespace=namespace, label_selector=selector).items
+    found = client.list_namespaced_pod(
+        namespace=namespace, label_selector=selector, _request_timeout=CLIENT_TIMEOUT
+    ).items
     pods = [read_pod(client.api_client.sanitize_for_serialization(pod)) for pod in found]
     return newest_first(pods, ti.hostname)
 
@@ -82,6 +85,7 @@ def _read(pod: PodFacts, lines: int, client: CoreV1Api) -> list[str]:
         follow=False,
         tail_lines=lines,
         _preload_content=False,
+        _request_timeout=CLIENT_TIMEOUT,
     )
     return [remove_escape_codes(line.decode(errors="replace")) for line in response]
 

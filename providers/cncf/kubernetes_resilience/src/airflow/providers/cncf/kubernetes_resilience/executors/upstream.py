@@ -119,6 +119,10 @@ def follow_new_id(executor: Any, key: TaskInstanceKey, old: str, new: str | None
         executor._task_coordinates[kind(UUID(new))] = key
 
 
+CLIENT_TIMEOUT = 10.0
+"""Seconds for a request of a synchronous client, which waits for ever without, and tries eleven times."""
+
+
 def make_client(team_name: str | None) -> CoreV1Api:
     """Make a synchronous client, with the deployment's own factory where the provider knows of one."""
     # 10.24 brought [kubernetes_executor] client_factory and with it this function.
