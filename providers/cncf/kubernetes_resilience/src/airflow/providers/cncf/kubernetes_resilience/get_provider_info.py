@@ -23,7 +23,7 @@ def get_provider_info() -> dict[str, Any]:
         "cli": ["airflow.providers.cncf.kubernetes_resilience.cli.definition.get_cli_commands"],
         "config": {
             "kubernetes_resilience": {
-                "description": "Options of the KubernetesExecutor of this provider. Everything in the section\n``kubernetes_executor``, among it ``pod_launch_failure_retries`` and\n``pod_launch_failure_excluded_container_reasons``, keeps its name, section and meaning.\n",
+                "description": "Options of the KubernetesExecutor of this provider. Those in the section ``kubernetes_executor``,\namong them ``pod_launch_failure_retries`` and ``pod_launch_failure_excluded_container_reasons``, keep\ntheir names, section and meaning, but for those without effect that the scheduler names at its start.\n",
                 "options": {
                     "api_concurrency": {
                         "description": "How many requests that change something (create, delete or patch a pod) may be under way to the\nKubernetes API server at the same time, for each scheduler. At least 1.\n",
@@ -40,7 +40,7 @@ def get_provider_info() -> dict[str, Any]:
                         "default": "0",
                     },
                     "infrastructure_retry_delay": {
-                        "description": "Seconds between the loss of a running task's worker pod and its next launch, where no retry policy has\na backoff for that. From the fourth launch of a try on it may be longer.\n",
+                        "description": "Seconds between the loss of a running task's worker pod and its next launch, where no retry policy has\na backoff for that. From the fourth relaunch of a try on it may be longer.\n",
                         "version_added": "0.1.0",
                         "type": "float",
                         "example": None,
