@@ -184,6 +184,7 @@ def test_many_rules_are_compared_with_those_right_before_them() -> None:
             "avoidNode: require, rules: [{action: Retry, phases: [Launch], avoidNode: require}]",
             [
                 f"{place}: is require: Karpenter provisions no node for such a pod; prefer does not stop it"
+                " from 1.5 on"
                 for place in ("avoidNode", "rules[0].avoidNode")
             ],
         ),

@@ -121,7 +121,7 @@ def _keeps_nodes_away(holder: RuleFields | PolicyFields, location: Location) -> 
     if holder.avoid_node is AvoidNode.REQUIRE:
         yield (
             (*location, "avoidNode"),
-            "is require: Karpenter provisions no node for such a pod; prefer does not stop it",
+            "is require: Karpenter provisions no node for such a pod; prefer does not stop it from 1.5 on",
         )
 
 
