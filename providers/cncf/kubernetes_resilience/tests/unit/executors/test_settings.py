@@ -171,6 +171,7 @@ def test_number_too_large_for_a_float_is_a_number(monkeypatch: pytest.MonkeyPatc
         (GATE, "scheduling_gate_timeout"),
         (SUSPECT, "node_suspect_timeout"),
         (DELAY, "infrastructure_retry_delay"),
+        (INACTIVITY, "watch_inactivity_timeout"),
     ],
 )
 @pytest.mark.parametrize("value", ["1e12", "1e300"])

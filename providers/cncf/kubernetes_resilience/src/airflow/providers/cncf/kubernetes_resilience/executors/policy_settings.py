@@ -95,14 +95,14 @@ def read_limit(conf: Any, section: str, key: str, **options: str) -> int:
     return read_number(int, conf, section, key, -1, allowed=allowed, **options)
 
 
-def read_seconds(conf: Any, key: str, allowed: str) -> float:
+def read_seconds(conf: Any, key: str, allowed: str, minimum: float = 0.0) -> float:
     """
     Read a time of ours; what is longer than a year is a year.
 
     :param allowed: what the error says is allowed
-    :raises OptionError: if it is no number, negative or infinite
+    :raises OptionError: if it is no number, below the minimum or infinite
     """
-    return min(LONGEST_DELAY, read_number(float, conf, OWN_SECTION, key, 0.0, allowed=allowed))
+    return min(LONGEST_DELAY, read_number(float, conf, OWN_SECTION, key, minimum, allowed=allowed))
 
 
 def read_number(

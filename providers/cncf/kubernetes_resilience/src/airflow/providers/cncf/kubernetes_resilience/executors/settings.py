@@ -147,13 +147,11 @@ def _read(conf: Any) -> Settings:
         api_concurrency=read_number(
             int, conf, OWN_SECTION, "api_concurrency", 1, allowed="a whole number, 1 or more"
         ),
-        watch_inactivity_timeout=read_number(
-            float,
+        watch_inactivity_timeout=read_seconds(
             conf,
-            OWN_SECTION,
             "watch_inactivity_timeout",
+            f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
             SHORTEST_WATCH_INACTIVITY,
-            allowed=f"a number of seconds, {SHORTEST_WATCH_INACTIVITY:g} or more",
         ),
         unschedulable_timeout=_seconds(conf, "unschedulable_timeout", "0 for no limit"),
         pending_timeout=_seconds(conf, "pending_timeout", "0 for no limit"),
