@@ -110,7 +110,7 @@ def test_file_that_is_not_there(tmp_path):
 
 class Response:
     def __init__(self, manifest):
-        self.data = json.dumps(manifest).encode()
+        self.data = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
 
 
 class Client:
@@ -177,12 +177,28 @@ def test_api_server_that_does_not_answer_is_not_waited_for_without_end(silent_se
         pods.from_cluster("a", "airflow", KubeConfig())
 
 
+@pytest.mark.parametrize("content", [b"- a", b"hello", b"a: [", b"\xff\xfe"])
+def test_kubeconfig_that_is_none_ends_in_a_sentence(tmp_path, monkeypatch, content):
+    file = tmp_path / "kubeconfig"
+    file.write_bytes(content)
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(file))
+    with pytest.raises(CommandError, match="pod airflow/a cannot be read: "):
+        pods.from_cluster("a", "airflow", KubeConfig())
+
+
+def test_page_of_a_proxy_is_no_pod(answer):
+    answer(b"<html>Log in</html>")
+    with pytest.raises(CommandError, match="pod airflow/a cannot be read: JSONDecodeError"):
+        pods.from_cluster("a", "airflow", KubeConfig())
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (ApiException(404, "Not Found"), "pod airflow/a: 404 Not Found"),
         (ApiException(403, "Forbidden"), "pod airflow/a: 403 Forbidden"),
-        (ConfigException("no kube-config"), "does not answer: no kube-config"),
+        (ConfigException("no kube-config"), "pod airflow/a cannot be read: ConfigException: no kube-config"),
         (MaxRetryError(None, "/api"), "the Kubernetes API server does not answer"),
         (OSError("connection reset"), "does not answer: connection reset"),
     ],

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 from kubernetes.client import ApiException
-from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
@@ -30,11 +29,13 @@ def from_cluster(name: str, namespace: str | None, kube_config: KubeConfig) -> P
     namespace = namespace or kube_config.executor_namespace
     # The other arguments have no effect in the scheduler either. This call would not take each of them.
     limit = kube_config.kube_client_request_args.get(REQUEST_TIMEOUT) or CLIENT_TIMEOUT
-    with _asking_for(f"pod {namespace}/{name}"):
+    what = f"pod {namespace}/{name}"
+    with _asking_for(what):
         response = make_client(None).read_namespaced_pod(
             name, namespace, _preload_content=False, _request_timeout=limit
         )
-    return read_manifest(json.loads(response.data), f"pod {namespace}/{name}")
+        manifest = json.loads(response.data)
+    return read_manifest(manifest, what)
 
 
 @contextmanager
@@ -43,5 +44,8 @@ def _asking_for(what: str) -> Iterator[None]:
         yield
     except ApiException as error:
         raise CommandError(f"{what}: {error.status} {error.reason}") from error
-    except (ConfigException, HTTPError, OSError) as error:
+    except (HTTPError, OSError) as error:
         raise CommandError(f"the Kubernetes API server does not answer: {error}") from error
+    except Exception as error:
+        # A kubeconfig may be anything, so may what the deployment's own client raises, or a proxy answers.
+        raise CommandError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
