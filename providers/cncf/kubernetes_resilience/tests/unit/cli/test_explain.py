@@ -310,7 +310,7 @@ def test_pipe(run, monkeypatch):
 def test_what_is_asked_about_has_to_be_named_once(run, words):
     code, _, err = run("explain", *words)
     assert code == 2
-    assert "name either a pod of the cluster or" in err
+    assert err == "one of both is needed: a name, of which - is standard input, or --file\n"
 
 
 def test_namespace_is_not_for_manifests(explain):

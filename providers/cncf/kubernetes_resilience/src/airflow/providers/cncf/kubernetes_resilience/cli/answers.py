@@ -94,7 +94,7 @@ def find_file(args: Namespace) -> str | None:
     :raises CommandError: if none of both is named, or both
     """
     if (args.name is None) == (args.file is None):
-        raise CommandError("name either a pod of the cluster or, with --file, a file")
+        raise CommandError("one of both is needed: a name, of which - is standard input, or --file")
     return STANDARD_INPUT if args.name == STANDARD_INPUT else args.file
 
 
