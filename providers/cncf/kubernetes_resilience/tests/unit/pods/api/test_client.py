@@ -159,6 +159,26 @@ def test_unknown_delete_option_is_refused_by_name() -> None:
         delete_options({"x": 1, "gracePeriod": 2, "grace_period_seconds": 3})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("grace_period_seconds", "30", "a whole number, without quotes"),
+        ("grace_period_seconds", 1.5, "a whole number, without quotes"),
+        ("grace_period_seconds", True, "a whole number, without quotes"),
+        ("orphan_dependents", "true", "true or false, without quotes"),
+        ("propagation_policy", 5, "a text"),
+    ],
+)
+def test_deletion_option_of_another_type_is_refused(name: str, value: object, allowed: str) -> None:
+    # A real API server answers 500 to a deletion with it.
+    with pytest.raises(ValueError, match=f"{name} = {value!r} cannot be used; allowed is: {allowed}"):
+        delete_options({name: value})
+
+
+def test_deletion_option_without_a_value_is_none() -> None:
+    assert delete_options({"grace_period_seconds": None}) == {"gracePeriodSeconds": None}
+
+
 @given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line and line.strip())), st.data())
 def test_lines_are_found_however_the_stream_is_cut(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(line + b"\n" for line in lines)

@@ -214,22 +214,34 @@ class PodClient:
         )
 
 
+_SCALARS = {"int": "a whole number, without quotes", "bool": "true or false, without quotes", "str": "a text"}
+"""By their names in the client's models, as they are written in JSON."""
+
+
 def delete_options(arguments: Mapping[str, Any]) -> Json:
     """
     Turn ``[kubernetes_executor] delete_option_kwargs`` into fields of ``v1.DeleteOptions``.
 
     :param arguments: by the Python client's names, such as ``grace_period_seconds``
-    :raises ValueError: if there is no such option
+    :raises ValueError: if there is no such option, or a value is of another type
     """
     from kubernetes_asyncio.client import V1DeleteOptions  # noqa: PLC0415
 
-    model: Any = V1DeleteOptions  # its type stub leaves out the map
+    model: Any = V1DeleteOptions  # its type stub leaves out the maps
     names: Mapping[str, str] = model.attribute_map
+    types: Mapping[str, str] = model.openapi_types
     if unknown := sorted(set(arguments) - set(names)):
         raise ValueError(
             f"[kubernetes_executor] delete_option_kwargs: {', '.join(unknown)} not known; "
             f"allowed are {', '.join(sorted(names))}"
         )
+    for name, value in arguments.items():
+        # The API server would answer 500 to each deletion.
+        if types[name] in _SCALARS and type(value).__name__ not in (types[name], "NoneType"):
+            raise ValueError(
+                f"[kubernetes_executor] delete_option_kwargs: {name} = {value!r} cannot be used; "
+                f"allowed is: {_SCALARS[types[name]]}"
+            )
     return {names[name]: value for name, value in arguments.items()}
 
 
