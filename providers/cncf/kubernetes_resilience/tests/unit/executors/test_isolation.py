@@ -202,3 +202,7 @@ def test_what_is_told_to_users_is_short_and_in_one_line():
     assert told.startswith("OddError: first second")
     assert "\n" not in told
     assert len(told) <= isolation_module.DESCRIPTION_LIMIT
+
+
+def test_what_is_told_has_no_character_that_a_database_does_not_take():
+    assert describe(OddError("a\0b \ud83d é")) == r"OddError: a\x00b \ud83d é"

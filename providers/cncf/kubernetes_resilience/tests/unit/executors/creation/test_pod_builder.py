@@ -152,12 +152,11 @@ def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch):
     assert not harness.occupied(ti)
 
 
-@pytest.mark.parametrize("said", ["a\0b", "\udcff"])
-def test_what_a_hook_says_when_it_fails_can_be_written_down(harness, queued_ti, monkeypatch, said):
+def test_what_a_hook_says_when_it_fails_can_be_written_down(harness, queued_ti, monkeypatch):
     """The scheduler writes it into the audit log, and would end with the database's exception."""
 
     def hook(pod):
-        raise ValueError(said)
+        raise ValueError("a\0b")
 
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     ti = queued_ti()

@@ -203,8 +203,13 @@ class Isolation:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception in one line, for the user of a task."""
-    return textwrap.shorten(mask(f"{type(error).__name__}: {error}"), DESCRIPTION_LIMIT)
+    """
+    Return an exception in one line, for the user of a task.
+
+    The scheduler writes the line into the audit log, and ends if the database does not take a character.
+    """
+    line = textwrap.shorten(mask(f"{type(error).__name__}: {error}"), DESCRIPTION_LIMIT)
+    return "".join(item if item.isprintable() else repr(item)[1:-1] for item in line)
 
 
 def database_answers() -> bool:

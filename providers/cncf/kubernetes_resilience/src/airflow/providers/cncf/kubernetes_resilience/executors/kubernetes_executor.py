@@ -376,9 +376,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
         if not is_guess or not self._settles(key):
-            if isinstance(info, str):
-                # The scheduler writes it into the audit log, and ends if the database does not take it.
-                info = info.replace("\0", "").encode(errors="replace").decode()
             super().change_state(key, state, info, remove_running)
             return
         # Airflow sends its callback right before the guess. An earlier one is about something else.
