@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from airflow.jobs.job import Job
+from kubernetes.client.models import V1ObjectMeta, V1Pod
 from sqlalchemy import update
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
@@ -71,6 +74,22 @@ def test_the_pod_of_an_earlier_phase_is_not_taken_for_a_launch(deferred, success
     heir.adopt(ti)
     heir.executor.sync()
     assert heir.row(ti).state == "scheduled"
+
+
+def test_the_pod_of_this_phase_may_have_the_name_of_the_earlier_one(harness, queued_ti, session, successor):
+    """As an override has it that gives all pods of a task the same name."""
+    ti = queued_ti()
+    ti.executor_config = {"pod_override": V1Pod(metadata=V1ObjectMeta(name="always-the-same"))}
+    session.commit()
+    first = harness.run(ti)
+    harness.vanish(first)
+    harness.set_state(ti, "queued", start_date=datetime.now(UTC) - timedelta(minutes=1))
+    second = harness.launch(ti).created(datetime.now(UTC).isoformat())
+    assert second.name == first.name
+    heir = successor()
+    heir.adopt(ti)
+    heir.wait(1)
+    assert heir.row(ti).state == "queued"
 
 
 def test_the_pod_of_an_earlier_phase_ends_without_consequence(deferred, successor):

@@ -136,6 +136,15 @@ def test_pod_of_an_earlier_phase_is_no_launch_of_a_task_that_is_queued_again() -
     assert plan(pod("a"), of=orphan(hostname="a")) == (None, [])
 
 
+def test_pod_that_has_the_name_of_an_earlier_one_is_a_launch_of_its_own_until_it_has_started() -> None:
+    """An override may give each try and each phase of a task the same name."""
+    of = replace(orphan(hostname="a"), start_date=CREATED)
+    later = pod("a", seconds=40)
+    assert plan(later, of=of) == ("a", [])
+    assert plan(replace(later, phase="Running"), of=of) == (None, [])
+    assert plan(pod("a"), of=of) == (None, [])
+
+
 def test_pod_of_the_official_executor_of_another_deployment_is_left_alone() -> None:
     theirs = pod("a", number=None, ti_id=None)
     assert plan(replace(theirs, labels={"airflow-worker": "8"})) == (None, [])

@@ -69,7 +69,8 @@ class Orphans:
                 row.hostname,
                 row.queued_by_job_id,
                 former.get(row.key),
-                *replaced.get(row.key, ()),
+                *replaced.get(row.key, (frozenset(), frozenset())),
+                row.start_date,
             )
             if row.queued_by_job_id
             else None

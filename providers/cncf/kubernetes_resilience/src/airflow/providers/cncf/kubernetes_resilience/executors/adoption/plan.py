@@ -115,9 +115,19 @@ def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
     return pod.phase == "Succeeded" and not is_host(orphan.hostname, pod)
 
 
+def _is_new(pod: PodFacts, orphan: Orphan) -> bool:
+    """Whether a pod was created after the start of the worker that has ended, and has not started."""
+    began = orphan.start_date
+    return pod.may_start and began is not None and pod.created is not None and pod.created > began
+
+
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
-    # By name only: the address of an earlier phase's pod may be the new one's by now.
-    if orphan.state == TaskInstanceState.QUEUED and locate(orphan.hostname, name=pod.ref.name) is Place.HERE:
+    # By name only: the address of an earlier phase's pod may be the new one's by now. So may the name, if an
+    # override gives all pods of a task the same one.
+    has_run = (
+        orphan.state == TaskInstanceState.QUEUED and locate(orphan.hostname, name=pod.ref.name) is Place.HERE
+    )
+    if has_run and not _is_new(pod, orphan):
         return False
     if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
         # A task instance that was cleared has the same key in its next life, but another UUID.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
@@ -26,6 +27,8 @@ class Orphan:
     past_workers: frozenset[str] = frozenset()
     """UIDs of the pods that had failed in this try before a worker last started the task. They are of an
     earlier phase if it is queued."""
+    start_date: datetime | None = None
+    """When a worker has first started the try, or the try before it."""
 
     @property
     def pod_id(self) -> str:

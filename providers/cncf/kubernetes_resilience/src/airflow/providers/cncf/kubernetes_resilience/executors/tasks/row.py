@@ -8,6 +8,7 @@ Whether a worker has started is written there and nowhere else: ``queued`` means
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum, auto
 from typing import NamedTuple, TypeGuard
 
@@ -27,6 +28,8 @@ class TaskInstanceRow(NamedTuple):
     """The job of the scheduler that has queued it."""
     hostname: str | None
     """Where its worker runs, or where one ran that has deferred; empty or None before the first start."""
+    start_date: datetime | None = None
+    """When a worker has first started the try, or the try before it; None before the first start."""
 
 
 def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:

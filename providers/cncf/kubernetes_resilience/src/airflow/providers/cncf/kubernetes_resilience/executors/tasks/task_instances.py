@@ -38,6 +38,7 @@ ROW_COLUMNS = (
     TaskInstance.state,
     TaskInstance.queued_by_job_id,
     TaskInstance.hostname,
+    TaskInstance.start_date,
 )
 """The columns of :func:`make_row`."""
 
@@ -52,8 +53,8 @@ def make_row(values: Sequence[Any]) -> TaskInstanceRow:
 
     :param values: of :data:`ROW_COLUMNS`; others may follow
     """
-    ti_id, *key, state, queued_by_job_id, hostname = values[: len(ROW_COLUMNS)]
-    return TaskInstanceRow(str(ti_id), _key(*key), state, queued_by_job_id, hostname)
+    ti_id, dag_id, task_id, run_id, try_number, map_index, *rest = values[: len(ROW_COLUMNS)]
+    return TaskInstanceRow(str(ti_id), _key(dag_id, task_id, run_id, try_number, map_index), *rest)
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
