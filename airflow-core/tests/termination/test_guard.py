@@ -270,6 +270,19 @@ def test_a_signal_that_airflow_does_not_explain_changes_nothing(caplog):
     assert LET_OUT in caplog.text
 
 
+def test_an_answer_to_a_second_signal_may_come_late(naps, caplog):
+    signals = [terminate, terminate]
+    asked = Asked(
+        Terminator.INFRASTRUCTURE,
+        Terminator.UNKNOWN,
+        Terminator.USER,
+        before=lambda: signals.pop()() if signals else None,
+    )
+    assert run(Disturbed.of(finish), asked, grace_period=2.0) == "result"
+    assert (asked.times, naps) == (3, [1.0])
+    assert LET_OUT not in caplog.text
+
+
 def test_a_grace_period_of_centuries_is_waited_for():
     """Kubernetes takes it, and Python waits for no more than 292 years."""
     asked = Asked(Terminator.INFRASTRUCTURE, Terminator.USER, before=terminate)

@@ -141,7 +141,7 @@ class TerminationGuard:
                 return
             # A kubelet sends another one, too, as when its node goes down during a drain. An Airflow that is
             # slow then has not said anything else.
-            again = self._find_terminator()
+            again = self._ask(self._terminated_at + self._answer_within)
             found = found if again is Terminator.UNKNOWN else again
 
     def _ask(self, deadline: float) -> Terminator:
