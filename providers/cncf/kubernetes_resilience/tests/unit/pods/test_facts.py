@@ -254,7 +254,7 @@ NEVER_STARTED = m.terminated(128, "StartError", startedAt="1970-01-01T00:00:00Z"
         (m.CREATING, None, False),
         (m.CREATING, m.LOST, True),
         (m.PREPARING, m.LOST, True),
-        (m.waiting("CrashLoopBackOff"), m.LOST, False),
+        (m.waiting("CrashLoopBackOff"), m.LOST, True),
     ],
 )
 def test_container_has_started_if_a_process_of_it_has_ever_run(

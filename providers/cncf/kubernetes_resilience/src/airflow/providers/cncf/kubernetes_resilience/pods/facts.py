@@ -561,8 +561,8 @@ def _container(
     last = _mapping(item.get("lastState"))
     lost = _mapping(last.get(ContainerState.TERMINATED))
     # The kubelet does not find a container that was running: it is shown as one that never ran, but for this.
-    was_lost = detail.get("reason") in _BEFORE_START and lost.get("reason") == _LOST
-    if was_lost:
+    was_lost = lost.get("reason") == _LOST
+    if was_lost and detail.get("reason") in _BEFORE_START:
         state, detail = ContainerState.TERMINATED, lost
     return ContainerFacts(
         name=_word(item.get("name")) or "unknown",
