@@ -33,6 +33,10 @@ def test_the_registry_of_an_image(image, host):
             "r.example.com/a/timeout:1",
             "Get https://r.example.com/token?scope=repository%3Aa%2Ftimeout%3Apull: no such layer",
         ),
+        (
+            "docker.io/a/timeout:1",
+            'Head "https://registry-1.docker.io/v2/a/timeout/manifests/1": no such layer',
+        ),
         ("r.example.com/a/timeout:1", 'Get "https://r.example.com/v2/a/timeout/manifests/1": no such layer'),
     ],
 )

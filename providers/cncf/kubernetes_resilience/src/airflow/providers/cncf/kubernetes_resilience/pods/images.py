@@ -18,10 +18,8 @@ _OLD_NAMES = frozenset({"index.docker.io", "registry-1.docker.io"})
 
 def registry_of(image: str) -> str:
     """Return the registry's host of an image, with its port if it has one."""
-    host, slash, _ = image.partition("/")
-    if not slash or not ("." in host or ":" in host or host.lower() == "localhost"):
-        return DOCKER_HUB
-    return DOCKER_HUB if host.lower() in _OLD_NAMES else host.lower()
+    host, _ = _host_and_path(image)
+    return DOCKER_HUB if host in _OLD_NAMES else host
 
 
 def without_name(message: str, image: str | None) -> str:
@@ -29,7 +27,7 @@ def without_name(message: str, image: str | None) -> str:
     if not image:
         return message
     path = image.partition("@")[0]
-    repository = path if registry_of(image) == DOCKER_HUB else path.partition("/")[2]
+    _, repository = _host_and_path(path)
     name, colon, tag = repository.rpartition(":")
     # Runtimes show the name in full, and registries without their host, or without the tag. A token is asked
     # for with it, too.
@@ -37,3 +35,9 @@ def without_name(message: str, image: str | None) -> str:
     for part in (image, path, f"/{repository}", *((f"/{name}", f":{tag}") if colon else ()), asked):
         message = message.replace(part, "")
     return message
+
+
+def _host_and_path(image: str) -> tuple[str, str]:
+    host, slash, path = image.partition("/")
+    is_host = slash and ("." in host or ":" in host or host.lower() == "localhost")
+    return (host.lower(), path) if is_host else (DOCKER_HUB, image)
