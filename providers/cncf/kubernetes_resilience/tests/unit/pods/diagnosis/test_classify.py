@@ -233,6 +233,15 @@ MESSAGES = [
     ),
     ("StartError", f"{RUNC}error preparing rootfs: permission denied: unknown", "root-file-system-failed"),
     ("StartError", f"{RUNC}error jailing process inside rootfs: pivot_root .", "root-file-system-failed"),
+    # Words of runtimes in the command
+    *(
+        ("StartError", message, "command-not-runnable")
+        for message in (
+            f'{RUNC}exec: "ps docker daemon": executable file not found in $PATH: unknown',
+            f'{RUNC}exec: "start --runtime name": executable file not found in $PATH: unknown',
+            "executable file `/bin/fork/exec it` not found in $PATH: No such file or directory",
+        )
+    ),
     # The command, in the words of Kata's agent and of gVisor
     ("StartError", "failed to create shim task: the file airflow was not found", "command-not-runnable"),
     ("StartError", 'error finding executable "airflow" in PATH [/bin]: no such file', "command-not-runnable"),

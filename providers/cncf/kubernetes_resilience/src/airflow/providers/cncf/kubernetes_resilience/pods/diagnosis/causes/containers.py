@@ -102,17 +102,31 @@ _NOT_CONFIGURED = container_reason("CreateContainerConfigError")
 _EXEC = r'exec: \\*"'
 """What is executed follows. Logs of CRI-O, and those of old runtimes, quote a quotation."""
 
-_OF_ANOTHER_PROGRAM = (
+
+def _words_of_runtime(failure: PodFailure) -> str:
+    """Return what the runtime says before the command, which a Dag's author may have chosen."""
+    return container_message(failure).partition("exec: ")[0].partition("executable ")[0]
+
+
+def _runtime_says(pattern: str) -> Predicate:
+    return said(_words_of_runtime, pattern)
+
+
+_RUNTIME_BROKEN = _runtime_says(
     # containerd (cmd/containerd-shim-runc-v2/process/init.go): the runtime could not even write its log
     r"unable to retrieve oci runtime error|did not terminate successfully|ttrpc: closed"
-    rf'|{_EXEC}([^"\\]*/)?(apparmor_parser|containerd-shim[\w-]*|[\w-]+-container-runtime[\w.-]*|kata-runtime'
-    r'|runc|crun|runsc|conmon|fuse-overlayfs)\\*"'
-    rf"|\bhook\b.*{_EXEC}|nvidia-container-cli[\w.]*: mount error|fork/exec "
+    r"|nvidia-container-cli[\w.]*: mount error|fork/exec "
     # A runtime that a runtime class names, and the node has not
     r"|binary not installed|runtime (name|handler|specified)|no runtime for"
 )
 
-_OF_RUNTIMES_SOCKET = r"\bdial unix|desc = error reading from server|docker daemon"
+_OF_ANOTHER_PROGRAM = (
+    rf'{_EXEC}([^"\\]*/)?(apparmor_parser|containerd-shim[\w-]*|[\w-]+-container-runtime[\w.-]*|kata-runtime'
+    r'|runc|crun|runsc|conmon|fuse-overlayfs)\\*"'
+    rf"|\bhook\b.*{_EXEC}"
+)
+
+_SOCKET_AWAY = _runtime_says(r"\bdial unix|desc = error reading from server|docker daemon")
 """The kubelet cannot talk to the node's container runtime, whatever was asked for."""
 
 _OF_ROOT_FILE_SYSTEM = (
@@ -207,8 +221,8 @@ CONTAINERS = (
     Cause(
         name="runtime-failed",
         applies=either(
-            both(NOT_STARTED, container_says(_OF_ANOTHER_PROGRAM)),
-            both(either(NOT_STARTED, _NOT_PULLED), container_says(_OF_RUNTIMES_SOCKET)),
+            both(NOT_STARTED, either(_RUNTIME_BROKEN, container_says(_OF_ANOTHER_PROGRAM))),
+            both(either(NOT_STARTED, _NOT_PULLED), _SOCKET_AWAY),
         ),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
