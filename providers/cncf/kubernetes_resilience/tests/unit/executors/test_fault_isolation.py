@@ -455,7 +455,7 @@ def test_pods_that_a_dead_scheduler_left_behind(play, successor, poison, counted
     heir.runtime.carry_out("OrphanCollector")
     poison(task_instances, "read_rows", play.tis[BAD])
     heir.executor.sync()
-    assert {ref for (ref,) in heir.runtime.take("delete")} == {
+    assert {ref for ref, *_ in heir.runtime.take("delete")} == {
         pod.ref for pod in pods if int(pod.annotations["map_index"]) != BAD
     }
     assert counted == ["collect"]
