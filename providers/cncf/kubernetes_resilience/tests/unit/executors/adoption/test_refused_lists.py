@@ -19,6 +19,8 @@ from ....support import manifests as m
 
 FORBIDDEN = KubernetesApiError('pods is forbidden: in the namespace "other"', status=403, reason="Forbidden")
 BROKEN = KubernetesApiError("illegal base64 data in a pod", status=500, reason="InternalError")
+BUSY = KubernetesApiError("too many requests", status=429, reason="TooManyRequests")
+BUSY = KubernetesApiError("too many requests", status=429, reason="TooManyRequests")
 NAMESPACES = {
     "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE": "True",
     "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE_NAMESPACE_LIST": "other,default",
@@ -131,6 +133,29 @@ def test_a_queued_one_has_the_time_that_airflow_gives_it(dead, queued_ti, heir, 
     for _ in range(30):
         look(heir)
     assert heir.row(ti).queued_dttm == queued_at
+
+
+@pytest.mark.parametrize(
+    ("other", "default", "is_outage"),
+    [
+        (BUSY, None, True),
+        (BUSY, FORBIDDEN, True),
+        (BROKEN, BROKEN, True),
+        (BROKEN, FORBIDDEN, False),
+        (FORBIDDEN, BROKEN, False),
+    ],
+    ids=["busy", "busy and forbidden", "broken", "broken and forbidden", "forbidden and broken"],
+)
+def test_only_an_outage_of_the_api_server_is_waited_out(dead, queued_ti, heir, other, default, is_outage):
+    """One that is overloaded refuses some requests, for seconds. Where all lists fail, it may be ill."""
+    heir.cluster.unlisted = {"other": other, "default": default}
+    ti = queued_ti()
+    launch(dead, ti, "other")
+    heir.adopt(ti)
+    queued_at = heir.row(ti).queued_dttm
+    for _ in range(30):
+        look(heir)
+    assert (heir.row(ti).queued_dttm > queued_at) is is_outage
 
 
 def test_it_is_launched_again_after_that(dead, queued_ti, heir):

@@ -117,13 +117,15 @@ class PodSearch:
     async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
         # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
         # alive, may have been cut off after it had put its own on some of the pods.
-        pods, refusals = [], []
+        pods, refusals, transient = [], [], 0
         for namespace in self._namespaces:
             try:
                 pods += await self._runtime.launcher.list_pods(namespace, NOT_DONE)
             except KubernetesApiError as error:
                 refusals.append(f"{namespace or 'all namespaces'}: {error}")
-                if error.transient and (error.status is None or len(refusals) == len(self._namespaces)):
+                transient += error.transient
+                # An object that cannot be decoded is a 500 for its namespace, and for ever.
+                if error.transient and (error.status != 500 or transient == len(self._namespaces)):
                     self.is_refused = False
                     raise
         self.is_refused = bool(refusals)
