@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation, upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import PROMPT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
@@ -426,6 +427,17 @@ def test_a_pod_that_has_outlived_its_token_is_replaced_unless_it_has_started(exp
     assert (harness.runtime.take("create"), harness.events(), harness.ledger(ti)) == ([], {}, [])
     harness.observe(pod, m.out_of_memory())
     assert [state for state, _ in harness.events().values()] == ["failed"]
+
+
+def test_one_that_another_scheduler_may_know_nothing_of_goes_when_its_try_is_over(expired):
+    harness, ti, pod = expired
+    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.runtime.is_away = False
+    harness.wait(11)
+    assert (harness.occupied(ti), harness.runtime.take("delete")) == (False, [])
+    harness.set_state(ti, "success")
+    harness.wait(STRAY_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
 
 
 def test_one_whose_worker_runs_is_not_replaced_though_a_sidecar_has_never_started(expired):

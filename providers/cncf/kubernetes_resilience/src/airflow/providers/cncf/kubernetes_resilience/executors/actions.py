@@ -198,7 +198,7 @@ class Actions(LoggingMixin):
         match judged.step:
             case Step.RELEASE:
                 self._leave(launch, judged.owner)
-                if judged.asked.situation is Situation.UNCHECKED and launch.facts:
+                if judged.asked.situation is not Situation.RELABELLED and launch.facts:
                     self._strays.note_ended(launch.facts)  # that scheduler may know nothing of it
             case Step.CANCEL:
                 self._cancel(launch)
