@@ -119,7 +119,18 @@ async def test_error_event_is_raised(status: Any, class_: type[KubernetesApiErro
     assert caught.value.status == code
 
 
-@pytest.mark.parametrize("line", [{}, {"error": "no"}, {"kind": "Status", "code": 503}, {"type": 1}], ids=str)
+@pytest.mark.parametrize(
+    "line",
+    [
+        {},
+        {"error": "no"},
+        {"kind": "Status", "code": 503},
+        {"type": 1},
+        {"type": []},
+        {"type": "about:blank"},
+    ],
+    ids=str,
+)
 async def test_a_line_that_is_no_event_is_a_proxys(line: dict[str, Any]) -> None:
     """A watch that has shown an event is resumed at once."""
     with pytest.raises(ConnectionFailedError):

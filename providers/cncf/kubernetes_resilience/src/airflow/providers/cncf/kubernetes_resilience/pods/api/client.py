@@ -30,6 +30,8 @@ know the form sends the whole object.
 PAGE_SIZE = 500
 """Pods per page of a list: what ``kubectl`` uses."""
 
+_EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+
 _PODS, _ALL_PODS = "/api/v1/namespaces/{namespace}/pods", "/api/v1/pods"
 _POD = _PODS + "/{name}"
 
@@ -38,7 +40,7 @@ class WatchEvent(NamedTuple):
     """One event of a watch."""
 
     type: str
-    """ADDED, MODIFIED, DELETED or BOOKMARK."""
+    """One of :data:`_EVENTS`."""
     object: Json
 
 
@@ -255,7 +257,7 @@ def _event(line: Json) -> WatchEvent:
         # https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses
         code = object_.get("code") if isinstance(object_, dict) else None
         raise error_from_status(code if isinstance(code, int) else 500, object_, text="error in watch")
-    if not isinstance(type_, str):
+    if type_ not in _EVENTS:
         # Of a proxy. Taken for an event, the next watch would follow at once, and so on.
         raise ConnectionFailedError("not an event")
     return WatchEvent(type_, object_ if isinstance(object_, dict) else {})
