@@ -319,6 +319,19 @@ def test_until_then_it_is_left(harness, unstarted, state):
     assert cleaned_up(harness) == []
 
 
+def test_the_sidecar_of_one_that_starts_after_all_has_its_grace(harness, unstarted):
+    ti, pod = unstarted
+    harness.wait(1)
+    harness.wait(STRAY_INTERVAL - 1)
+    harness.observe(pod, m.alive())
+    harness.set_state(ti, "success")
+    harness.observe(pod, m.lingering(m.COMPLETED))
+    harness.wait(SIDECAR_GRACE - 1)
+    assert cleaned_up(harness) == []
+    harness.wait(1)
+    assert cleaned_up(harness) == ["clean_up"]
+
+
 def test_one_that_has_not_started_and_may_be_of_another_deployment_is_left(harness, queued_ti):
     stray = Pod(harness.launch(queued_ti()).manifest)
     stray.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"

@@ -64,8 +64,9 @@ class Strays:
 
         So is one that has not started, until its try is over. A sidecar may end after the worker.
         """
-        grace = SIDECAR_GRACE if pod.lingers else 0.0
-        _, due = self._ended.get(pod.ref.uid, (pod, self._clock() + grace))
+        before, due = self._ended.get(pod.ref.uid, (None, 0.0))
+        if before is None or before.has_ended is not pod.has_ended:
+            due = self._clock() + (SIDECAR_GRACE if pod.lingers else 0.0)
         self._ended[pod.ref.uid] = (pod, due)
 
     def forget(self, pod: PodFacts) -> None:
