@@ -248,6 +248,19 @@ def test_a_pod_mutation_hook_may_leave_anything_that_can_be_sent(harness, queued
 
 
 @pytest.mark.parametrize(
+    "sidecars", [[], [k8s.V1Container(name="proxy", image="proxy")]], ids=["alone", "beside"]
+)
+def test_a_pod_mutation_hook_may_leave_the_worker_as_a_dictionary(start, make, monkeypatch, sidecars):
+    def hook(pod):
+        worker = {"name": "task", "image": "own", "args": pod.spec.containers[0].args}
+        pod.spec.containers = [*sidecars, worker]
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    pod = start().launch(make())
+    assert pod.annotations["airflow-resilience/worker-container"] == "task"
+
+
+@pytest.mark.parametrize(
     ("reason", "is_avoided"), [("EvictionByEvictionAPI", True), ("DeletionByPodGC", False)]
 )
 def test_a_node_that_is_gone_need_not_be_avoided(harness, queued_ti, reason, is_avoided):

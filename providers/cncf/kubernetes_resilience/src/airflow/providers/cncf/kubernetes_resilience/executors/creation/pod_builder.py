@@ -128,7 +128,7 @@ class PodBuilder:
             LAUNCH_ID_ANNOTATION: launch.launch_id,
             TASK_INSTANCE_ID_ANNOTATION: launch.ti_id,
         }
-        if (name := _worker(pod).name) != WORKER_CONTAINER:
+        if (name := _field(_worker(pod), "name")) != WORKER_CONTAINER:
             pod.metadata.annotations[WORKER_ANNOTATION] = name
         pod.metadata.labels = {**(pod.metadata.labels or {}), EXECUTOR_LABEL: self._executor_label}
         body = self._serializer.sanitize_for_serialization(pod)
@@ -232,15 +232,22 @@ def _worker(pod: V1Pod) -> V1Container:
     """
     Return the container that runs the task: the one with the workload, whatever its name.
 
-    A hook may have put the workload elsewhere, or beside it a container that is a dictionary. The name says
-    which container it is then, or its place: an override is merged by position.
+    A hook may have put the workload elsewhere. The name says which container it is then, or its place: an
+    override is merged by position.
     """
-    containers = [item for item in pod.spec.containers if isinstance(item, V1Container)]
+    containers: list[V1Container] = pod.spec.containers
     with_workload = (
-        item for item in containers if WORKLOAD_OPTION in [*(item.command or ()), *(item.args or ())]
+        item
+        for item in containers
+        if WORKLOAD_OPTION in [*(_field(item, "command") or ()), *(_field(item, "args") or ())]
     )
-    named = (item for item in containers if item.name == WORKER_CONTAINER)
+    named = (item for item in containers if _field(item, "name") == WORKER_CONTAINER)
     return next(with_workload, None) or next(named, None) or containers[0]
+
+
+def _field(container: V1Container | dict[str, Any], name: str) -> Any:
+    """Return what a container states; a hook may have left a dictionary."""
+    return container.get(name) if isinstance(container, dict) else getattr(container, name)
 
 
 def rename(launch: Launch) -> None:
