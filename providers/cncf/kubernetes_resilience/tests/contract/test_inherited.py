@@ -60,12 +60,12 @@ KEPT = {
 """In use, or right by itself. Not every version has each."""
 
 
-KEPT_CAPABILITIES = {"supports_ad_hoc_ti_run", "supports_multi_team", "supports_sentry"}
-"""The last is Airflow 3.1's, and false."""
+KEPT_CAPABILITIES = {"supports_ad_hoc_ti_run", "supports_multi_team"}
 
 
 def capabilities_of(class_: type) -> set[str]:
-    return {name for base in class_.__mro__ for name in vars(base) if name.startswith("support")}
+    named = {name for base in class_.__mro__ for name in vars(base) if name.startswith("support")}
+    return {name for name in named if getattr(class_, name)}
 
 
 def test_what_a_later_official_executor_can_do_besides_is_not_inherited() -> None:
