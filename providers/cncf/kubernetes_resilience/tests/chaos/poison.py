@@ -30,7 +30,7 @@ STEPS = {
     "failures.judge:_judge_creation": "not created",
     "failures.situation:find_failure": "orphaned",
     "failures.judge:_judge_unstarted": "pending",
-    "deletion.garbage_collection:task_key": "left behind",
+    "deletion.garbage_collection:try_of": "left behind",
     "adoption.completion:launch_of": "orphaned",
     "adoption.plan:task_key": "orphaned",
 }

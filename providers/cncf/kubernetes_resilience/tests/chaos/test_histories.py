@@ -642,7 +642,7 @@ def provoke(chaos, what):
 
 
 def test_a_pod_that_was_left_behind_is_tidied_up_beside_one_that_cannot_be(chaos, world):
-    world.poison(world.tis[0], "deletion.garbage_collection:task_key")
+    world.poison(world.tis[0], "deletion.garbage_collection:try_of")
     for ti in world.tis:
         world.mark(ti, "success")
     world.crash(world.schedulers[0])
