@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
+    CREATION_TIMEOUT,
     DELETION_TIMEOUT,
     GRACE_MARGIN,
 )
@@ -85,6 +86,17 @@ def test_a_deletion_that_is_seen_was_accepted(given_up):
 def test_or_until_nobody_can_expect_that_it_can_be_deleted(given_up):
     harness, _, _ = given_up
     harness.wait(DELETION_TIMEOUT - 0.1)
+    assert harness.runtime.take("create") == []
+    harness.wait(0.2)
+    assert harness.created().launch_number == 2
+
+
+def test_an_api_server_that_is_away_can_delete_nothing(given_up):
+    harness, _, _ = given_up
+    harness.runtime.is_away = True
+    harness.wait(DELETION_TIMEOUT + 1)
+    harness.runtime.is_away = False
+    harness.wait(CREATION_TIMEOUT - 0.1)
     assert harness.runtime.take("create") == []
     harness.wait(0.2)
     assert harness.created().launch_number == 2

@@ -37,10 +37,10 @@ GRACE_MARGIN = 2.0
 
 DELETION_TIMEOUT = 300.0
 """
-Seconds for the API server to accept a deletion. A replacement waits no longer. Otherwise a deletion that is
-never permitted, or that a webhook refuses, would block its task for good. The launcher gives up at about that
-time too (:data:`...pods.api.call_budget.REFUSALS`). If both pods start then, the execution API lets one of
-them run the task.
+Seconds for an API server that answers to accept a deletion. A replacement waits no longer. Otherwise a
+deletion that is never permitted, or that a webhook refuses, would block its task for good. The launcher gives
+up at about that time too (:data:`...pods.api.call_budget.REFUSALS`). If both pods start then, the execution
+API lets one of them run the task.
 """
 
 CREATION_TIMEOUT = 120.0
@@ -272,7 +272,8 @@ class PodDeletion:
         """
         Forget the pods that are waited for no longer.
 
-        While the API server is away, nobody can say whether a create call without an answer was carried out.
+        While the API server is away, nobody can say whether a create call without an answer was carried out,
+        and a pod whose deletion was not accepted may still start.
         """
         now = self._clock()
         if self._commands.is_away:

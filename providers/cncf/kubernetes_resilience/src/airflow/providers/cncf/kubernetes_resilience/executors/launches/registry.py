@@ -304,9 +304,9 @@ class LaunchRegistry:
                 self._forget(launch)
 
     def postpone(self, until: float) -> None:
-        """Have pods that are not known to exist waited for until then at least."""
+        """Have pods waited for until then at least whose deletion the API server has not accepted."""
         for launch in self._departing_by.values():
-            if launch.deletion and launch.ref is None:
+            if launch.deletion and not launch.deletion.is_accepted:
                 launch.deletion.deadline = max(launch.deletion.deadline, until)
 
     def prune(self, now: float) -> None:
