@@ -226,11 +226,17 @@ class World(Cluster):
         for ti in orphans:
             if ti.queued_by_job_id in asleep:
                 self._rolled_back[self.life(ti)].add(str(ti.queued_by_job_id))
+        pods = [pod for ti in orphans for pod in self.pods_of(self.life(ti))]
+        asked = [(pod, pod.asked_at, pod.deleted_as) for pod in pods]
         self._offer(heir, orphans)
         self.label_early(heir, orphans, relabels)
         if heir.runtime.is_alive:
             heir.runtime.carry_out_all()
         self.session.rollback()
+        for pod, at, label in asked:
+            # Whose it still is has asked for its deletion, and waits no longer for that because of a label.
+            if pod.asked_at is None:
+                pod.asked_at, pod.deleted_as = at, label
 
     def label_early(self, heir: Scheduler, orphans: list[Any], limit: int | None = None) -> None:
         """
