@@ -13,7 +13,6 @@ from kubernetes.client import models as k8s
 from sqlalchemy import select
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import outages
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -316,18 +315,6 @@ def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
     assert len(answer(harness)) == 1
     harness.wait(1)
     assert answer(harness)
-
-
-def test_a_configured_number_of_create_calls_holds_whatever_others_have_met(start, queued_ti):
-    harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0")
-    tis = queued_ti(mapped=4)
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
-    error = error_from_status(403, QUOTA)
-    harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
-    harness.wait(CREATION_TIMEOUT)
-    assert [state for state, _ in harness.events().values()] == ["failed"] * 4
 
 
 def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti):

@@ -13,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies im
     registries_of,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    PUBLISH_RETRIES_USED,
     QUOTA_EXCEEDED,
     find_failure,
     find_no_pod,
@@ -53,7 +52,6 @@ def test_each_cause_that_names_a_dependency():
         (find_failure(read_pod(m.evicted())), None),
         (find_failure(read_pod(m.api_unreachable())), "airflow-api"),
         (find_no_pod("team-a", "x", QUOTA_EXCEEDED, message="exceeded quota"), "quota/team-a"),
-        (find_no_pod("a", "x", QUOTA_EXCEEDED, message="no", pod_reason=PUBLISH_RETRIES_USED), None),
     ],
 )
 def test_what_a_failure_names(failure, expected):

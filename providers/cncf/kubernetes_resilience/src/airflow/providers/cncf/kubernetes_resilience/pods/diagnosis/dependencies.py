@@ -13,10 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import Cause
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    PUBLISH_RETRIES_USED,
-    PodFailure,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.images import registry_of
 from airflow_resilience.outages import Dependency, DependencyKind
@@ -41,9 +38,8 @@ def find_dependency(failure: PodFailure, cause: Cause) -> Dependency | None:
             return Dependency(DependencyKind.REGISTRY, registry_of(image)) if image else None
         case DependencyKind.AIRFLOW_API:
             return AIRFLOW_API
-        case kind if failure.facts.reason != PUBLISH_RETRIES_USED:
+        case kind:
             return Dependency(kind, failure.facts.ref.namespace)
-    return None  # a configured number of create calls is made, whatever others have met
 
 
 def needs_of(manifest: Mapping[str, Any]) -> Iterator[Dependency]:
