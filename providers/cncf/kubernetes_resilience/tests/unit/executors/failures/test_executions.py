@@ -757,16 +757,20 @@ def test_a_running_orphan_without_a_pod_whose_heartbeat_times_out_first_is_settl
     assert len(losses(harness)) == 1
 
 
+@pytest.mark.parametrize("starts_late", [False, True])
 @pytest.mark.parametrize(("budget", "passed_on"), [("2", 0), ("0", 1)])
 def test_a_heartbeat_times_out_while_the_pods_of_orphans_cannot_be_listed(
-    start, queued_ti, session, budget, passed_on
+    start, queued_ti, session, budget, passed_on, starts_late
 ):
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=budget)
     ti = queued_ti()
-    harness.set_state(ti, "running", hostname="gone-pod")
+    if not starts_late:
+        harness.set_state(ti, "running", hostname="gone-pod")
     adopted(session, ti)
     harness.cluster.outage = ConnectionFailedError("refused")
     assert harness.adopt(ti) == []
+    if starts_late:
+        harness.set_state(ti, "running", hostname="gone-pod")
     assert (len(heartbeat_timeout(harness, ti)), len(harness.events())) == (passed_on, passed_on)
 
 

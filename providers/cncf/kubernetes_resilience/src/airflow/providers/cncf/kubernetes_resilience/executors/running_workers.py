@@ -122,11 +122,8 @@ class RunningWorkers:
         launch = self._registry.get(key)
         if launch and _is_followed(launch):
             return True
-        orphan = self._registry.adopting_of(key)
-        if orphan and (orphan.state != TaskInstanceState.RUNNING or self._adopter.is_refused):
+        if self._registry.adopting_of(key) and self._adopter.is_refused:
             return False
-        if orphan:
-            return self._has_budget(orphan.ti_id, step="adopt")
         try:
             return bool(self._isolation.batch("find", [key], self._find_running))
         except DatabaseAwayError:
@@ -141,17 +138,17 @@ class RunningWorkers:
         """
         launch = self._registry.get(key)
         if launch and _is_followed(launch):
-            if not (self._commands.is_away and self._has_budget(launch.ti_id, step="heartbeat")):
+            if not (self._commands.is_away and self._has_budget(launch.ti_id)):
                 self._event_filter.heard_nothing(launch)
             return
         # Airflow guesses again, and by then its pod, or its loss, may be known.
         with suppress(DatabaseAwayError):
             self.follow([key])
 
-    def _has_budget(self, ti_id: str, *, step: str) -> bool:
+    def _has_budget(self, ti_id: str) -> bool:
         """Whether a task may run again after a loss; it may while the database does not answer."""
         try:
-            return bool(self._isolation.batch(step, [ti_id], self._policies.with_budget))
+            return bool(self._isolation.batch("heartbeat", [ti_id], self._policies.with_budget))
         except DatabaseAwayError:
             return True
 
