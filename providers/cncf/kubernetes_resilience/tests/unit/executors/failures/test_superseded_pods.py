@@ -30,6 +30,7 @@ PODS = {
     "running": read_pod(m.pod("Running", [m.base(m.running())])),
     "deleted": read_pod(m.pod("Running", [m.base(m.running())], deleted=True)),
     "succeeded": read_pod(m.succeeded()),
+    "succeeded, deleted": read_pod(m.pod("Succeeded", [m.base(m.COMPLETED)], deleted=True)),
     "failed": read_pod(m.start_error()),
     "done beside a sidecar": read_pod(m.lingering(m.COMPLETED)),
     "failed beside a sidecar": read_pod(m.lingering()),
@@ -86,6 +87,8 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
         ((News.SEEN, "failed", "called off", "waits"), Step.CLEAN_UP),
+        ((News.SEEN, "succeeded, deleted", "unknown"), Step.WAIT),
+        ((News.SEEN, "succeeded, deleted", "given up", "is created"), Step.CLEAN_UP),
         ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
         # So has a worker beside which a sidecar runs on.
         ((News.SEEN, "done beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
@@ -130,6 +133,6 @@ def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
     taken = [item for item in heard if judge(*item) is Step.TAKE_BACK]
     news, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
     assert news == {News.SEEN, News.KEPT, News.OURS}
-    assert pods == {*PODS} - {"pending", "deleted"}
+    assert pods == {*PODS} - {"pending", "deleted", "succeeded, deleted"}
     assert launches == {"given up", "called off", "seen"}
     assert replacements == {"waits"}

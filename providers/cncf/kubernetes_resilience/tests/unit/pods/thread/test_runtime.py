@@ -103,6 +103,32 @@ def test_can_be_started_again(runtime: KubernetesRuntime, inbox: SimpleQueue[Any
         runtime.stop(1)
 
 
+def test_commands_in_a_row_wake_the_loop_once(
+    runtime: KubernetesRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.start()
+    session, stands, goes_on, done = runtime._running(), threading.Event(), threading.Event(), SimpleQueue()
+
+    def stand() -> None:
+        stands.set()
+        goes_on.wait(WAIT)
+
+    async def command(number: int) -> None:
+        done.put(number)
+
+    session.loop.call_soon_threadsafe(stand)
+    assert stands.wait(WAIT)
+    wake, woken = session.loop.call_soon_threadsafe, []
+    monkeypatch.setattr(session.loop, "call_soon_threadsafe", lambda *args: woken.append(wake(*args)))
+    for number in range(50):
+        runtime.submit(command, number)
+    goes_on.set()
+    assert [done.get(timeout=WAIT) for _ in range(50)] == list(range(50))
+    runtime.submit(command, 50)
+    assert done.get(timeout=WAIT) == 50
+    assert len(woken) == 2
+
+
 def test_stop_finishes_what_is_in_flight(
     runtime: KubernetesRuntime, hold: Future[None], inbox: SimpleQueue[Any], pod: Any
 ) -> None:

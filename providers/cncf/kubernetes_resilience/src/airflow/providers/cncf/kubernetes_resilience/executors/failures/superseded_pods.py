@@ -111,7 +111,6 @@ def _judge_created(pod: PodFacts, launch: Launch | None) -> Step:
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:
     """Return what is to be done about a pod that nobody deletes now, or that goes already."""
     has_ended = pod.is_terminal or (pod.lingers and not pod.deletion_timestamp)
-    is_left = launch is None and pod.may_start and not pod.deletion_timestamp
     # What was decided about a create call that has failed stands, if its pod has ended before it was found.
     if launch and launch.may_come_back and not (launch.ref is None and pod.is_terminal):
         stays = news is not News.SEEN or (pod.has_started and not pod.deletion_timestamp)
@@ -119,8 +118,10 @@ def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacem
             return Step.TAKE_BACK
         if news is News.OURS or (news is News.KEPT and not has_ended):
             return Step.FORGET
-    if has_ended or is_left:
-        return Step.CLEAN_UP if launch else Step.ASK_WHO_COUNTS
+    if launch and has_ended:
+        return Step.CLEAN_UP
+    if launch is None and not pod.deletion_timestamp and (has_ended or pod.may_start):
+        return Step.ASK_WHO_COUNTS
     return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
 
 

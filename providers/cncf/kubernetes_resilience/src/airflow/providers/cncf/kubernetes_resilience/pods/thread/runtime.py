@@ -129,14 +129,13 @@ class KubernetesRuntime:
             connecting, self._connecting = self._connecting, None
             self._session = connecting.result()
 
-    def submit(self, function: CommandFunction, *args: object, **kwargs: object) -> None:
+    def submit(self, function: CommandFunction, *args: object) -> None:
         """
         Start a command without waiting for it.
 
         :raises RuntimeError: if the runtime is not alive; the command is not started
         """
-        session = self._running()
-        session.loop.call_soon_threadsafe(lambda: session.spawn(function, *args, **kwargs))
+        self._running().submit(function, *args)
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
         """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from itertools import count
 from typing import Any
@@ -21,7 +22,7 @@ CommandFunction = Callable[..., Coroutine[Any, Any, object]]
 
 class Session:
     """
-    One run of the event loop. It is made and used on the loop.
+    One run of the event loop. It is made and used on the loop, but for :meth:`submit`.
 
     :param informers: kept running; one that crashes is started again and keeps its store
     """
@@ -31,6 +32,7 @@ class Session:
         self.launcher = launcher
         self.informers = tuple(informers)
         self._timing = timing
+        self._submitted: deque[tuple[Any, ...]] = deque()
         self._commands: set[asyncio.Task[object]] = set()
         self._stopping = asyncio.Event()
         self._grace = 0.0
@@ -44,9 +46,31 @@ class Session:
             await cancel_all(watchers)
         await self._finish()
 
-    def spawn(self, function: CommandFunction, *args: object, **kwargs: object) -> None:
+    def submit(self, function: CommandFunction, *args: object) -> None:
+        """
+        Start a command from the scheduler's thread.
+
+        Commands in a row wake the loop once: each time costs the scheduler half a millisecond, in which the
+        loop has the interpreter's lock.
+
+        :raises RuntimeError: if the loop is closed; the command is not started
+        """
+        self._submitted.append((function, *args))
+        if len(self._submitted) > 1:
+            return  # the loop is woken, and has not come to the one before
+        try:
+            self.loop.call_soon_threadsafe(self._spawn_submitted)
+        except RuntimeError:
+            self._submitted.clear()
+            raise
+
+    def _spawn_submitted(self) -> None:
+        while self._submitted:
+            self.loop.call_soon(self.spawn, *self._submitted.popleft())
+
+    def spawn(self, function: CommandFunction, *args: object) -> None:
         """Start a command. What it raises is logged."""
-        task = self.loop.create_task(function(*args, **kwargs), name=_name(function, args))
+        task = self.loop.create_task(function(*args), name=_name(function, args))
         self._commands.add(task)
         task.add_done_callback(self._ended)
 
