@@ -140,7 +140,7 @@ class Actions(LoggingMixin):
     def _let_go(self, launch: Launch, released: Release) -> None:
         self.log.info("Pod of %s has ended; %s", launch.key, released.why)
         if released.leaves_pod and launch.facts:
-            self._strays.note_ended(launch.facts)
+            self._strays.note_unfollowed(launch.facts)
         self._release(launch)
         if released.runs_elsewhere:
             self._running_workers.follow([launch.key])
@@ -199,7 +199,7 @@ class Actions(LoggingMixin):
             case Step.RELEASE:
                 self._leave(launch, judged.owner)
                 if judged.asked.situation is not Situation.RELABELLED and launch.facts:
-                    self._strays.note_ended(launch.facts)  # that scheduler may know nothing of it
+                    self._strays.note_unfollowed(launch.facts)  # that scheduler may know nothing of it
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:

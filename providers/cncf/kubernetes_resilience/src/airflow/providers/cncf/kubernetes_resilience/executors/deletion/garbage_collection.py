@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from queue import SimpleQueue
 
 from airflow.configuration import conf
@@ -16,16 +16,8 @@ from sqlalchemy.orm import Session
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    NOT_DONE,
-    task_key,
-    try_of,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE, try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import schedulers, task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
-    Standing,
-    TaskSnapshot,
-)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
@@ -99,31 +91,23 @@ class OrphanCollector:
         launched = {pod.ref.uid: try_of(pod) for pod in pods}
         with create_session(scoped=False) as session:
             tasks = task_instances.read_snapshots(set(launched.values()), session=session)
-            # A task instance that was cleared or tried again has another UUID since.
-            changed = {ti_id for (_, ti_id), task in tasks.items() if ti_id and task.row is None}
-            past = task_instances.read_past(changed, session=session)
-            unknown = [pod for pod in pods if launched[pod.ref.uid][1] in changed - past]
-            past |= self._read_replaced(unknown, session)
+            over = task_instances.read_over(tasks, session=session)
+            unknown = {key for key, ti_id in tasks.keys() - over if key and tasks[key, ti_id].row is None}
+            replaced = self._read_replaced(unknown, session)
         for pod in pods:
             key, ti_id = launched[pod.ref.uid]
             task = tasks[key, ti_id]
             if task.is_restarting:
-                continue  # it has another UUID too, and waits for the end of its worker
-            if ti_id in past or (key and task.row and _is_left(pod, task, key)):
+                continue  # it has another UUID, and waits for the end of its worker
+            has_gone_on = pod.has_succeeded and task.has_released(key)
+            if (key, ti_id) in over or ti_id in replaced or has_gone_on:
                 log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
                 self._deletion.put_away(pod)
 
-    def _read_replaced(self, pods: Sequence[PodFacts], session: Session) -> set[str]:
-        """Return the UUIDs that these pods' task instances had before they ran again in the same try."""
-        keys = {key for pod in pods if (key := task_key(pod.annotations))}
+    def _read_replaced(self, keys: Collection[TaskInstanceKey], session: Session) -> set[str]:
+        """Return the UUIDs that task instances had before they ran again in the same try."""
         present = task_instances.read_ids(keys, session=session)
         histories = ledger.read_whole_tries(present, session=session)
         return {
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }
-
-
-def _is_left(pod: PodFacts, task: TaskSnapshot, key: TaskInstanceKey) -> bool:
-    # Whichever scheduler has the task instance: while that waits, its row names the dead one.
-    is_over = task.standing(key, job_id=task.owner) in (Standing.GONE, Standing.OVER)
-    return is_over or (pod.has_succeeded and task.has_released(key))

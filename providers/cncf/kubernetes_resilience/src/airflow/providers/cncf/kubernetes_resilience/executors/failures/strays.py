@@ -10,18 +10,13 @@ be rolled back. A scheduler that was paused may label a pod after another one ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    Try,
-    task_key,
-    ti_id_of,
-    try_of,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try, task_key, try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, TaskSnapshot
@@ -30,7 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 log = logging.getLogger(__name__)
 
 STRAY_INTERVAL = 60.0
-"""Seconds between two looks at whose a pod is that has ended."""
+"""Seconds between two looks at whose a pod is that nobody follows here."""
 
 
 class Strays:
@@ -53,39 +48,40 @@ class Strays:
         self._job_id = job_id
         self._isolation = isolation
         self._clock = clock
-        self._ended: dict[str, tuple[PodFacts, float]] = {}
+        self._unfollowed: dict[str, tuple[PodFacts, float]] = {}
         """Each with the time of the next look at its row."""
         self._created: dict[str, tuple[str, PodFacts]] = {}
         """Pods of launches that this scheduler has let go of, with their launch ids, by UID."""
 
-    def note_ended(self, pod: PodFacts) -> None:
+    def note_unfollowed(self, pod: PodFacts) -> None:
         """
-        Note a pod whose worker has ended, with this scheduler's label, and which is none of its launches.
+        Note a pod that has ended, or has not started, with this scheduler's label, and without a launch.
 
-        So is one that has not started, until its try is over. A sidecar may end after the worker.
+        A sidecar may end after the worker.
         """
-        before, due = self._ended.get(pod.ref.uid, (None, 0.0))
+        before, due = self._unfollowed.get(pod.ref.uid, (None, 0.0))
         if before is None or before.has_ended is not pod.has_ended:
             due = self._clock() + (SIDECAR_GRACE if pod.lingers else 0.0)
-        self._ended[pod.ref.uid] = (pod, due)
+        self._unfollowed[pod.ref.uid] = (pod, due)
 
     def forget(self, pod: PodFacts) -> None:
         """Forget a pod that is gone, or has another scheduler's label now."""
-        self._ended.pop(pod.ref.uid, None)
+        self._unfollowed.pop(pod.ref.uid, None)
 
-    def settle_ended(self) -> list[PodFacts]:
+    def settle_unfollowed(self) -> list[PodFacts]:
         """
-        Return the pods that nobody follows: no scheduler that has the task instance settles their end.
+        Return those of these pods that nobody needs.
 
-        A pod is asked about again for as long as another scheduler has its task instance: that one may have
-        launched another pod, and know nothing of this one.
+        A pod that has ended is asked about again for as long as another scheduler has its task instance: that
+        one may have launched another pod, and know nothing of this one. A pod that has not started is asked
+        about until its try is over.
 
         :raises DatabaseAwayError: if the database does not answer; they are asked about again then
         """
         return self._isolation.batch(
             "strays",
-            [pod for pod, due in self._ended.values() if due <= self._clock()],
-            self._take_ended,
+            [pod for pod, due in self._unfollowed.values() if due <= self._clock()],
+            self._take_unfollowed,
             name=lambda pod: pod.ref.uid,
             give_up=lambda pod, _: self.forget(pod),
         )
@@ -111,7 +107,8 @@ class Strays:
         )
 
     def _take_created(self, created: Sequence[tuple[str, PodFacts]]) -> list[tuple[str, PodFacts]]:
-        tasks = _read_tasks([pod for _, pod in created])
+        with create_session(scoped=False) as session:
+            tasks = task_instances.read_snapshots({try_of(pod) for _, pod in created}, session=session)
         ours = []
         for launch_id, pod in created:
             if self._standing(pod, tasks) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
@@ -127,14 +124,16 @@ class Strays:
         del self._created[pod.ref.uid]
         self._registry.left(launch_id, pod.ref.uid)
 
-    def _take_ended(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
-        tasks = _read_tasks(pods)
-        past = _read_past([pod for pod in pods if not pod.has_ended])
+    def _take_unfollowed(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
+        with create_session(scoped=False) as session:
+            tasks = task_instances.read_snapshots(set(map(try_of, pods)), session=session)
+            over = task_instances.read_over(tasks, session=session)
         unowned = []
         for pod in pods:
-            is_needed = self._is_elsewhere(pod, tasks) if pod.has_ended else self._may_start(pod, tasks, past)
+            # One that has not started may run its task yet, or may be that of another deployment.
+            is_needed = self._is_elsewhere(pod, tasks) if pod.has_ended else try_of(pod) not in over
             if is_needed or self._registry.adopting_of(task_key(pod.annotations)):
-                self._ended[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
+                self._unfollowed[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
                 continue
             self.forget(pod)
             # It may have been adopted since.
@@ -142,27 +141,9 @@ class Strays:
                 unowned.append(pod)
         return unowned
 
-    def _may_start(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot], past: Collection[str]) -> bool:
-        """Whether a pod that has not started may run a task yet, or may be that of another deployment."""
-        _, ti_id = try_of(pod)
-        return ti_id not in past and self._standing(pod, tasks) is not Standing.OVER
-
     def _is_elsewhere(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> bool:
-        key, _ = launched = try_of(pod)
-        has_gone_on = key is not None and pod.has_succeeded and tasks[launched].has_released(key)
+        has_gone_on = pod.has_succeeded and tasks[try_of(pod)].has_released(task_key(pod.annotations))
         return self._standing(pod, tasks) is Standing.ELSEWHERE and not has_gone_on
 
     def _standing(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> Standing:
-        key, _ = launched = try_of(pod)
-        return tasks[launched].standing(key, job_id=self._job_id) if key else Standing.GONE
-
-
-def _read_tasks(pods: Iterable[PodFacts]) -> dict[Try, TaskSnapshot]:
-    with create_session(scoped=False) as session:
-        return task_instances.read_snapshots(set(map(try_of, pods)), session=session)
-
-
-def _read_past(pods: Iterable[PodFacts]) -> set[str]:
-    """Return the UUIDs of those task instances that pods were launched for whose tries have ended."""
-    with create_session(scoped=False) as session:
-        return task_instances.read_past({ti_id for pod in pods if (ti_id := ti_id_of(pod))}, session=session)
+        return tasks[try_of(pod)].standing(task_key(pod.annotations), job_id=self._job_id)

@@ -190,9 +190,9 @@ class SupersededPods:
                 if pod.is_terminal:
                     self._deletion.clean_up(pod)
                 else:
-                    self._strays.note_ended(pod)
+                    self._strays.note_unfollowed(pod)
             case Step.ASK_WHO_COUNTS:
-                self._strays.note_ended(pod)
+                self._strays.note_unfollowed(pod)
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
         if launch and news not in (News.SEEN, News.LEFT):

@@ -53,13 +53,13 @@ class TaskSnapshot(NamedTuple):
         """The job of the scheduler that has it; None if nobody has."""
         return self.row.queued_by_job_id if self.row else self.restarts_by
 
-    def standing(self, key: TaskInstanceKey, *, job_id: int | None) -> Standing:
+    def standing(self, key: TaskInstanceKey | None, *, job_id: int | None) -> Standing:
         """Say what the task instance means for a launch of a try, as :func:`standing` does."""
         if self.is_restarting:
             return Standing.RESTARTED if self.restarts_by == job_id else Standing.ELSEWHERE
         return standing(self.row, key, job_id=job_id)
 
-    def has_released(self, key: TaskInstanceKey) -> bool:
+    def has_released(self, key: TaskInstanceKey | None) -> bool:
         """
         Whether a try goes on without the pod of a phase that has deferred, or was rescheduled.
 
@@ -102,15 +102,15 @@ _OVER = frozenset(
 _RUNNING = frozenset({TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING})
 
 
-def standing(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: int | None) -> Standing:
+def standing(row: TaskInstanceRow | None, key: TaskInstanceKey | None, *, job_id: int | None) -> Standing:
     """
     Say what a row means for a launch.
 
     :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
-    :param key: of the try that the pod was launched for
+    :param key: of the try that the pod was launched for; None if it does not say
     :param job_id: this scheduler's job
     """
-    if row is None or row.key.try_number != key.try_number:
+    if row is None or key is None or row.key.try_number != key.try_number:
         return Standing.GONE
     if row.state in _OVER:
         return Standing.OVER

@@ -24,7 +24,11 @@ from sqlalchemy.sql.expression import ColumnElement
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import following
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    TaskSnapshot,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
 
@@ -41,6 +45,8 @@ ROW_COLUMNS = (
     TaskInstance.start_date,
 )
 """The columns of :func:`make_row`."""
+
+_ENDED = (Standing.GONE, Standing.OVER)
 
 
 class TaskInstanceChangedError(Exception):
@@ -79,6 +85,26 @@ def read_snapshots(tries: Collection[Try], *, session: Session) -> dict[Try, Tas
     return {
         (key, ti_id): TaskSnapshot(rows.get(ti_id or ""), key in restarting, restarting.get(key))
         for key, ti_id in tries
+    }
+
+
+def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try]:
+    """
+    Return which tries have come to their end, whichever scheduler has had them.
+
+    Without a row only the history says so: the task instance may be another deployment's.
+
+    :param tasks: the answer of :func:`read_snapshots`
+    """
+    # A task instance that was cleared or tried again has another UUID since.
+    changed = {ti_id for (_, ti_id), task in tasks.items() if ti_id and task.row is None}
+    query = select(PAST_TRY_ID).where(PAST_TRY_ID.in_(typed_ids(changed, PAST_TRY_ID)), *IS_PAST)
+    found = session.scalars(query, execution_options=WITH_PAST_TRIES) if changed else ()
+    past = set(map(str, found))
+    return {
+        (key, ti_id)
+        for (key, ti_id), task in tasks.items()
+        if ti_id in past or (key and task.row and task.standing(key, job_id=task.owner) in _ENDED)
     }
 
 
@@ -130,14 +156,6 @@ def read_former_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> d
     """
     found = _by_key(PastTry, (PAST_TRY_ID,), keys, session, *IS_PAST)
     return {key: str(ti_id) for key, (ti_id,) in found.items()}
-
-
-def read_past(ti_ids: Collection[str], *, session: Session) -> set[str]:
-    """Return which of these UUIDs are of tries that have ended."""
-    if not ti_ids:
-        return set()
-    past = select(PAST_TRY_ID).where(PAST_TRY_ID.in_(typed_ids(ti_ids, PAST_TRY_ID)), *IS_PAST)
-    return {str(ti_id) for ti_id in session.scalars(past, execution_options=WITH_PAST_TRIES)}
 
 
 def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[str, dict[str, str]]:
