@@ -240,7 +240,7 @@ def take_a_label_for_ownership(patch):
 
 def put_away_what_others_have_adopted(patch):
     """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
-    patch.setattr(Actions, "_leave", lambda self, launch, _: self._release(launch))
+    patch.setattr(Actions, "_leave", lambda self, launch, **_: self._release(launch))
 
 
 def take_the_phase_for_the_worker(patch):

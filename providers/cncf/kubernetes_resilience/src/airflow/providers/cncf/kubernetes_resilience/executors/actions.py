@@ -124,7 +124,10 @@ class Actions(LoggingMixin):
             case Keep():
                 pass
             case Release():
-                self._let_go(launch, outcome)
+                self.log.info("Pod of %s has ended; %s", launch.key, outcome.why)
+                self._leave(launch, unfollowed=outcome.leaves_pod)
+                if outcome.runs_elsewhere:
+                    self._running_workers.follow([launch.key])
             case Report(state):
                 self._report(launch, state, settled)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
@@ -136,14 +139,6 @@ class Actions(LoggingMixin):
                 assert_never(outcome)
         self._event_filter.settled(launch)
         self._traces.settled(settled)
-
-    def _let_go(self, launch: Launch, released: Release) -> None:
-        self.log.info("Pod of %s has ended; %s", launch.key, released.why)
-        if released.leaves_pod and launch.facts:
-            self._strays.note_unfollowed(launch.facts)
-        self._release(launch)
-        if released.runs_elsewhere:
-            self._running_workers.follow([launch.key])
 
     def _relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
         was_running = entry.phase is Phase.EXECUTION
@@ -197,9 +192,12 @@ class Actions(LoggingMixin):
         launch = judged.launch
         match judged.step:
             case Step.RELEASE:
-                self._leave(launch, judged.owner)
-                if judged.asked.situation is not Situation.RELABELLED and launch.facts:
-                    self._strays.note_unfollowed(launch.facts)  # that scheduler may know nothing of it
+                if judged.owner is None:
+                    self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
+                else:
+                    owner = judged.owner
+                    self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
+                self._leave(launch, unfollowed=judged.asked.situation is not Situation.RELABELLED)
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:
@@ -218,18 +216,16 @@ class Actions(LoggingMixin):
             case _:
                 assert_never(judged.step)
 
-    def _leave(self, launch: Launch, owner: int | None) -> None:
+    def _leave(self, launch: Launch, *, unfollowed: bool) -> None:
         """
-        Free the slot of a launch, and leave its pod.
+        Free the slot of a launch, and leave its end to the scheduler that has its task instance.
 
-        :param owner: the job of the scheduler that has its task instance; None if nobody has
+        :param unfollowed: whether that scheduler may know nothing of the pod
         """
-        if owner is None:
-            self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
-        else:
-            self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
+        if unfollowed and launch.facts:
+            self._strays.note_unfollowed(launch.facts)
         self._release(launch)
-        self._registry.settled(launch)  # by that scheduler, also if it has ended here
+        self._registry.settled(launch)
 
     def _cancel(self, launch: Launch) -> None:
         """Free the slot of a launch that is not wanted, and delete its pod unless that has started."""
@@ -305,8 +301,7 @@ class Actions(LoggingMixin):
             case Situation.CREATION_DUE:
                 self._give_up(launch, error)
             case Situation.RELABELLED:
-                self._release(launch)
-                self._registry.settled(launch)
+                self._leave(launch, unfollowed=False)
             case Situation.UNCHECKED | Situation.TOKEN_EXPIRED:
                 pass
 
