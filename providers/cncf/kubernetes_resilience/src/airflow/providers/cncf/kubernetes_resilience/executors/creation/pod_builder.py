@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from airflow.exceptions import AirflowConfigException
@@ -116,7 +116,7 @@ class PodBuilder:
         pod = self._build(job, workload, told)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
         _elsewhere(pod, last, self._suspect_nodes())
-        mutate(pod, _worker(pod), mutations)
+        mutate(pod, pod.spec.containers[0], mutations)
         _call_hook(pod)
         is_another = number > 1 or lost is not None
         if is_another and pod.metadata.name in (launch.waiting.previous_name, _pinned_name(job)):
@@ -128,11 +128,12 @@ class PodBuilder:
             LAUNCH_ID_ANNOTATION: launch.launch_id,
             TASK_INSTANCE_ID_ANNOTATION: launch.ti_id,
         }
-        if (name := _field(_worker(pod), "name")) != WORKER_CONTAINER:
-            pod.metadata.annotations[WORKER_ANNOTATION] = name
         pod.metadata.labels = {**(pod.metadata.labels or {}), EXECUTOR_LABEL: self._executor_label}
         body = self._serializer.sanitize_for_serialization(pod)
-        _tell_grace_period(body["spec"], name)
+        worker = _find_worker(body["spec"]["containers"])
+        if worker["name"] != WORKER_CONTAINER:
+            body["metadata"]["annotations"][WORKER_ANNOTATION] = worker["name"]
+        _tell_grace_period(worker, body["spec"].get("terminationGracePeriodSeconds"))
         launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
         launch.workload = StoredWorkload.of(job)
         return Creation(body, workload.token)
@@ -158,13 +159,16 @@ class PodBuilder:
             ),
             Task(key, create_unique_id(key.dag_id, key.task_id), workload_to_command_args(workload)),
         )
-        if self._worker_log_as_termination_message:
-            _keep_last_words(pod)
+        worker = pod.spec.containers[0]  # upstream merges by position, and puts the workload there
+        # A template or an override may state another policy. The API server fills in ``File`` where none is
+        # stated. https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+        if self._worker_log_as_termination_message and worker.termination_message_policy is None:
+            worker.termination_message_policy = "FallbackToLogsOnError"
         asked = wishes(getattr(workload.ti, "executor_config", None))
         if infrastructure_budget(asked, self._infrastructure):
-            _guard(pod)
+            _set_variable(worker, environment.INFRASTRUCTURE_RETRY, "1")
         if told:
-            _set_environment(pod, {PREVIOUS_FAILURE: told.to_json()})
+            _set_variable(worker, PREVIOUS_FAILURE, told.to_json())
         return pod
 
     def _template(self, job: KubernetesJob) -> str:
@@ -190,64 +194,32 @@ def _call_hook(pod: V1Pod) -> None:
         raise PodMutationHookException from error
 
 
-def _keep_last_words(pod: V1Pod) -> None:
-    """
-    Have the kubelet note the last lines of a worker that fails, unless the worker container has a policy.
-
-    A container for which none is stated has ``None`` here; it is the API server that fills in ``File``. So a
-    template or an override that states ``File`` keeps it.
-
-    .. seealso:: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
-    """
-    worker = _worker(pod)
-    if worker.termination_message_policy is None:
-        worker.termination_message_policy = "FallbackToLogsOnError"
+def _set_variable(worker: V1Container, name: str, value: str) -> None:
+    """Set an environment variable of the worker, unless its container has stated it."""
+    own = worker.env or []
+    if name not in {item.name for item in own}:
+        worker.env = [*own, V1EnvVar(name=name, value=value)]
 
 
-def _guard(pod: V1Pod) -> None:
-    """Tell a worker that its task runs again if the infrastructure terminates it."""
-    _set_environment(pod, {environment.INFRASTRUCTURE_RETRY: "1"})
-
-
-def _tell_grace_period(spec: dict[str, Any], worker: str) -> None:
+def _tell_grace_period(worker: dict[str, Any], seconds: int | None) -> None:
     """Tell a worker that guards its task how long its end takes, as the hook has left it."""
-    container = next(item for item in spec["containers"] if item["name"] == worker)
-    variables = container.get("env") or ()
+    variables = worker.get("env") or ()
     stated = {item.get("name") for item in variables}
-    seconds = spec.get("terminationGracePeriodSeconds")
     is_guarded = environment.INFRASTRUCTURE_RETRY in stated and environment.GRACE_PERIOD not in stated
     if is_guarded and seconds is not None:
-        container["env"] = [*variables, {"name": environment.GRACE_PERIOD, "value": str(seconds)}]
+        worker["env"] = [*variables, {"name": environment.GRACE_PERIOD, "value": str(seconds)}]
 
 
-def _set_environment(pod: V1Pod, variables: Mapping[str, str]) -> None:
-    """Set environment variables of the worker, unless its container has stated them."""
-    worker = _worker(pod)
-    stated = {item.name for item in worker.env or ()}
-    new = [V1EnvVar(name=name, value=value) for name, value in variables.items() if name not in stated]
-    worker.env = [*(worker.env or ()), *new]
-
-
-def _worker(pod: V1Pod) -> V1Container:
+def _find_worker(containers: list[dict[str, Any]]) -> dict[str, Any]:
     """
     Return the container that runs the task: the one with the workload, whatever its name.
 
-    A hook may have put the workload elsewhere. The name says which container it is then, or its place: an
-    override is merged by position.
+    A hook may have put the workload elsewhere. The name says which container it is then, or its place.
     """
-    containers: list[V1Container] = pod.spec.containers
-    with_workload = (
-        item
-        for item in containers
-        if WORKLOAD_OPTION in [*(_field(item, "command") or ()), *(_field(item, "args") or ())]
-    )
-    named = (item for item in containers if _field(item, "name") == WORKER_CONTAINER)
-    return next(with_workload, None) or next(named, None) or containers[0]
-
-
-def _field(container: V1Container | dict[str, Any], name: str) -> Any:
-    """Return what a container states; a hook may have left a dictionary."""
-    return container.get(name) if isinstance(container, dict) else getattr(container, name)
+    for item in containers:
+        if WORKLOAD_OPTION in [*(item.get("command") or ()), *(item.get("args") or ())]:
+            return item
+    return next((item for item in containers if item["name"] == WORKER_CONTAINER), containers[0])
 
 
 def rename(launch: Launch) -> None:
