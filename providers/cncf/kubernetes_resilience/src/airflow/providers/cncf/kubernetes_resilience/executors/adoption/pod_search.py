@@ -26,6 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
@@ -117,29 +118,27 @@ class PodSearch:
     async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
         # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
         # alive, may have been cut off after it had put its own on some of the pods.
-        pods, refusals, transient = [], [], 0
+        pods: list[PodFacts] = []
+        errors: list[tuple[str, KubernetesApiError]] = []
         for namespace in self._namespaces:
             try:
                 pods += await self._runtime.launcher.list_pods(namespace, NOT_DONE)
             except KubernetesApiError as error:
-                refusals.append(f"{namespace or 'all namespaces'}: {error}")
-                transient += error.transient
+                errors.append((namespace or "all namespaces", error))
+                are_away = sum(each.transient for _, each in errors) == len(self._namespaces)
                 # An object that cannot be decoded is a 500 for its namespace, and for ever.
-                if error.transient and (error.status != 500 or transient == len(self._namespaces)):
+                if error.transient and (error.status != 500 or are_away):
                     self.is_refused = False
                     raise
-        self.is_refused = bool(refusals)
-        if refusals:
-            self._warn(refusals)
-        plan = plan_adoption(orphans, pods, phases_may_be_past=True)
-        return FoundPods(orphans, plan, is_partial=bool(refusals))
-
-    def _warn(self, refusals: Sequence[str]) -> None:
-        if self._clock() >= self._next_warning:
+        self.is_refused = bool(errors)
+        if errors and self._clock() >= self._next_warning:
             self._next_warning = self._clock() + REMINDER_INTERVAL
             log.warning(
-                "Task instances whose pods may not be listed are not adopted: %s", "; ".join(refusals)
+                "Task instances whose pods may not be listed are not adopted: %s",
+                "; ".join(f"{namespace}: {error}" for namespace, error in errors),
             )
+        plan = plan_adoption(orphans, pods, phases_may_be_past=True)
+        return FoundPods(orphans, plan, is_partial=bool(errors))
 
     async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
         try:
