@@ -27,6 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience import ledger
+from airflow_resilience.ledger import Histories
 
 log = logging.getLogger(__name__)
 
@@ -60,22 +61,8 @@ class Orphans:
         queued = [(row.key, row.ti_id) for row in rows if row.state == TaskInstanceState.QUEUED]
         with create_session(scoped=False) as session:
             former = task_instances.read_former_ids(restarting, session=session)
-        replaced = dict(self._isolation.batch("adopt", queued, self._read_replaced))
-        return {
-            row.ti_id: Orphan(
-                row.key,
-                row.ti_id,
-                row.state,
-                row.hostname,
-                row.queued_by_job_id,
-                former.get(row.key),
-                *replaced.get(row.key, (frozenset(), frozenset())),
-                row.start_date,
-            )
-            if row.queued_by_job_id
-            else None
-            for row in rows
-        }
+        histories = dict(self._isolation.batch("adopt", queued, self._read_histories))
+        return {row.ti_id: _orphan(row, former.get(row.key), histories.get(row.key)) for row in rows}
 
     def is_taken(self, orphan: Orphan) -> bool:
         """Whether this scheduler has a task instance already, or is about to adopt it."""
@@ -95,18 +82,18 @@ class Orphans:
         :raises DatabaseAwayError: if the database does not answer
         """
         rows = {}
-        for key, task in self._isolation.batch(
+        for orphan, task in self._isolation.batch(
             "adopt",
             self._registry.adopting().values(),
-            lambda orphans: _read_tasks(orphans).items(),
+            _read_tasks,
             name=lambda orphan: orphan.ti_id,
             give_up=lambda orphan, _: self.let_go_of(orphan.key),
         ):
-            if task.standing(key, job_id=self._job_id) is Standing.ELSEWHERE:
-                log.info("%s is not adopted: its scheduler job is %s", key, task.owner)
-                self.let_go_of(key)
+            if task.standing(orphan.key, job_id=self._job_id) is Standing.ELSEWHERE:
+                log.info("%s is not adopted: its scheduler job is %s", orphan.key, task.owner)
+                self.let_go_of(orphan.key)
             else:
-                rows[key] = task.row
+                rows[orphan.key] = task.row
         return rows
 
     def find_over(self, orphans: Collection[Orphan]) -> set[TaskInstanceKey]:
@@ -116,9 +103,9 @@ class Orphans:
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
         """
         return {
-            key
-            for key, task in _read_tasks(orphans).items()
-            if task.standing(key, job_id=self._job_id) in _ENDS
+            orphan.key
+            for orphan, task in _read_tasks(orphans)
+            if task.standing(orphan.key, job_id=self._job_id) in _ENDS
         }
 
     def let_go_of(self, key: TaskInstanceKey) -> None:
@@ -133,18 +120,31 @@ class Orphans:
         with create_session(scoped=False) as session:
             return task_instances.read_rows(set(ti_ids), session=session).values()
 
-    def _read_replaced(
+    def _read_histories(
         self, queued: Sequence[tuple[TaskInstanceKey, str]]
-    ) -> Iterable[tuple[TaskInstanceKey, tuple[frozenset[str], frozenset[str]]]]:
+    ) -> Iterable[tuple[TaskInstanceKey, Histories]]:
         with create_session(scoped=False) as session:
-            histories = ledger.read_all_histories(dict(queued), session=session)
-        for key, history in histories.items():
-            replaced = frozenset(entry.ti_id for entry in history.whole_try.entries if entry.next_ti_id)
-            yield key, (replaced, frozenset(history.launches.past_workers))
+            return ledger.read_all_histories(dict(queued), session=session).items()
 
 
-def _read_tasks(orphans: Collection[Orphan]) -> dict[TaskInstanceKey, TaskSnapshot]:
-    tries = {(orphan.key, orphan.ti_id) for orphan in orphans}
+def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | None) -> Orphan | None:
+    if not row.queued_by_job_id:
+        return None
+    losses = histories.whole_try.entries if histories else ()
+    return Orphan(
+        key=row.key,
+        ti_id=row.ti_id,
+        state=row.state,
+        hostname=row.hostname,
+        job_id=row.queued_by_job_id,
+        former_id=former_id,
+        replaced_ids=frozenset(entry.ti_id for entry in losses if entry.next_ti_id),
+        past_workers=frozenset(histories.launches.past_workers if histories else ()),
+        start_date=row.start_date,
+    )
+
+
+def _read_tasks(orphans: Collection[Orphan]) -> list[tuple[Orphan, TaskSnapshot]]:
     with create_session(scoped=False) as session:
-        read = task_instances.read_snapshots(tries, session=session)
-    return {key: task for (key, _), task in read.items() if key}
+        tasks = task_instances.read_snapshots({(o.key, o.ti_id) for o in orphans}, session=session)
+    return [(orphan, tasks[orphan.key, orphan.ti_id]) for orphan in orphans]

@@ -34,6 +34,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
     make_entry,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot, awaits_launch
@@ -86,15 +87,14 @@ class Settlement:
         failed: list[Failed] = []
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
-            tries = {(item.launch.key, item.launch.ti_id) for item in asked}
-            read = task_instances.read_snapshots(tries, session=session)
-            tasks = {item.launch.key: read[item.launch.key, item.launch.ti_id] for item in asked}
+            tasks = task_instances.read_snapshots({item.launch.tried for item in asked}, session=session)
             settled = self._recorder.read_decided(_find_cleared(asked, tasks), session)
             known = {item.launch for item in settled}
             for item in asked:
                 if item.launch in known:
                     continue
-                verdict = self._judge(item, tasks[item.launch.key])
+                task = tasks[item.launch.tried]
+                verdict = self._judge(item, task)
                 match verdict:
                     case LaunchFailed():
                         failed.append(Failed(item.launch, Phase.LAUNCH))
@@ -109,7 +109,7 @@ class Settlement:
                     case Step.WAIT:
                         pass
                     case _:
-                        judged.append(Judged(item, verdict, tasks[item.launch.key].owner))
+                        judged.append(Judged(item, verdict, task.owner))
             audit.record_reported(_ended_by_themselves(settled), session=session)
             settled = _record_cleared(settled, tasks, session)
             return [*settled, *self._recorder.record(failed, session), *judged]
@@ -146,25 +146,25 @@ class Settlement:
         return judge(asked.situation, asked.launch, task, job_id=self._job_id, queued_again=queued_again)
 
 
-def _find_cleared(asked: Sequence[Asked], tasks: Mapping[TaskInstanceKey, TaskSnapshot]) -> list[Launch]:
+def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> list[Launch]:
     """Return the ended launches whose task instances are gone, or have another UUID."""
     return [
         launch
         for launch, situation in asked
         if situation is Situation.ENDED
-        and tasks[launch.key].row is None
-        and not tasks[launch.key].is_restarting
+        and tasks[launch.tried].row is None
+        and not tasks[launch.tried].is_restarting
     ]
 
 
 def _record_cleared(
-    settled: Sequence[Settled], tasks: Mapping[TaskInstanceKey, TaskSnapshot], session: Session
+    settled: Sequence[Settled], tasks: Mapping[Try, TaskSnapshot], session: Session
 ) -> list[Settled]:
     """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
     cleared = {
         item.launch.key: item.launch.ti_id
         for item in settled
-        if tasks[item.launch.key].is_restarting and isinstance(item.outcome, Report)
+        if tasks[item.launch.tried].is_restarting and isinstance(item.outcome, Report)
     }
     if not cleared:
         return list(settled)

@@ -21,6 +21,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types impor
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import runs_in
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
@@ -263,6 +264,11 @@ class Launch:
             addresses=self.facts.addresses if self.facts else "",
             is_alone=self.number == 1 and not self.has_siblings,
         )
+
+    @property
+    def tried(self) -> Try:
+        """The try of its task instance, as its pod says it."""
+        return self.key, self.ti_id
 
     @property
     def may_run(self) -> bool:
