@@ -45,8 +45,8 @@ TASKS = {
     "in another try": task("queued", try_number=2),
     "runs in another try": task("running", try_number=2, hostname=POD),
     "gone": TaskSnapshot(None),
-    "restarts": TaskSnapshot(None, is_restarting=True, restarts_by=JOB),
-    "restarts elsewhere": TaskSnapshot(None, is_restarting=True, restarts_by=OTHER),
+    "restarts": TaskSnapshot(None, task("restarting").row),
+    "restarts elsewhere": TaskSnapshot(None, task("restarting", OTHER).row),
     "queued elsewhere": task("queued", OTHER),
     "runs elsewhere": task("running", OTHER, hostname=POD),
 }

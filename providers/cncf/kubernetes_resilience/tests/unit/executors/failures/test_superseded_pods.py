@@ -93,9 +93,9 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         # So has a worker beside which a sidecar runs on.
         ((News.SEEN, "done beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed beside a sidecar", "unknown"), Step.ASK_WHO_COUNTS),
-        ((News.SEEN, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),
-        ((News.KEPT, "failed beside a sidecar", "given up", "is created"), Step.CLEAN_UP),
-        ((News.KEPT, "done beside a sidecar", "given up"), Step.CLEAN_UP),
+        ((News.SEEN, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
+        ((News.KEPT, "failed beside a sidecar", "given up", "is created"), Step.ASK_WHO_COUNTS),
+        ((News.KEPT, "done beside a sidecar", "given up"), Step.ASK_WHO_COUNTS),
         ((News.KEPT, "failed beside a sidecar", "given up", "waits"), Step.TAKE_BACK),
         # What has not started goes when its try is over.
         ((News.SEEN, "pending", "unknown"), Step.ASK_WHO_COUNTS),

@@ -97,7 +97,7 @@ class OrphanCollector:
         for pod in pods:
             key, ti_id = launched[pod.ref.uid]
             task = tasks[key, ti_id]
-            if task.is_restarting:
+            if task.restarting:
                 continue  # it has another UUID, and waits for the end of its worker
             has_gone_on = pod.has_succeeded and task.has_released(key)
             if (key, ti_id) in over or ti_id in replaced or has_gone_on:

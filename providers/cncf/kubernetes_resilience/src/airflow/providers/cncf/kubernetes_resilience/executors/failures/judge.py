@@ -22,10 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     awaits_launch,
     is_running,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    HEARTBEAT_TIMEOUT,
-    PodFailure,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT
 
 
 class Situation(Enum):
@@ -176,54 +173,54 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     """
     if queued_again:
         return Release("its next phase is queued")
-    failure, row = launch.failure, task.row
-    if row is None and task.is_restarting:
-        return _assess_cleared(launch, task.restarts_by, job_id=job_id)
+    row = task.row
+    if task.restarting:
+        return _assess_cleared(launch, task.owner, job_id=job_id)
     if row is None or row.key.try_number != launch.key.try_number:
         return Release("the task instance was cleared or deleted")
     if awaits_launch(row, launch.key, job_id=job_id):
         return LaunchFailed()
     if row.state == TaskInstanceState.QUEUED:
         why = f"scheduler job {row.queued_by_job_id} has queued it"
-        return Release(why, leaves_pod=_has_failed(failure))
-    return _assess_started(failure, row, job_id=job_id, runs_here=launch.runs(row.hostname))
+        # One that is alive may start beside another launch, of which this scheduler knows nothing.
+        return Release(why, leaves_pod=launch.failure is not None and not _is_alive(launch))
+    return _assess_started(launch, row, job_id=job_id)
 
 
 def _assess_cleared(launch: Launch, owner: int | None, *, job_id: int | None) -> Assessment:
     # A pod that has not started never will: its task instance is gone.
-    if launch.has_started and _runs_on(launch.failure):
+    if launch.has_started and _runs_on(launch):
         return Keep()
     if owner != job_id:
-        has_ended = launch.failure is None or not launch.failure.alive
-        return Release(f"scheduler job {owner} has it", leaves_pod=has_ended)
+        return Release(f"scheduler job {owner} has it", leaves_pod=not _is_alive(launch))
     # The scheduler expects success if the worker has stopped as it was told.
     return Report(TaskInstanceState.SUCCESS if launch.failure is None else TaskInstanceState.FAILED)
 
 
-def _assess_started(
-    failure: PodFailure | None, row: TaskInstanceRow, *, job_id: int | None, runs_here: bool
-) -> Assessment:
-    is_alive = failure is not None and failure.alive
+def _assess_started(launch: Launch, row: TaskInstanceRow, *, job_id: int | None) -> Assessment:
+    runs_here = launch.runs(row.hostname)
     if row.state == TaskInstanceState.RUNNING and runs_here:
-        if _runs_on(failure):
+        if _runs_on(launch):
             return Keep()
         if row.queued_by_job_id != job_id:
-            return Release(f"scheduler job {row.queued_by_job_id} has it", leaves_pod=not is_alive)
+            why = f"scheduler job {row.queued_by_job_id} has it"
+            return Release(why, leaves_pod=not _is_alive(launch))
         return ExecutionFailed()
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.
-    if failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
+    if launch.failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
         return Report(row.state)
     if not runs_here:
         return Release(f"the task runs on {row.hostname}, which is another pod", runs_elsewhere=True)
-    return Keep() if is_alive else Report(TaskInstanceState.FAILED)
+    return Keep() if _is_alive(launch) else Report(TaskInstanceState.FAILED)
 
 
-def _runs_on(failure: PodFailure | None) -> bool:
-    """Whether a worker that was given up runs on, and Airflow has heard of it."""
+def _is_alive(launch: Launch) -> bool:
+    """Whether a launch was given up whose pod runs on, or may start."""
+    return launch.failure is not None and launch.failure.alive
+
+
+def _runs_on(launch: Launch) -> bool:
+    """Whether Airflow has heard of the worker of such a launch."""
+    failure = launch.failure
     return failure is not None and failure.alive and failure.reason != HEARTBEAT_TIMEOUT
-
-
-def _has_failed(failure: PodFailure | None) -> bool:
-    # One that is alive may start beside another launch, of which this scheduler knows nothing.
-    return failure is not None and not failure.alive

@@ -151,9 +151,7 @@ def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> 
     return [
         launch
         for launch, situation in asked
-        if situation is Situation.ENDED
-        and tasks[launch.tried].row is None
-        and not tasks[launch.tried].is_restarting
+        if situation is Situation.ENDED and tasks[launch.tried] == TaskSnapshot(None)
     ]
 
 
@@ -162,17 +160,16 @@ def _record_cleared(
 ) -> list[Settled]:
     """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
     cleared = {
-        item.launch.key: item.launch.ti_id
+        item.launch: row.ti_id
         for item in settled
-        if tasks[item.launch.tried].is_restarting and isinstance(item.outcome, Report)
+        if (row := tasks[item.launch.tried].restarting) and isinstance(item.outcome, Report)
     }
     if not cleared:
         return list(settled)
-    ti_ids = task_instances.read_ids(cleared, session=session)
-    locked = task_instances.lock_rows(set(ti_ids.values()), session=session)
-    held = {key: cleared[key] for key, ti_id in ti_ids.items() if ti_id in locked}
+    locked = task_instances.lock_rows(set(cleared.values()), session=session)
+    held = {launch.key: launch.ti_id for launch, ti_id in cleared.items() if ti_id in locked}
     audit.record_cleared(held, session=session)
-    return [item for item in settled if item.launch.key in held or item.launch.key not in cleared]
+    return [item for item in settled if item.launch.key in held or item.launch not in cleared]
 
 
 def _ended_by_themselves(settled: Collection[Settled]) -> dict[TaskInstanceKey, str]:

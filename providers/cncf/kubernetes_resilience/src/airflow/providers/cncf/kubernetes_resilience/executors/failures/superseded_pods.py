@@ -70,8 +70,8 @@ class Step(Enum):
     """The row is asked whose it is: it has another scheduler's label, which an adoption may have left that
     has failed."""
     ASK_WHO_COUNTS = auto()
-    """The row is asked whose it is: it has ended, and another scheduler may have to count that, or it has not
-    started, and its launch is not known here."""
+    """The row is asked whose it is: its worker has ended, and another scheduler may have to count that, or it
+    has not started, and its launch is not known here."""
 
 
 def judge_superseded(
@@ -118,9 +118,9 @@ def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacem
             return Step.TAKE_BACK
         if news is News.OURS or (news is News.KEPT and not has_ended):
             return Step.FORGET
-    if launch and has_ended:
+    if launch and pod.is_terminal:
         return Step.CLEAN_UP
-    if launch is None and not pod.deletion_timestamp and (has_ended or pod.may_start):
+    if not pod.deletion_timestamp and (has_ended or (launch is None and pod.may_start)):
         return Step.ASK_WHO_COUNTS
     return Step.FIND if launch and _is_news_of_a_call(launch, pod) else Step.WAIT
 
@@ -187,11 +187,9 @@ class SupersededPods:
                 self._delete(launch, pod)
             case Step.CLEAN_UP:
                 self._let_go(news, pod, launch)
-                if pod.is_terminal:
-                    self._deletion.clean_up(pod)
-                else:
-                    self._strays.note_unfollowed(pod)
+                self._deletion.clean_up(pod)
             case Step.ASK_WHO_COUNTS:
+                self._let_go(news, pod, launch)
                 self._strays.note_unfollowed(pod)
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:

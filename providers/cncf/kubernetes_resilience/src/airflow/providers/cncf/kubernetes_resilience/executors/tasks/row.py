@@ -42,21 +42,20 @@ class TaskSnapshot(NamedTuple):
 
     row: TaskInstanceRow | None
     """The row with the UUID that the launch was made for; None if there is none any more."""
-    is_restarting: bool = False
-    """Whether the task instance was cleared while it ran, and waits for the end of its worker. Its row has
-    another UUID."""
-    restarts_by: int | None = None
-    """The job of the scheduler that has it then."""
+    restarting: TaskInstanceRow | None = None
+    """The row that it has, with another UUID, if it was cleared while it ran and waits for the end of its
+    worker."""
 
     @property
     def owner(self) -> int | None:
         """The job of the scheduler that has it; None if nobody has."""
-        return self.row.queued_by_job_id if self.row else self.restarts_by
+        row = self.row or self.restarting
+        return row.queued_by_job_id if row else None
 
     def standing(self, key: TaskInstanceKey | None, *, job_id: int | None) -> Standing:
         """Say what the task instance means for a launch of a try, as :func:`standing` does."""
-        if self.is_restarting:
-            return Standing.RESTARTED if self.restarts_by == job_id else Standing.ELSEWHERE
+        if self.restarting:
+            return Standing.RESTARTED if self.owner == job_id else Standing.ELSEWHERE
         return standing(self.row, key, job_id=job_id)
 
     def has_released(self, key: TaskInstanceKey | None) -> bool:

@@ -81,11 +81,12 @@ def read_snapshots(tries: Collection[Try], *, session: Session) -> dict[Try, Tas
     """
     rows = read_rows({ti_id for _, ti_id in tries if ti_id}, session=session)
     gone = {key for key, ti_id in tries if key and ti_id not in rows}
-    restarting = read_restarting(gone, session=session)
-    return {
-        (key, ti_id): TaskSnapshot(rows.get(ti_id or ""), key in restarting, restarting.get(key))
-        for key, ti_id in tries
-    }
+    restarting = _read_restarting(gone, session)
+    tasks = {}
+    for key, ti_id in tries:
+        row = rows.get(ti_id or "")
+        tasks[key, ti_id] = TaskSnapshot(row, None if row else restarting.get(key))
+    return tasks
 
 
 def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try]:
@@ -114,23 +115,23 @@ def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[Tas
     return {key: str(ti_id) for key, (ti_id,) in found.items()}
 
 
-def read_restarting(
-    keys: Collection[TaskInstanceKey], *, session: Session
-) -> dict[TaskInstanceKey | None, int | None]:
+def _read_restarting(
+    keys: Collection[TaskInstanceKey], session: Session
+) -> dict[TaskInstanceKey | None, TaskInstanceRow]:
     """
-    Return the tries that were cleared while they ran, and wait for the end of their worker.
+    Return the rows of tries that were cleared while they ran, and wait for the end of their worker.
 
     Airflow has given their task instances another UUID already, so that they are known by their keys only.
-
-    :return: the job of the scheduler that has each
     """
-    is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
-    found = _by_key(TaskInstance, (TaskInstance.queued_by_job_id,), keys, session, is_restarting)
-    return {key: job_id for key, (job_id,) in found.items()}
+    if not keys:
+        return {}
+    is_one = tuple_(*ROW_COLUMNS[1:6]).in_([tuple(key) for key in keys])
+    query = select(*ROW_COLUMNS).where(is_one, TaskInstance.state == TaskInstanceState.RESTARTING)
+    return {row.key: row for row in map(make_row, session.execute(query))}
 
 
 def read_all_restarting(job_id: int | None, *, session: Session) -> list[TaskInstanceKey]:
-    """Like :func:`read_restarting`, all that a scheduler has."""
+    """Return a scheduler's tries that were cleared while they ran, and wait for the end of their worker."""
     columns = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id)
     query = select(*columns, TaskInstance.try_number, TaskInstance.map_index).where(
         TaskInstance.state == TaskInstanceState.RESTARTING, TaskInstance.queued_by_job_id == job_id
