@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import Orphan, plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from cluster_lab.airflow_fixtures import make_scheduler_job

@@ -23,8 +23,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filte
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, standing

@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 
@@ -93,7 +93,7 @@ class Adopter:
         """
         self._take(orphans.values())
         found = self._search.look(orphans)
-        lost = found.lost() if found else []
+        lost = [o for o in found.answered(orphans).values() if found.has_lost(o)] if found else []
         running = [orphan.ti_id for orphan in lost if orphan.state == TaskInstanceState.RUNNING]
         kept: Collection[str] = ()
         try:

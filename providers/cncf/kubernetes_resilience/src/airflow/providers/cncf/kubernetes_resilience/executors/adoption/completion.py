@@ -14,15 +14,13 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan, choose
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import place_of
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, place_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, is_running
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
@@ -42,10 +40,8 @@ class _Became(Enum):
     """It is queued without a pod, and the scheduler queues it again."""
     LOST = auto()
     """It was running, and its pod is not there."""
-    OVER = auto()
-    """Its worker has ended."""
-    UNCERTAIN = auto()
-    """It may have one of the pods that do not say enough about themselves."""
+    LEFT = auto()
+    """Its worker has ended, or it may have one of the pods that do not say enough about themselves."""
 
 
 class Completion:
@@ -83,11 +79,11 @@ class Completion:
         """
         answered = found.answered(self._registry.adopting())
         present = {key: _as_of(orphan, rows[key]) for key, orphan in answered.items() if key in rows}
-        self._isolation.run("adopt", _choose_again, found.plan, present)
+        self._isolation.run("adopt", found.choose_again, present)
         completed: dict[TaskInstanceKey, Orphan] = {}
         for key, orphan in present.items():
             has_begun = answered[key].state == TaskInstanceState.QUEUED and is_running(rows[key])
-            pod = found.plan.current.get(key)
+            pod = found.current.get(key)
             if has_begun and (pod is None or place_of(orphan.hostname, pod) is Place.ELSEWHERE):
                 self._registry.adopt([orphan])  # its pod may be newer than the list
             else:
@@ -140,8 +136,8 @@ class Completion:
     ) -> _Became:
         """Adopt a task instance; return what became of it."""
         key = orphan.key
-        if pod := found.plan.current.get(key):
-            launch = launch_of(orphan, pod, has_siblings=key in found.plan.shared)
+        if pod := found.current.get(key):
+            launch = launch_of(orphan, pod, has_siblings=key in found.shared)
             entry = decided.get(pod.ref.uid)
             # A pod that has started after it was given up on is neither deleted nor replaced.
             if entry and launch.facts and not launch.has_outlived(entry, launch.facts):
@@ -153,16 +149,13 @@ class Completion:
             self._to_follow.append(launch)
             return _Became.HELD
         self._registry.release(key)  # a pod of an earlier phase, if there is one
-        if orphan.pod_id in found.plan.odd:
-            return _Became.UNCERTAIN  # Airflow limits how long it may be queued, or silent
-        if orphan.state == TaskInstanceState.QUEUED:
+        if found.has_lost(orphan):
+            self._lost.append(orphan)
+            return _Became.LOST
+        if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.odd:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
             return _Became.HANDED_BACK
-        if orphan.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
-            return _Became.OVER
-        if None not in found.plan.odd:  # else it may run in a pod that does not say whose it is
-            self._lost.append(orphan)
-        return _Became.LOST
+        return _Became.LEFT  # Airflow limits how long it may be queued, or silent
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
@@ -179,15 +172,6 @@ class Completion:
 
 def _as_of(orphan: Orphan, row: TaskInstanceRow | None) -> Orphan:
     return replace(orphan, state=row.state, hostname=row.hostname) if row else orphan
-
-
-def _choose_again(plan: AdoptionPlan, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
-    """Choose by what the rows say now: a task may have started in one of several pods since."""
-    again = plan.shared.keys() & orphans.keys()
-    plan.superseded = [item for item in plan.superseded if item[0] not in again]
-    for key in again:
-        plan.current.pop(key, None)
-        choose(plan, orphans[key], plan.shared[key])
 
 
 def _key(orphan: Orphan) -> TaskInstanceKey:

@@ -17,7 +17,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (

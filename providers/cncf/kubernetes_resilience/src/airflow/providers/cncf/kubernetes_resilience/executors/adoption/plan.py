@@ -9,7 +9,7 @@ Pure: pods and task instances go in, a plan comes out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -17,12 +17,12 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    Orphan,
     is_host,
     newest_first,
     place_of,
     task_key,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     SCHEDULER_LABEL,
     TASK_INSTANCE_ID_ANNOTATION,
@@ -33,9 +33,10 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class AdoptionPlan:
-    """What to do with the pods that were found."""
+class FoundPods:
+    """The pods of orphaned task instances, or of some of them, and what to do with these pods."""
 
+    orphans: Mapping[TaskInstanceKey, Orphan]
     current: dict[TaskInstanceKey, PodFacts] = field(default_factory=dict)
     superseded: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
     shared: dict[TaskInstanceKey, list[PodFacts]] = field(default_factory=dict)
@@ -45,25 +46,62 @@ class AdoptionPlan:
     which may be that of any."""
     replaced: list[tuple[TaskInstanceKey, PodFacts]] = field(default_factory=list)
     """The pods in which the task instances ran in this try before they ran again."""
+    is_partial: bool = False
+    """Whether a namespace could not be listed, in which a task instance without a pod may have one."""
+    is_late: bool = False
+    """Whether the first look has failed: the API server was away, which may have kept pods from starting."""
+
+    def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
+        """Return the orphans that still wait, without those that may have a pod which is not listed."""
+        return {
+            key: orphan
+            for key, orphan in self.orphans.items()
+            if waiting.get(key) is orphan and (key in self.current or not self.is_partial)
+        }
+
+    def has_lost(self, orphan: Orphan) -> bool:
+        """Whether a task instance runs, and none of the pods can be the one in which it runs."""
+        runs = orphan.state in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
+        return runs and orphan.key not in self.current and not {None, orphan.pod_id} & self.odd
+
+    def superseded_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
+        """Return the pods that are not the current launches of these task instances."""
+        return [(key, pod) for key, pod in self.superseded if key in keys]
+
+    def choose(self, orphan: Orphan, pods: list[PodFacts]) -> None:
+        """Choose one of a task instance's pods; none if it runs in a pod that is not among them."""
+        key, runs = orphan.key, orphan.state != TaskInstanceState.QUEUED
+        if runs and all(place_of(orphan.hostname, pod) is Place.ELSEWHERE for pod in pods):
+            self.superseded.extend((key, pod) for pod in pods)
+            return
+        self.current[key], *others = newest_first(pods, orphan.hostname if runs else None)
+        if others:
+            self.shared[key] = pods
+        if runs and place_of(orphan.hostname, self.current[key]) is not Place.HERE:
+            others = [pod for pod in others if place_of(orphan.hostname, pod) is Place.ELSEWHERE]
+        self.superseded.extend((key, pod) for pod in others)
+
+    def choose_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
+        """Choose by what the rows say now: a task may have started in one of several pods since."""
+        again = self.shared.keys() & orphans.keys()
+        self.superseded = [item for item in self.superseded if item[0] not in again]
+        for key in again:
+            self.current.pop(key, None)
+            self.choose(orphans[key], self.shared[key])
 
 
-def plan_adoption(
-    orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts], *, phases_may_be_past: bool = False
-) -> AdoptionPlan:
+def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodFacts]) -> FoundPods:
     """
     Choose the newest launch of each task instance.
 
     A pod in which the task is known to run comes before one that was launched later: it won the start. If it
     runs and it cannot be told in which of its pods, none of them is superseded. Pods that are not of these
-    task instances are left alone, and so is the pod of an earlier phase of a task that is queued again: its
-    worker has reported, and is no launch any more.
+    task instances are left alone. So is the pod of an earlier phase, whose worker has reported: one that has
+    succeeded, unless the task is said to run in it.
 
     A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
-
-    :param phases_may_be_past: whether a pod that has succeeded may be of an earlier phase; it is left alone
-        then, unless the task is said to run in it
     """
-    plan = AdoptionPlan()
+    plan = FoundPods(orphans)
     candidates: dict[TaskInstanceKey, list[PodFacts]] = {}
     for pod in pods:
         try:
@@ -72,9 +110,7 @@ def plan_adoption(
                 continue
             if pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION) in orphans[key].replaced_ids:
                 plan.replaced.append((key, pod))
-            elif pod.ref.uid in orphans[key].past_workers or (
-                phases_may_be_past and _may_be_past(pod, orphans[key])
-            ):
+            elif pod.ref.uid in orphans[key].past_workers or _may_be_past(pod, orphans[key]):
                 continue
             elif _is_launch_of(pod, orphans[key]):
                 candidates.setdefault(key, []).append(pod)
@@ -83,7 +119,7 @@ def plan_adoption(
             log.exception("Pod %s cannot be read, and is left out of adoption", pod.ref)
             plan.odd.add(_ti_id_of_odd(pod))
     for key, found in candidates.items():
-        choose(plan, orphans[key], found)
+        plan.choose(orphans[key], found)
     return plan
 
 
@@ -92,20 +128,6 @@ def _ti_id_of_odd(pod: PodFacts) -> str | None:
         return pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION)
     except Exception:  # noqa: BLE001 - it was logged why
         return None
-
-
-def choose(plan: AdoptionPlan, orphan: Orphan, found: list[PodFacts]) -> None:
-    """Choose one of a task instance's pods; none if it runs in a pod that is not among them."""
-    key, runs = orphan.key, orphan.state != TaskInstanceState.QUEUED
-    if runs and all(place_of(orphan.hostname, pod) is Place.ELSEWHERE for pod in found):
-        plan.superseded.extend((key, pod) for pod in found)
-        return
-    plan.current[key], *others = newest_first(found, orphan.hostname if runs else None)
-    if others:
-        plan.shared[key] = found
-    if runs and place_of(orphan.hostname, plan.current[key]) is not Place.HERE:
-        others = [pod for pod in others if place_of(orphan.hostname, pod) is Place.ELSEWHERE]
-    plan.superseded.extend((key, pod) for pod in others)
 
 
 def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:

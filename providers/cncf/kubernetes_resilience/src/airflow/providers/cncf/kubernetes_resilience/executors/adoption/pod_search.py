@@ -13,18 +13,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods, plan_adoption
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import REMINDER_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE, Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
@@ -137,8 +134,9 @@ class PodSearch:
                 "Task instances whose pods may not be listed are not adopted: %s",
                 "; ".join(f"{namespace}: {error}" for namespace, error in errors),
             )
-        plan = plan_adoption(orphans, pods, phases_may_be_past=True)
-        return FoundPods(orphans, plan, is_partial=bool(errors))
+        found = plan_adoption(orphans, pods)
+        found.is_partial = bool(errors)
+        return found
 
     async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
         try:
@@ -147,4 +145,5 @@ class PodSearch:
             log.debug("Adoption of %d task instances postponed again: %r", len(orphans), error)
             self._answers.append(None)
         else:
-            self._answers.append(replace(found, is_late=True))
+            found.is_late = True
+            self._answers.append(found)

@@ -11,16 +11,14 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import State, TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.found_pods import FoundPods, launch_of
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import AdoptionPlan
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     DELETION_TIMEOUT,
     PodDeletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import AdoptPod, PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import is_host
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, is_host
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Deletion, Launch, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow
@@ -51,7 +49,7 @@ class SurplusPods:
         self._clock = clock
         self.abandoned: dict[TaskInstanceKey, Orphan] = {}
         """Not adopted any more, but their pods have to be found and deleted."""
-        self._listed_before: dict[TaskInstanceKey, AdoptionPlan] = {}
+        self._listed_before: dict[TaskInstanceKey, FoundPods] = {}
         """What was found of those before it was known that another scheduler has them."""
 
     def abandon(self, orphan: Orphan) -> None:
@@ -107,10 +105,10 @@ class SurplusPods:
             for key, orphan in answered.items()
             if not self._has_to_be_listed_again(key, found, by_key.get(key))
         }
-        current = [(key, pod) for key, pod in found.plan.current.items() if key in abandoned]
+        current = [(key, pod) for key, pod in found.current.items() if key in abandoned]
         for key, pod in [*current, *found.superseded_of(abandoned)]:
             row = by_key.get(key)
-            has_run = found.plan.current.get(key) is pod and abandoned[key].state != TaskInstanceState.QUEUED
+            has_run = found.current.get(key) is pod and abandoned[key].state != TaskInstanceState.QUEUED
             is_used = has_run or self._is_used(pod, row)
             if (is_used and row and self._is_anothers(row)) or not self._goes_on(pod):
                 continue
@@ -129,11 +127,11 @@ class SurplusPods:
         if row is None or not self._is_anothers(row):
             return False
         pods = [pod for _, pod in found.superseded_of({key})]
-        if current := found.plan.current.get(key):
+        if current := found.current.get(key):
             pods.append(current)
         if any(self._is_used(pod, row) for pod in pods):
             return False  # it had its own by then
-        return self._listed_before.setdefault(key, found.plan) is found.plan
+        return self._listed_before.setdefault(key, found) is found
 
     def _is_anothers(self, row: TaskInstanceRow) -> bool:
         return row.state in State.adoptable_states and row.queued_by_job_id != self._job_id
@@ -160,6 +158,6 @@ class SurplusPods:
 
     def _delete_replaced(self, found: FoundPods, keys: Container[TaskInstanceKey]) -> None:
         """Delete the pods in which these ran before they ran again; their next launches wait for them."""
-        for key, pod in found.plan.replaced:
+        for key, pod in found.replaced:
             if key in keys and not pod.is_terminal:  # its node may be cut off
                 self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))

@@ -35,9 +35,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
     ConfirmPod,
     PodCommands,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (

@@ -21,8 +21,9 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types impor
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import runs_in
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, Try
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
@@ -365,3 +366,21 @@ class Launch:
     def has_started(self) -> bool:
         """Whether its worker has been seen to start, or its pod in a phase in which a worker cannot."""
         return self.facts is not None and not self.facts.may_start
+
+
+def launch_of(orphan: Orphan, pod: PodFacts, *, has_siblings: bool) -> Launch:
+    """
+    Return what a pod that was found is the launch of.
+
+    :param has_siblings: whether the task instance may have other pods too
+    """
+    return Launch(
+        key=orphan.key,
+        ti_id=orphan.pod_id,
+        namespace=pod.ref.namespace,
+        name=pod.ref.name,
+        number=pod.launch_number,
+        ref=pod.ref,
+        facts=mask_secrets(pod),
+        has_siblings=has_siblings,
+    )

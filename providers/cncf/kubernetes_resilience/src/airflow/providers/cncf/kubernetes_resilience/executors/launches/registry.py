@@ -16,6 +16,7 @@ from math import inf
 from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     ALLOWED,
     NO_DEADLINES,
@@ -25,7 +26,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     LaunchState,
     Waiting,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import LAUNCH_ID_ANNOTATION, PodFacts, PodRef
 from airflow_resilience.outages import Dependency

@@ -12,8 +12,8 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.orphan import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 
