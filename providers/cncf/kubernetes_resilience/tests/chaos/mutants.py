@@ -24,7 +24,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
     launch_queue,
     outages,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.deletion import pod_deletion
+from airflow.providers.cncf.kubernetes_resilience.executors.deletion import (
+    garbage_collection,
+    pod_deletion,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge, record
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
@@ -42,10 +45,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import (
-    queued_timeout,
-    schedulers,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_timeout
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods import facts
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -230,7 +230,7 @@ def take_a_label_for_ownership(patch):
     async def by_label(self, orphans):
         own = int(self._commands._own_labels[SCHEDULER_LABEL])
         with create_session(scoped=False) as session:
-            living = sorted(map(str, schedulers.read_living(but=own, session=session)))
+            living = sorted(map(str, garbage_collection.read_living(but=own, session=session)))
         selector = f"{SCHEDULER_LABEL} notin ({','.join(living) or '0'}),{identity.NOT_DONE}"
         patch.setattr(pod_search, "NOT_DONE", selector)
         return await list_pods(self, orphans)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes_resilience.executors import assembly, kubernetes_executor
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,

@@ -16,8 +16,11 @@ from airflow.utils.sqlalchemy import UtcDateTime
 from sqlalchemy import Integer, Table, insert, select, text, update
 from sqlalchemy.orm import Session
 
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import REFERENCES, following
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import (
+    REFERENCES,
+    following,
+    typed_ids,
+)
 
 pytestmark = pytest.mark.airflow_alone
 

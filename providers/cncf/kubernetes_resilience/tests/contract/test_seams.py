@@ -71,7 +71,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     find_without_meaning,
     read_settings,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.dependents import typed_ids
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     DONE_LABEL,
     TASK_INSTANCE_ID_ANNOTATION,

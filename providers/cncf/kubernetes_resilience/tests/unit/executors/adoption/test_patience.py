@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
 
 from ....support.harness import Clock
 

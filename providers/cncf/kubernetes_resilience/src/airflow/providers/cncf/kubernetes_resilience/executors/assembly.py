@@ -15,8 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actio
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience, PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue

@@ -31,7 +31,7 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.patience import Patience
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, Parts
 from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
@@ -43,7 +43,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     describe,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.revival import revive
 from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import UPSTREAM_SECTION
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
     find_without_meaning,
@@ -260,7 +259,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Handle what has arrived since the last time. Waits for the database, never for Kubernetes."""
         run, parts = self._isolation.run, self._parts
         run("policies", parts.policies.tick)
-        run("revive", revive, parts.commands, self._registry)
+        run("revive", parts.reconciler.revive)
         self._turn_began = self._clock()
         run("tidy", parts.deletion.tick, self._last_message)
         run("intake", self._take_jobs)

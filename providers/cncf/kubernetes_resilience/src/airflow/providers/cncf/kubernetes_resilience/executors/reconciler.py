@@ -22,8 +22,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Launch,
+    LaunchState,
+    NextAttempt,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 
 BATCH = 100
@@ -78,6 +82,20 @@ class Reconciler:
         """What is left to look at of the launches that had not started at the last look."""
         self._late: list[Launch] = []
         """Those for which the last turn had no time."""
+
+    def revive(self) -> None:
+        """Start the Kubernetes thread again if it has crashed, and ask again for what was lost with it."""
+        if not self._commands.revive():
+            return
+        self._commands.send_again(self._registry.pending_deletions())
+        for launch in (*self._registry, *self._registry.in_state(LaunchState.DEPARTING)):
+            launch.calls = 0  # nobody will answer them
+            if launch.creation and launch.creation.next_attempt is None:
+                launch.creation.was_unclear = True
+                launch.creation.next_attempt = NextAttempt(0.0)
+            elif launch.ref and self._registry.is_current(launch):
+                # The new informer does not know the pod, and would not notice that it is gone.
+                self._commands.send(ConfirmPod(launch.ref))
 
     def tick(self, until: float) -> bool:
         """

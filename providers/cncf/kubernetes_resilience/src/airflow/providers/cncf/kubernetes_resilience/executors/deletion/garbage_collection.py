@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
 from airflow.configuration import conf
+from airflow.jobs.job import Job, JobState
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE, try_of
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks import schedulers, task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
@@ -72,7 +75,7 @@ class OrphanCollector:
         if self._clock() >= self._next:
             self._next = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
             with create_session(scoped=False) as session:
-                living = schedulers.read_living(but=self._job_id, session=session)
+                living = read_living(but=self._job_id, session=session)
             labels = ",".join([self._own_label, *sorted(map(str, living))])
             self._commands.run(self._list, f"{SCHEDULER_LABEL} notin ({labels}),{NOT_DONE}")
 
@@ -111,3 +114,22 @@ class OrphanCollector:
         return {
             entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
         }
+
+
+def read_living(*, but: int | None, session: Session) -> set[int]:
+    """
+    Return the jobs of the schedulers that are alive.
+
+    Alive is whose heartbeat is not older than ``[scheduler] scheduler_health_check_threshold``, as it is
+    for Airflow when it looks for orphaned task instances.
+
+    :param but: the job that asks
+    """
+    threshold = timedelta(seconds=conf.getint("scheduler", "scheduler_health_check_threshold"))
+    query = select(Job.id).where(
+        Job.job_type == "SchedulerJob",
+        Job.state == JobState.RUNNING,
+        Job.latest_heartbeat >= datetime.now(UTC) - threshold,
+        Job.id != but,
+    )
+    return set(session.scalars(query))

@@ -34,7 +34,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation i
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.profiles import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
@@ -42,6 +41,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     is_running,
     standing,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.beginnings import IMPORT_FAILED
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import find_dependency

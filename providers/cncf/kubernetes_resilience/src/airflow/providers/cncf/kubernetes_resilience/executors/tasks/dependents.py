@@ -1,14 +1,14 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Rows of Airflow's other tables that refer to a task instance by its UUID, and do not follow a change of it.
+UUIDs of task instances, and rows of other tables that refer to them and do not follow a change of them.
 
 Their foreign keys have no ``ON UPDATE CASCADE``. A contract test says that these are all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,10 +17,9 @@ import airflow.models.renderedtifields
 import airflow.models.taskreschedule
 import airflow.models.xcom  # noqa: F401
 from airflow.models.base import Base
+from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import Table, bindparam, delete, insert, select, tuple_
 from sqlalchemy.orm import Session
-
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.ids import typed_ids
 
 Row = dict[str, Any]
 
@@ -42,6 +41,17 @@ REFERENCES = (
     Reference("legacy_task_data_owner", "task_instance_id", dependents=("xcom_v1", "rtif_v1")),
 )
 """The installed Airflow has some of them."""
+
+
+def typed_ids(ti_ids: Collection[str], column: Any = TaskInstance.id) -> list[Any]:
+    """Return UUIDs as a column has them."""
+    # It is a string up to Airflow 3.1 and a UUID from 3.2 on; a value of the other type would
+    # either be refused or keep the database from using the primary key.
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        kind = str
+    return [kind(ti_id) for ti_id in ti_ids]
 
 
 @contextmanager
