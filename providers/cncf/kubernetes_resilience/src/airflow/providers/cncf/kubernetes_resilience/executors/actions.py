@@ -45,10 +45,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    HEARTBEAT_TIMEOUT,
-    PodFailure,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import (
     ContextSource,

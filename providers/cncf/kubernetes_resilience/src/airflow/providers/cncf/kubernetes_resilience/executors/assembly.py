@@ -35,9 +35,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    NOT_DONE_BY,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE_BY
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import Reconciler
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers

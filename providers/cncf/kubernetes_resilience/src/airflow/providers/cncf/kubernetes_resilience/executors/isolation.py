@@ -77,8 +77,6 @@ class Isolation:
 
     Each failure that is not the database's is counted by the metric ``kubernetes_executor.unhandled_errors``,
     with the tag ``step``.
-
-    :param clock: monotonic time, seconds
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -52,7 +52,6 @@ class Reconciler:
     :param actions: do what follows
     :param launch_queue: asks for the pods of launches that are due
     :param token_validity: of a worker's token, seconds
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

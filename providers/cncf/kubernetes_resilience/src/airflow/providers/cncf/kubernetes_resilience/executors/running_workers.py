@@ -44,7 +44,6 @@ class RunningWorkers:
     :param event_filter: follows launches until their pods end
     :param policies: say which tasks may run again after a loss
     :param slots: what is held without a pod gets one
-    :param job_id: this scheduler's job
     """
 
     def __init__(

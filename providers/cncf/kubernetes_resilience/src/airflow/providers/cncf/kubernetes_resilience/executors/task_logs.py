@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.utils.log.logging_mixin import remove_escape_codes
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
-    newest_first,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import newest_first
 from airflow.providers.cncf.kubernetes_resilience.executors.upstream import CLIENT_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod

@@ -39,7 +39,6 @@ class Orphans:
     Reads which task instances are orphans, and lets go of those that are not to be adopted any more.
 
     :param slots: those of task instances that another scheduler has adopted are freed
-    :param job_id: this scheduler's job
     """
 
     def __init__(

@@ -60,11 +60,7 @@ class Patience:
 
     @contextmanager
     def spent(self, clock: Callable[[], float]) -> Iterator[float]:
-        """
-        Wait within the block; yield the seconds that are left for it, which may be none.
-
-        :param clock: monotonic time, seconds
-        """
+        """Wait within the block; yield the seconds that are left for it, which may be none."""
         began = clock()
         try:
             yield self._left(began)
@@ -93,7 +89,6 @@ class PodSearch:
     answers.
 
     :param patience: how long the scheduler may be kept waiting, with all its executors
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

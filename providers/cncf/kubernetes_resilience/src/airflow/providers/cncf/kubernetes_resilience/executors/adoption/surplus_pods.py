@@ -26,12 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LA
 
 
 class SurplusPods:
-    """
-    Deletes or keeps the pods that are found and not adopted.
-
-    :param job_id: this scheduler's job
-    :param clock: monotonic time, seconds
-    """
+    """Deletes or keeps the pods that are found and not adopted."""
 
     def __init__(
         self,

@@ -95,7 +95,6 @@ class CreateRetries:
     :param outages: are told which namespaces have no admission, and say which launches wait for that
     :param token_validity: of such a token, seconds
     :param retries: ``task_publish_max_retries``; None if that is not set
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

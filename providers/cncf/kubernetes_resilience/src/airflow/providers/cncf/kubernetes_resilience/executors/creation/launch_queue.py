@@ -102,8 +102,6 @@ class LaunchQueue:
     :param builder: builds pods
     :param create_retries: makes the create calls
     :param outages: say what is away
-    :param job_id: this scheduler's job
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

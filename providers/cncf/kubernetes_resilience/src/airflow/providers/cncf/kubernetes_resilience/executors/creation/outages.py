@@ -34,13 +34,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.context import ExecutionContext, MetadataKey
 from airflow_resilience.ledger import HeldLaunch, record_held
 from airflow_resilience.ledger_queries import OUTAGE_MEMORY, find_outages, read_failures
-from airflow_resilience.outages import (
-    Dependency,
-    DependencyKind,
-    Outage,
-    OutageLimits,
-    OutageState,
-)
+from airflow_resilience.outages import Dependency, DependencyKind, Outage, OutageLimits, OutageState
 from airflow_resilience.propagation import listeners
 
 log = logging.getLogger(__name__)
@@ -77,7 +71,6 @@ class Outages:
 
     :param limits: when an outage is assumed, and for how long launches are held
     :param slots: those of held launches are lent to others
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

@@ -12,10 +12,7 @@ from airflow.executors.workloads import ExecuteTask
 from airflow.providers.cncf.kubernetes.exceptions import PodMutationHookException
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
-from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
-    add_unique_suffix,
-    create_unique_id,
-)
+from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import add_unique_suffix, create_unique_id
 from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_args
 from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod
 

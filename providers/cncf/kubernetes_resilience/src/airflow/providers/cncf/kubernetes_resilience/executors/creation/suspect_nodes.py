@@ -56,7 +56,6 @@ class SuspectNodes:
     Knows which nodes are suspect.
 
     :param timeout: seconds for which a node is suspect after a launch has failed there; 0 for never
-    :param clock: monotonic time, seconds
     """
 
     def __init__(self, timeout: float, *, clock: Callable[[], float]) -> None:

@@ -36,9 +36,6 @@ class OrphanCollector:
     A pod whose worker has ended or has not started may still be adopted, and what its task instance's row
     says may depend on it. The pod is left behind if its try is over, or goes on without it. A pod whose
     worker runs ends by itself, and one without a row may be that of another deployment in the namespace.
-
-    :param own_label: value of the label by which this scheduler's pods are selected
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

@@ -76,9 +76,6 @@ class PodDeletion:
     say. A kept pod is labelled, so that no executor sees it again. Sidecars that run on in it are stopped:
     they may never notice that the worker has ended. All this waits for a quiet moment, because its worker
     cannot start any more, and the API server has other pods to create.
-
-    :param own_label: value of the label by which this scheduler's pods are selected
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

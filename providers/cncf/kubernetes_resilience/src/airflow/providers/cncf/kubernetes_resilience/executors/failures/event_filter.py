@@ -39,15 +39,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_secrets
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    UNKNOWN,
-    PodFailure,
-)
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
-    SCHEDULER_LABEL,
-    PodFacts,
-    PodRef,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import UNKNOWN, PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,
@@ -71,13 +64,11 @@ class StaleEventFilter:
     """
     Follows the current launches until their pods end.
 
-    :param own_label: value of the label by which this scheduler's pods are selected
     :param limits: for how long a pod may wait for a node, or for its worker to start
     :param superseded: does what follows from news of other pods
     :param create_retries: takes create calls that have failed
     :param outages: are told what has been created, and has started
     :param suspect_nodes: are told what has started
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

@@ -118,7 +118,6 @@ def judge(
     """
     Return what follows for a current launch.
 
-    :param job_id: this scheduler's job
     :param queued_again: whether this executor has already been handed the task instance's next phase
     """
     match situation:
@@ -167,7 +166,6 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     """
     Assess the end of a task instance's current launch.
 
-    :param job_id: this scheduler's job
     :param queued_again: whether this executor has already been handed the task instance's next phase
         (it deferred or was rescheduled by the very worker whose pod has ended)
     """

@@ -16,10 +16,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    HEARTBEAT_TIMEOUT,
-    PodFailure,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.ledger import LedgerEntry
 

@@ -31,12 +31,7 @@ from airflow_resilience.retry_policy.document import PolicyFileError
 from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
-from airflow_resilience.retry_policy.selection import (
-    Selection,
-    TaskProfile,
-    infrastructure_budget,
-    select,
-)
+from airflow_resilience.retry_policy.selection import Selection, TaskProfile, infrastructure_budget, select
 from airflow_resilience.retry_policy.source import PolicySource
 
 log = logging.getLogger(__name__)
@@ -49,7 +44,6 @@ class RetryPolicies:
     """
     Knows the policies in force.
 
-    :param clock: monotonic time, seconds
     :raises AirflowConfigException: if there is a file and it cannot be used
     """
 

@@ -127,8 +127,6 @@ class Recorder:
     :param token_validity: of a worker's token, seconds
     :param outages: are told what launches have failed for, and tell what is away
     :param suspect_nodes: are told on which nodes, and tell which are suspect
-    :param job_id: this scheduler's job
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

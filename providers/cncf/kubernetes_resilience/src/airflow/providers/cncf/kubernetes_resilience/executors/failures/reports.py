@@ -38,8 +38,6 @@ class Reports:
     Remembers the reports that change a task instance until its row shows that.
 
     :param slots: where they are made again
-    :param job_id: this scheduler's job
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

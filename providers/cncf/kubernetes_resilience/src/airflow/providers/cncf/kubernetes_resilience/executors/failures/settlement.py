@@ -40,9 +40,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_in
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot, awaits_launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    find_obstacle,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import find_obstacle
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.propagation import audit
@@ -65,7 +63,6 @@ class Settlement:
     :param slots: tell whether the next phase of a task instance is queued
     :param recorder: decides about those that have failed
     :param create_retries: say how those have failed whose pod was not created
-    :param job_id: this scheduler's job
     """
 
     def __init__(

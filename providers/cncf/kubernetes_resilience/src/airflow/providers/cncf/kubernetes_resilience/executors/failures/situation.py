@@ -58,11 +58,7 @@ class End(NamedTuple):
 
 
 def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
-    """
-    Return how a launch has ended; None if it goes on.
-
-    :param now: on the executor's monotonic clock (seconds)
-    """
+    """Return how a launch has ended; None if it goes on."""
     facts = launch.facts
     if facts is None:
         return None
@@ -121,7 +117,6 @@ def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
     This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created by
     an earlier call, with an earlier token.
 
-    :param now: on the executor's monotonic clock (seconds)
     :param validity: of a token, seconds
     """
     today = datetime.now(UTC)

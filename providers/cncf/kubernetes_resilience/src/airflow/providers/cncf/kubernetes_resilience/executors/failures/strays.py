@@ -29,12 +29,7 @@ STRAY_INTERVAL = 60.0
 
 
 class Strays:
-    """
-    Keeps pods whose launch is not known here, or not followed any more, until rows say whose they are.
-
-    :param job_id: this scheduler's job
-    :param clock: monotonic time, seconds
-    """
+    """Keeps pods whose launch is not known here, or not followed any more, until rows say whose they are."""
 
     def __init__(
         self,

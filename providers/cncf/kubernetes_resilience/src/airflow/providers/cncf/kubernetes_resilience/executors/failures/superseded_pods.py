@@ -134,7 +134,6 @@ class SupersededPods:
     """
     Carries out what becomes of pods that are not the pod of a current launch. That changes no task.
 
-    :param own_label: value of the label by which this scheduler's pods are selected
     :param strays: decides whose a pod is of which neither label nor launch tells
     """
 

@@ -279,11 +279,7 @@ class Launch:
         return self.facts is None or not self.facts.is_terminal
 
     def is_creation_due(self, now: float) -> bool:
-        """
-        Whether what follows a create call that has failed is due.
-
-        :param now: on the executor's monotonic clock (seconds)
-        """
+        """Whether what follows a create call that has failed is due."""
         attempt = self.creation.next_attempt if self.creation else None
         return attempt is not None and attempt.not_before <= now
 
@@ -327,11 +323,7 @@ class Launch:
         return entry.was_pending and (self.has_survived or has_started)
 
     def describe(self, now: float) -> str:
-        """
-        Say what is known of it in one line, for people.
-
-        :param now: on the executor's monotonic clock (seconds)
-        """
+        """Say what is known of it in one line, for people."""
         if self.waiting:
             if self.waiting.fails:
                 return f"fails once no pod of it can start any more: {self.waiting.fails}"

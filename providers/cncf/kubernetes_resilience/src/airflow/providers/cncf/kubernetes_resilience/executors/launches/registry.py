@@ -107,11 +107,7 @@ class LaunchRegistry:
         return [*self.in_state(LaunchState.CREATING), *self.in_state(LaunchState.PENDING), *ended]
 
     def describe(self, now: float) -> Iterator[str]:
-        """
-        Say where each task is that the executor holds, for people.
-
-        :param now: on the executor's monotonic clock (seconds)
-        """
+        """Say where each task is that the executor holds, for people."""
         for orphan in self._adopting.values():
             yield f"{orphan.key}: adopting from scheduler job {orphan.job_id}"
         for state in LaunchState:
@@ -135,7 +131,6 @@ class LaunchRegistry:
         Note that a launch which has waited is held, or one of which it is certain that it has no pod.
 
         :param dependency: what it needs and is away
-        :param now: on the executor's monotonic clock (seconds)
         """
         self._check(launch)
         launch.held_for, launch.held_since = dependency, launch.held_since or now
@@ -182,7 +177,6 @@ class LaunchRegistry:
         Note that a current launch has ended, and has to be settled.
 
         :param failure: how it failed; None if it succeeded
-        :param now: on the executor's monotonic clock (seconds)
         """
         self._check(launch)
         was_alive = launch.failure is not None and launch.failure.alive

@@ -36,8 +36,6 @@ class QueuedTimeout:
     :param timeout: seconds
     :param gate_timeout: seconds, from when a task instance was scheduled, in which its pod may wait behind a
         scheduling gate
-    :param job_id: this scheduler's job
-    :param clock: monotonic time, seconds
     """
 
     def __init__(

@@ -107,7 +107,6 @@ def standing(row: TaskInstanceRow | None, key: TaskInstanceKey | None, *, job_id
 
     :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
     :param key: of the try that the pod was launched for; None if it does not say
-    :param job_id: this scheduler's job
     """
     if row is None or key is None or row.key.try_number != key.try_number:
         return Standing.GONE
