@@ -96,217 +96,168 @@ class Parts:
         emit: Callable[[Message], None],
         clock: Callable[[], float],
     ) -> None:
-        self._who = who
-        self._settings = settings
-        self._kube_config = kube_config
-        self._registry = registry
-        self._slots = slots
-        self._isolation = isolation
-        self._clock = clock
-        self._token_validity = upstream.read_validity(make_token("probe"))
+        job_id, own_label = who.job_id, who.scheduler_label
+        token_validity = upstream.read_validity(make_token("probe"))
         self.runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
         self.commands = PodCommands(self.runtime, who.labels)
         self.policies = RetryPolicies(settings, clock)
-        self._add_tasks()
-        self._add_deletion()
-        self._add_creation(make_token)
-        self._add_failures()
-        self._add_adoption(patience)
-        self._add_running_workers()
-        self._add_actions()
-
-    def _add_tasks(self) -> None:
         self.queued_timeout = QueuedTimeout(
             conf.getfloat("scheduler", "task_queued_timeout"),
-            self._settings.scheduling_gate_timeout,
-            registry=self._registry,
+            settings.scheduling_gate_timeout,
+            registry=registry,
             commands=self.commands,
-            isolation=self._isolation,
-            job_id=self._who.job_id,
-            clock=self._clock,
+            isolation=isolation,
+            job_id=job_id,
+            clock=clock,
         )
-
-    def _add_deletion(self) -> None:
+        # ---------------------------------------------------------------- deletion
         self.deletion = PodDeletion(
             commands=self.commands,
-            registry=self._registry,
-            kube_config=self._kube_config,
-            own_label=self._who.scheduler_label,
-            clock=self._clock,
+            registry=registry,
+            kube_config=kube_config,
+            own_label=own_label,
+            clock=clock,
         )
         self.garbage = OrphanCollector(
             runtime=self.runtime,
             commands=self.commands,
             deletion=self.deletion,
-            namespaces=self._who.namespaces,
-            own_label=self._who.scheduler_label,
-            isolation=self._isolation,
-            job_id=self._who.job_id,
-            clock=self._clock,
+            namespaces=who.namespaces,
+            own_label=own_label,
+            isolation=isolation,
+            job_id=job_id,
+            clock=clock,
         )
-
-    def _add_creation(self, make_token: Callable[[str], str]) -> None:
-        self.suspect_nodes = SuspectNodes(self._settings.node_suspect_timeout, clock=self._clock)
+        # ---------------------------------------------------------------- creation
+        self.suspect_nodes = SuspectNodes(settings.node_suspect_timeout, clock=clock)
         builder = PodBuilder(
-            self._kube_config,
-            str(self._who.job_id),
-            self._who.executor_label,
+            kube_config,
+            str(job_id),
+            who.executor_label,
             make_token,
-            worker_log_as_termination_message=self._settings.worker_log_as_termination_message,
+            worker_log_as_termination_message=settings.worker_log_as_termination_message,
             infrastructure=self.policies.current.infrastructure,
             suspect_nodes=self.suspect_nodes.names,
         )
-        self.outages = Outages(
-            self._settings.outage_limits, registry=self._registry, slots=self._slots, clock=self._clock
-        )
-        self.create_retries = CreateRetries(
-            registry=self._registry,
+        self.outages = Outages(settings.outage_limits, registry=registry, slots=slots, clock=clock)
+        create_retries = CreateRetries(
+            registry=registry,
             commands=self.commands,
             builder=builder,
             outages=self.outages,
-            token_validity=self._token_validity,
-            retries=self._settings.publish_retries,
-            clock=self._clock,
+            token_validity=token_validity,
+            retries=settings.publish_retries,
+            clock=clock,
         )
         self.launch_queue = LaunchQueue(
             builder=builder,
-            registry=self._registry,
-            create_retries=self.create_retries,
+            registry=registry,
+            create_retries=create_retries,
             outages=self.outages,
-            isolation=self._isolation,
-            job_id=self._who.job_id,
-            clock=self._clock,
+            isolation=isolation,
+            job_id=job_id,
+            clock=clock,
         )
-
-    def _add_failures(self) -> None:
+        # ---------------------------------------------------------------- failures
         self.traces = LaunchTraces()
-        self.strays = Strays(
-            registry=self._registry,
-            job_id=self._who.job_id,
-            isolation=self._isolation,
-            clock=self._clock,
-        )
+        self.strays = Strays(registry=registry, job_id=job_id, isolation=isolation, clock=clock)
         superseded = SupersededPods(
-            registry=self._registry,
+            registry=registry,
             commands=self.commands,
             deletion=self.deletion,
             strays=self.strays,
-            own_label=self._who.scheduler_label,
+            own_label=own_label,
         )
         self.event_filter = StaleEventFilter(
-            registry=self._registry,
+            registry=registry,
             commands=self.commands,
             deletion=self.deletion,
-            own_label=self._who.scheduler_label,
+            own_label=own_label,
             limits=Limits(
-                self._kube_config.worker_pod_pending_fatal_container_state_reasons,
-                self._settings.unschedulable_timeout,
-                self._settings.pending_timeout,
+                kube_config.worker_pod_pending_fatal_container_state_reasons,
+                settings.unschedulable_timeout,
+                settings.pending_timeout,
             ),
             superseded=superseded,
-            create_retries=self.create_retries,
+            create_retries=create_retries,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
-            isolation=self._isolation,
-            clock=self._clock,
+            isolation=isolation,
+            clock=clock,
         )
         recorder = Recorder(
             policies=self.policies,
-            token_validity=self._token_validity,
+            token_validity=token_validity,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
-            job_id=self._who.job_id,
-            clock=self._clock,
+            job_id=job_id,
+            clock=clock,
         )
         self.settlement = Settlement(
-            slots=self._slots,
-            recorder=recorder,
-            create_retries=self.create_retries,
-            job_id=self._who.job_id,
+            slots=slots, recorder=recorder, create_retries=create_retries, job_id=job_id
         )
-        self.reports = Reports(
-            slots=self._slots, isolation=self._isolation, job_id=self._who.job_id, clock=self._clock
-        )
-
-    def _add_adoption(self, patience: Patience) -> None:
-        orphans = Orphans(
-            registry=self._registry,
-            slots=self._slots,
-            isolation=self._isolation,
-            job_id=self._who.job_id,
+        self.reports = Reports(slots=slots, isolation=isolation, job_id=job_id, clock=clock)
+        # ---------------------------------------------------------------- adoption
+        orphans = Orphans(registry=registry, slots=slots, isolation=isolation, job_id=job_id)
+        search = PodSearch(
+            runtime=self.runtime,
+            commands=self.commands,
+            namespaces=who.namespaces,
+            patience=patience,
+            clock=clock,
         )
         surplus = SurplusPods(
-            registry=self._registry,
-            deletion=self.deletion,
-            commands=self.commands,
-            job_id=self._who.job_id,
-            clock=self._clock,
+            registry=registry, deletion=self.deletion, commands=self.commands, job_id=job_id, clock=clock
         )
         self.completion = Completion(
-            orphans=orphans,
-            surplus=surplus,
-            registry=self._registry,
-            slots=self._slots,
-            isolation=self._isolation,
+            orphans=orphans, surplus=surplus, registry=registry, slots=slots, isolation=isolation
         )
         self.adopter = Adopter(
             orphans=orphans,
-            search=self._make_search(patience),
+            search=search,
             completion=self.completion,
             surplus=surplus,
-            registry=self._registry,
+            registry=registry,
             deletion=self.deletion,
-            slots=self._slots,
-            isolation=self._isolation,
+            slots=slots,
+            isolation=isolation,
             with_budget=self.policies.with_budget,
         )
-
-    def _make_search(self, patience: Patience) -> PodSearch:
-        return PodSearch(
-            runtime=self.runtime,
-            commands=self.commands,
-            namespaces=self._who.namespaces,
-            patience=patience,
-            clock=self._clock,
-        )
-
-    def _add_running_workers(self) -> None:
+        # ---------------------------------------------------------------- launches as a whole
         self.running_workers = RunningWorkers(
-            registry=self._registry,
+            registry=registry,
             commands=self.commands,
             adopter=self.adopter,
             completion=self.completion,
             event_filter=self.event_filter,
             policies=self.policies,
             deletion=self.deletion,
-            slots=self._slots,
-            isolation=self._isolation,
-            job_id=self._who.job_id,
+            slots=slots,
+            isolation=isolation,
+            job_id=job_id,
         )
-
-    def _add_actions(self) -> None:
         self.actions = Actions(
-            registry=self._registry,
-            slots=self._slots,
+            registry=registry,
+            slots=slots,
             deletion=self.deletion,
             event_filter=self.event_filter,
-            create_retries=self.create_retries,
+            create_retries=create_retries,
             settlement=self.settlement,
             launch_queue=self.launch_queue,
             strays=self.strays,
             running_workers=self.running_workers,
             traces=self.traces,
-            isolation=self._isolation,
+            isolation=isolation,
         )
         self.reconciler = Reconciler(
-            registry=self._registry,
+            registry=registry,
             commands=self.commands,
             settlement=self.settlement,
             actions=self.actions,
             launch_queue=self.launch_queue,
-            isolation=self._isolation,
-            token_validity=self._token_validity,
-            clock=self._clock,
+            isolation=isolation,
+            token_validity=token_validity,
+            clock=clock,
         )
 
 
