@@ -181,7 +181,7 @@ class LaunchQueue:
             self._isolation.alone(
                 "build",
                 item,
-                lambda item: not_launched.extend(self._create(*item)),
+                lambda item: not_launched.extend(self._create(item)),
                 name=lambda item: _key(item.launch),
                 give_up=lambda item, error: cannot(item.launch, error),
             )
@@ -247,23 +247,15 @@ class LaunchQueue:
             and (launch not in failed or launch.ti_id in locked or launch.ti_id not in rows)
         ]
 
-    def _create(
-        self,
-        launch: Launch,
-        row: TaskInstanceRow | None,
-        history: LaunchHistory,
-        lost: LedgerEntry | None,
-        failed: ExecutionContext | None,
-        mutations: Sequence[Mutation],
-    ) -> Iterable[NotLaunched]:
-        waiting = launch.waiting
+    def _create(self, read: _Read) -> Iterable[NotLaunched]:
+        launch, last, waiting = read.launch, read.history.last, read.launch.waiting
         if waiting is None:
             raise AssertionError("a launch that is due waits")
         if launch.is_handed_back:
             log.info("%s is handed back to the scheduler, which queues it again in the same try", launch.key)
             yield NotLaunched(launch)
             return
-        if (decided := history.last or lost) and not waiting.is_relaunch:
+        if (decided := last or read.lost) and not waiting.is_relaunch:
             # Another scheduler has decided on this relaunch, and has died or handed it over. The ledger says
             # when it is due.
             waiting.is_relaunch = True
@@ -271,29 +263,23 @@ class LaunchQueue:
             waiting.not_before = self._clock() + seconds
             if seconds > 0:
                 return
-        if not awaits_launch(row, launch.key, job_id=self._job_id):
+        if not awaits_launch(read.row, launch.key, job_id=self._job_id):
             log.info("Not launching %s: it is not queued by this scheduler any more", launch.key)
-            yield NotLaunched(launch, runs=is_running(row))
+            yield NotLaunched(launch, runs=is_running(read.row))
         elif waiting.fails:
             yield NotLaunched(launch, waiting.fails, waiting.context)
-        elif history.last and history.last.decision.action is not Action.RELAUNCH:
-            yield NotLaunched(launch, _undelivered(launch, history.last))
-        elif why := self._build(launch, history, lost, _tell(launch, decided, failed), mutations):
+        elif last and last.decision.action is not Action.RELAUNCH:
+            yield NotLaunched(launch, _undelivered(launch, last))
+        elif why := self._build(read, _tell(launch, decided, read.failed)):
             yield NotLaunched(launch, why, not_built(why))
         elif launch.creation:
             self._create_retries.ask(launch)
 
-    def _build(
-        self,
-        launch: Launch,
-        history: LaunchHistory,
-        lost: LedgerEntry | None,
-        told: StoredContext | None,
-        mutations: Sequence[Mutation],
-    ) -> str | None:
+    def _build(self, read: _Read, told: StoredContext | None) -> str | None:
         """Build the pod of a launch, and hold it if what the pod needs is away; return why there is none."""
+        launch = read.launch
         try:
-            creation = self._builder.build(launch, history, lost, told, mutations)
+            creation = self._builder.build(launch, read.history, read.lost, told, read.mutations)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {describe(error.__cause__ or error)}"

@@ -61,6 +61,8 @@ class _Known:
     """Why a launch has failed last."""
     dags: set[str] = field(default_factory=set)
     """Of which Dags launches have failed."""
+    told: OutageState = OutageState.SUSPECTED
+    """What was told of it last."""
     logged: float = 0.0
     """When the log has last said that it is away, on the executor's monotonic clock (seconds)."""
 
@@ -175,9 +177,8 @@ class Outages:
         subject = launch.key.dag_id if dependency == AIRFLOW_API else launch.key.primary
         known.context = context
         known.dags.add(launch.key.dag_id)
-        before = known.outage.state
         known.outage.failed(subject, launch.launch_id, launch.token_made_at, now)
-        self._tell(dependency, known, before)
+        self._tell(dependency, known)
 
     def created(self, launch: Launch) -> None:
         """Note that the pod of a launch was created."""
@@ -213,9 +214,8 @@ class Outages:
 
     def _is_back(self, launch: Launch, dependency: Dependency) -> None:
         if (known := self._known.get(dependency)) and self._concerns(launch, dependency, known):
-            before = known.outage.state
             known.outage.started(launch.token_made_at, self._clock())
-            self._tell(dependency, known, before)
+            self._tell(dependency, known)
 
     # ------------------------------------------------------------------ the loop
 
@@ -239,11 +239,11 @@ class Outages:
         free = self._slots.configured - len(self._slots.occupied) + self._registry.count(LaunchState.HELD)
         for dependency, known in list(self._known.items()):
             outage = known.outage
-            held, before = self._registry.count_held(dependency), outage.state
+            held = self._registry.count_held(dependency)
             probe = self._registry.by_launch_id(outage.probe) if outage.probe else None
             lives = probe is not None and probe.state is not LaunchState.HELD
             is_over = not outage.tick(held, probe_lives=lives, now=now)
-            self._tell(dependency, known, before)
+            self._tell(dependency, known)
             first = outage.may_go(held, now)
             if outage.state is OutageState.RECOVERING:
                 first = min(first, max(0, free))
@@ -312,9 +312,8 @@ class Outages:
             return
         began = now - (at - last).total_seconds()
         if began >= known.outage.since:
-            before = known.outage.state
             known.outage.started(began, now)
-            self._tell(AIRFLOW_API, known, before)
+            self._tell(AIRFLOW_API, known)
 
     def restore(self) -> None:
         """
@@ -330,10 +329,9 @@ class Outages:
         self._is_restored = True
         for dependency, entry in find_outages(failures.found).items():
             known = self._known.setdefault(dependency, _Known(Outage(self._limits, now), entry.context))
-            before = known.outage.state
             since = entry.away_since or at
             known.outage.restore(now - max(0.0, (at - since).total_seconds()), now)
-            self._tell(dependency, known, before)
+            self._tell(dependency, known)
         for failure in failures.found:
             if (found := failure.entry.dependency) and found in self._known:
                 self._known[found].dags.add(failure.key.dag_id)
@@ -341,10 +339,11 @@ class Outages:
 
     # ------------------------------------------------------------------ who is told
 
-    def _tell(self, dependency: Dependency, known: _Known, before: OutageState) -> None:
-        outage, context = known.outage, known.context
+    def _tell(self, dependency: Dependency, known: _Known) -> None:
+        outage, context, before = known.outage, known.context, known.told
         if outage.state is before:
             return
+        known.told = outage.state
         now = self._clock()
         lasted = now - outage.since
         held = self._registry.count_held(dependency)
