@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate, runs_in
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate, runs_in
 
 POD = "sales-load-x7k2m9qa"
 SIBLING = "sales-load-b3n8w1zc"

@@ -16,8 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances, from_pod
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, ti_id_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    Place,
+    locate,
+    task_key,
+    ti_id_of,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger

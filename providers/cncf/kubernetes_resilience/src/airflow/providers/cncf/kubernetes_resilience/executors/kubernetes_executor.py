@@ -355,16 +355,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         for item in list(self._held_callbacks):
             self._isolation.alone(
-                "callback", item, self._send_held_callback, name=_key_of_held, give_up=self._drop_callback
+                "callback",
+                item,
+                self._send_held_callback,
+                name=lambda item: item[0],
+                give_up=lambda item, _: self._held_callbacks.remove(item),
             )
 
     def _send_held_callback(self, item: _HeldCallback) -> None:
         key, request = item
         self._isolation.run("callback", telling.tell_callback, request, key)
         super().send_callback(request)
-        self._held_callbacks.remove(item)
-
-    def _drop_callback(self, item: _HeldCallback, _error: Exception) -> None:
         self._held_callbacks.remove(item)
 
     def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
@@ -476,10 +477,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """Return what tells this executor from the others of its scheduler, also after a restart."""
         name = self.name.alias or self.name.module_path if self.name else type(self).__name__
         return self._make_safe_label_value(f"{self.team_name}.{name}" if self.team_name else name)
-
-
-def _key_of_held(item: _HeldCallback) -> TaskInstanceKey:
-    return item[0]
 
 
 def _drain(queue: Any) -> Iterator[Any]:

@@ -18,8 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans imp
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, place_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, Place, place_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting, launch_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, is_running

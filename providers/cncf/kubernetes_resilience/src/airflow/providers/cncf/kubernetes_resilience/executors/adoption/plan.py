@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     Orphan,
+    Place,
     is_host,
+    locate,
     newest_first,
     place_of,
     task_key,

@@ -94,7 +94,7 @@ class PodDeletion:
         self._clock = clock
         self._untidied: dict[PodRef, tuple[float, bool, bool]] = {}
 
-    def tidy(self, ref: PodRef, *, failed: bool, lingers: bool = False) -> None:
+    def _tidy(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
         """
         Delete or keep a pod that has ended, as configured, in a later turn of the scheduler's loop.
 
@@ -106,9 +106,9 @@ class PodDeletion:
         self._untidied.setdefault(ref, (self._clock(), failed, lingers))
 
     def clean_up(self, pod: PodFacts) -> None:
-        """Delete or keep a pod whose worker has ended, as :meth:`tidy` does."""
+        """Delete or keep a pod whose worker has ended, as configured."""
         has_failed = pod.phase == "Failed" or pod.has_lost_worker
-        self.tidy(pod.ref, failed=has_failed, lingers=pod.lingers)
+        self._tidy(pod.ref, failed=has_failed, lingers=pod.lingers)
 
     def put_away(self, pod: PodFacts) -> None:
         """Delete or keep a pod that nobody needs; one that has not started goes, unless it has by then."""
@@ -138,18 +138,13 @@ class PodDeletion:
 
     def _tidy_up(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool, bool]]]) -> None:
         for ref, (ended, failed, lingers) in list(pods):
-            if ended < until:
-                del self._untidied[ref]
-                self._tidy(ref, failed=failed, lingers=lingers)
-
-    def _tidy(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
-        deletes = self._config.delete_worker_pods_on_failure if failed else True
-        if self._config.delete_worker_pods and deletes:
-            self._commands.send(CleanUpPod(ref))
-        elif lingers:
-            self._commands.send(StopAndKeepPod(ref))
-        else:
-            self._commands.send(MarkPodDone(ref))
+            if ended >= until:
+                continue
+            del self._untidied[ref]
+            if self._config.delete_worker_pods and (not failed or self._config.delete_worker_pods_on_failure):
+                self._commands.send(CleanUpPod(ref))
+            else:
+                self._commands.send(StopAndKeepPod(ref) if lingers else MarkPodDone(ref))
 
     def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
         """
@@ -164,7 +159,7 @@ class PodDeletion:
         elif failure is None or not failure.alive:
             runs_on = launch.facts is not None and launch.facts.has_done_worker
             lingers = failure.lingers if failure else runs_on
-            self.tidy(launch.ref, failed=failure is not None, lingers=lingers)
+            self._tidy(launch.ref, failed=failure is not None, lingers=lingers)
         elif failure.reason == DELETION_OVERDUE:
             self.revoke(launch)
             self.accepted(launch.ref, 0)

@@ -155,13 +155,7 @@ class StaleEventFilter:
     def hold_lost(self, orphan: Orphan) -> None:
         """Hold a task instance that was adopted, and whose pod has gone while its task was running."""
         facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {}, phase="Running")
-        launch = Launch(
-            key=orphan.key,
-            ti_id=orphan.ti_id,
-            name=facts.ref.name,
-            facts=facts,
-            is_gone=True,
-        )
+        launch = Launch(orphan.key, orphan.ti_id, name=facts.ref.name, facts=facts, is_gone=True)
         self._registry.hold(launch)
         self._evaluate(launch)
 
@@ -196,7 +190,13 @@ class StaleEventFilter:
         """Do what is due, without any message."""
         self._deletion.prune()
         for launch in self._registry.unsettled():  # revoked, or its next phase was handed in
-            self._isolation.alone("retire", launch, self._retire, name=_id, give_up=self._leave)
+            self._isolation.alone(
+                "retire",
+                launch,
+                self._retire,
+                name=_id,
+                give_up=lambda launch, _: self._registry.settled(launch),
+            )
         self._look_at_due()
 
     def settled(self, launch: Launch) -> None:
@@ -229,9 +229,6 @@ class StaleEventFilter:
             self.heard(News.SEEN, launch.facts)  # nothing new may ever be seen of it
         else:
             self._deletion.supersede(launch, launch.failure)
-        self._registry.settled(launch)
-
-    def _leave(self, launch: Launch, _: Exception) -> None:
         self._registry.settled(launch)
 
     def _observe(self, launch: Launch, facts: PodFacts, *, gone: bool) -> None:

@@ -31,7 +31,7 @@ from airflow_resilience.retry_policy.document import PolicyFileError
 from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
-from airflow_resilience.retry_policy.selection import Selection, TaskProfile, infrastructure_budget, select
+from airflow_resilience.retry_policy.selection import TaskProfile, infrastructure_budget, select
 from airflow_resilience.retry_policy.source import PolicySource
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,9 @@ class RetryPolicies:
     def __init__(self, settings: PolicySettings, clock: Callable[[], float]) -> None:
         self._built_in = settings.built_in
         self._source = _open(settings.retry_policy_file, self._built_in)
-        _warn_of_excluded_reasons(settings)
+        for reason in sorted(settings.excluded_container_reasons):
+            if doubt := VOCABULARY.doubt(reason):
+                log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, doubt)
         _warn_of(self.current)
         self._clock = clock
         self._next_look = clock() + CHECK_INTERVAL
@@ -59,20 +61,6 @@ class RetryPolicies:
     def current(self) -> PolicySet:
         """The policies in force."""
         return self._source.current if self._source else self._built_in
-
-    def select(self, profile: TaskProfile) -> Selection:
-        """Choose the policies of a task; a name that no policy has is logged."""
-        policies = self.current
-        selection = select(policies, profile)
-        for name in selection.unknown:
-            log.warning(
-                "%s.%s asks for the retry policy %r, which %s does not have",
-                profile.dag_id,
-                profile.task_id,
-                name,
-                policies.origin,
-            )
-        return selection
 
     def infrastructure_budget(self, profile: TaskProfile) -> int:
         """Return how often, for each try, a running task may run again; ``UNLIMITED`` for no limit."""
@@ -104,8 +92,17 @@ class RetryPolicies:
         :param history: what has failed in this try in the same phase
         :param profile: what the task's policies are selected by
         """
-        evidence = make_evidence(failure, classified, phase)
-        return decide(evidence, self.select(profile), self.current, history.decisions, random.random)
+        policies, evidence = self.current, make_evidence(failure, classified, phase)
+        selection = select(policies, profile)
+        for name in selection.unknown:
+            log.warning(
+                "%s.%s asks for the retry policy %r, which %s does not have",
+                profile.dag_id,
+                profile.task_id,
+                name,
+                policies.origin,
+            )
+        return decide(evidence, selection, policies, history.decisions, random.random)
 
     def tick(self) -> None:
         """Read the file again, if it has changed and it is time to look; an invalid one changes nothing."""
@@ -121,12 +118,6 @@ class RetryPolicies:
         elif self.current is not before:
             log.info("Retry policies were read again from %s", self.current.origin)
             _warn_of(self.current)
-
-
-def _warn_of_excluded_reasons(settings: PolicySettings) -> None:
-    for reason in sorted(settings.excluded_container_reasons):
-        if doubt := VOCABULARY.doubt(reason):
-            log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, doubt)
 
 
 def _warn_of(policies: PolicySet) -> None:

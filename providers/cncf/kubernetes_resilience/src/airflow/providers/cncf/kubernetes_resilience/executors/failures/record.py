@@ -31,7 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome imp
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import Place, locate
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (

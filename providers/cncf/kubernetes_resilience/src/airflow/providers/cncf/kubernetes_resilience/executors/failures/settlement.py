@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
-    Assessment,
     ExecutionFailed,
     Keep,
     LaunchFailed,
@@ -91,7 +90,10 @@ class Settlement:
                 if item.launch in known:
                     continue
                 task = tasks[item.launch.tried]
-                verdict = self._judge(item, task)
+                queued_again = self._slots.is_queued_again(item.launch.key)
+                verdict = judge(
+                    item.situation, item.launch, task, job_id=self._job_id, queued_again=queued_again
+                )
                 match verdict:
                     case LaunchFailed():
                         failed.append(Failed(item.launch, Phase.LAUNCH))
@@ -137,10 +139,6 @@ class Settlement:
             if task_instances.lock_rows({launch.ti_id}, session=session):
                 ledger.record([(launch.key, entry)], session=session)
                 write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
-
-    def _judge(self, asked: Asked, task: TaskSnapshot) -> Step | Assessment:
-        queued_again = self._slots.is_queued_again(asked.launch.key)
-        return judge(asked.situation, asked.launch, task, job_id=self._job_id, queued_again=queued_again)
 
 
 def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> list[Launch]:

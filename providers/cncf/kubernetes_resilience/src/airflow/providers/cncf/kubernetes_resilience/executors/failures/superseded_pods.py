@@ -91,8 +91,10 @@ def judge_superseded(
             return Step.CONFIRM if launch and not pod.is_terminal else Step.FORGET
         case News.CREATED if not is_labelled:
             return Step.ASK_WHOSE
+        case News.CREATED if launch and launch.ref:
+            return Step.WAIT  # it was found before
         case News.CREATED:
-            return _judge_created(pod, launch)
+            return Step.CLEAN_UP if launch and pod.is_terminal else Step.DELETE
         case News.KEPT if not is_labelled and (may_come_back or (launch is None and may_start)):
             return Step.ASK_WHOSE
         case News.KEPT if may_start and (may_come_back or launch is None):
@@ -100,12 +102,6 @@ def judge_superseded(
         case News.OURS if may_start or not may_come_back:
             return Step.DELETE
     return _judge_what_stays(news, pod, launch, replacement)
-
-
-def _judge_created(pod: PodFacts, launch: Launch | None) -> Step:
-    if launch and launch.ref:
-        return Step.WAIT  # it was found before
-    return Step.CLEAN_UP if launch and pod.is_terminal else Step.DELETE
 
 
 def _judge_what_stays(news: News, pod: PodFacts, launch: Launch | None, replacement: Launch | None) -> Step:

@@ -4,7 +4,7 @@
 What is known of a launch, and in which state it can be.
 
 A launch is one pod created for one try of a task instance. It changes its state in the registry, and nowhere
-else (:mod:`.registry`).
+else (:mod:`.registry`). Times are on the executor's monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.hosts import runs_in
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, Try
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, Try, runs_in
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -93,7 +92,7 @@ class Waiting:
     """What to launch. None for an adopted task instance, whose job is not known here: it is handed back to
     the scheduler, which queues it again. None for one that is to fail."""
     not_before: float = 0.0
-    """Earliest time of its creation, on the executor's monotonic clock (seconds)."""
+    """Earliest time of its creation."""
     is_relaunch: bool = False
     """Whether there was a launch before, which has failed."""
     previous_name: str | None = None
@@ -112,7 +111,6 @@ class NextAttempt:
     """When a pod is to be asked for, the first time or again."""
 
     not_before: float
-    """On the executor's monotonic clock (seconds)."""
     final: KubernetesApiError | None = None
     """The error with which it is given up; None if it is repeated."""
 
@@ -151,10 +149,7 @@ class Deletion:
     """How the pod of a superseded launch goes."""
 
     deadline: float
-    """
-    Until when the next launch waits for that, on the executor's monotonic clock (seconds). Infinite while it
-    is not known whether there is a pod.
-    """
+    """Until when the next launch waits for that. Infinite while it is not known whether there is a pod."""
     command: Command | None = None
     """Asks for it, and is repeated if it is lost; None if nothing does."""
     unless_started: bool = False
@@ -214,7 +209,7 @@ class Launch:
     """Create calls that are under way. While there is one, the known pod need not be the last of this launch:
     an earlier call without an answer may have created it, and it may have gone."""
     token_made_at: float = 0.0
-    """When its workload's token was made, or a little later, on the executor's monotonic clock (seconds)."""
+    """When its workload's token was made, or a little later."""
     deletion: Deletion | None = None
     """Once it is superseded, until its pod is gone or is waited for no longer."""
     ref: PodRef | None = None
@@ -226,18 +221,17 @@ class Launch:
     is_silent: bool = False
     """Whether Airflow has not heard of the worker for too long."""
     deadlines: dict[Lasting, float] = field(default_factory=lambda: NO_DEADLINES)
-    """When a state that the pod is in is its end, on the executor's monotonic clock (seconds)."""
+    """When a state that the pod is in is its end."""
     confirm_at: float | None = None
-    """When the API server is asked about the pod, on that clock; infinite until it has answered. None if an
-    informer has seen the pod."""
+    """When the API server is asked about the pod; infinite until it has answered. None if an informer sees
+    the pod."""
     was_asked: bool = False
     """Whether the API server was asked about the pod since an informer has last seen it."""
     failure: PodFailure | None = None
     """How it has failed; None if its pod succeeded, or its worker did and a sidecar runs on. It means nothing
     before the launch has ended."""
     ended_at: float = 0.0
-    """When its pod was first known to have ended, or to be given up, on the executor's monotonic clock
-    (seconds)."""
+    """When its pod was first known to have ended, or to be given up."""
     given_up: PodFailure | None = None
     """How it failed according to the ledger, for a launch that was adopted after that. What the pod says now
     does not change it: the dead scheduler may have acted on it already."""
@@ -248,8 +242,7 @@ class Launch:
     held_for: Dependency | None = None
     """What it was held for last, or is, or the launch before it was; None if neither was."""
     held_since: float = 0.0
-    """When it was held first, or the launch before it, on the executor's monotonic clock (seconds); 0 if none
-    was, or if it has got what it was held for."""
+    """When it was held first, or the launch before it; 0 if none was, or if it has what it was held for."""
     has_siblings: bool = False
     """Whether its task instance may have had more pods than its number says."""
 

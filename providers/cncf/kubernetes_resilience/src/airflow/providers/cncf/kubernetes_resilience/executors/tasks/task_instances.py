@@ -36,7 +36,7 @@ from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 log = logging.getLogger(__name__)
 
-ROW_COLUMNS = (
+_ROW_COLUMNS = (
     TaskInstance.id,
     TaskInstance.dag_id,
     TaskInstance.task_id,
@@ -48,23 +48,13 @@ ROW_COLUMNS = (
     TaskInstance.hostname,
     TaskInstance.start_date,
 )
-"""The columns of :func:`make_row`."""
+"""The columns of :func:`_row`."""
 
 _ENDED = (Standing.GONE, Standing.OVER)
 
 
 class TaskInstanceChangedError(Exception):
     """A task instance's row is not what it was when it was read. Only without row locks can it be."""
-
-
-def make_row(values: Sequence[Any]) -> TaskInstanceRow:
-    """
-    Make what a launch needs to know of a task instance out of its columns.
-
-    :param values: of :data:`ROW_COLUMNS`; others may follow
-    """
-    ti_id, dag_id, task_id, run_id, try_number, map_index, *rest = values[: len(ROW_COLUMNS)]
-    return TaskInstanceRow(str(ti_id), _key(dag_id, task_id, run_id, try_number, map_index), *rest)
 
 
 def read_rows(ti_ids: Collection[str], *, session: Session) -> dict[str, TaskInstanceRow]:
@@ -129,9 +119,9 @@ def _read_restarting(
     """
     if not keys:
         return {}
-    is_one = tuple_(*ROW_COLUMNS[1:6]).in_([tuple(key) for key in keys])
-    query = select(*ROW_COLUMNS).where(is_one, TaskInstance.state == TaskInstanceState.RESTARTING)
-    return {row.key: row for row in map(make_row, session.execute(query))}
+    is_one = tuple_(*_ROW_COLUMNS[1:6]).in_([tuple(key) for key in keys])
+    query = select(*_ROW_COLUMNS).where(is_one, TaskInstance.state == TaskInstanceState.RESTARTING)
+    return {row.key: row for row in map(_row, session.execute(query))}
 
 
 def read_all_restarting(job_id: int | None, *, session: Session) -> list[TaskInstanceKey]:
@@ -307,16 +297,18 @@ def _mapped(new_ids: Mapping[str, str]) -> ColumnElement[Any]:
 def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str, TaskInstanceRow]:
     if not ti_ids:
         return {}
-    query = select(*ROW_COLUMNS).where(TaskInstance.id.in_(typed_ids(ti_ids)))
+    query = select(*_ROW_COLUMNS).where(TaskInstance.id.in_(typed_ids(ti_ids)))
     if lock:
         query = with_row_locks(query, session=session, of=TaskInstance, skip_locked=True)
-    rows = map(make_row, session.execute(query))
+    rows = map(_row, session.execute(query))
     return {row.ti_id: row for row in rows}
 
 
-def _key(dag_id: str, task_id: str, run_id: str, try_number: int, map_index: int) -> TaskInstanceKey:
+def _row(values: Sequence[Any]) -> TaskInstanceRow:
+    ti_id, dag_id, task_id, run_id, try_number, map_index, *rest = values
     # What is adopted keeps its key, and thousands of keys have the same few names.
-    return TaskInstanceKey(shared(dag_id), shared(task_id), shared(run_id), try_number, map_index)
+    key = TaskInstanceKey(shared(dag_id), shared(task_id), shared(run_id), try_number, map_index)
+    return TaskInstanceRow(str(ti_id), key, *rest)
 
 
 def read_last_beginning(ti_ids: Collection[str], at: datetime, *, session: Session) -> datetime | None:
