@@ -302,14 +302,6 @@ class Actions(LoggingMixin):
             case Situation.UNCHECKED | Situation.TOKEN_EXPIRED:
                 pass
 
-    def store_why(self, key: TaskInstanceKey, context: ExecutionContext) -> None:
-        """
-        Store why a task instance will be reported as failed that has no pod.
-
-        :raises DatabaseAwayError: if the database does not answer
-        """
-        self._isolation.run("tell", audit.record_unlaunched, key, context)
-
     def _give_up(self, launch: Launch, error: Exception) -> None:
         """
         Leave a task instance that cannot be handled to Airflow.
@@ -336,7 +328,7 @@ class Actions(LoggingMixin):
             self._launch_queue.fail(launch, why, context)
             return
         if context:
-            self.store_why(launch.key, context)
+            self._isolation.run("tell", audit.record_unlaunched, launch.key, context)
         self._drop(launch.key)
         self._slots.fail(launch.key, why)
 

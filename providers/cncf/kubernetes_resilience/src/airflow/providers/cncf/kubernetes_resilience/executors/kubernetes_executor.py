@@ -26,7 +26,6 @@ from airflow.exceptions import AirflowConfigException
 from airflow.executors.executor_loader import ExecutorLoader
 from airflow.executors.workloads import ExecuteTask
 from airflow.models.taskinstancekey import TaskInstanceKey
-from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
@@ -55,6 +54,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow_resilience.airflow_version import refuse_unsupported
 from airflow_resilience.metrics import stats
+from airflow_resilience.propagation import audit
 
 if TYPE_CHECKING:
     from airflow.callbacks.callback_requests import CallbackRequest
@@ -232,20 +232,17 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def _take_jobs(self) -> None:
         for job in _drain(self.task_queue):
             try:
-                self._take_job(job)
+                # A task instance that deferred or was rescheduled comes back under the same key. The pod of
+                # its earlier phase has reported and ends by itself; it is not the current launch any more.
+                self._parts.adopter.forget(job.key)
+                self._parts.deletion.call_off(job.key)
+                self._parts.launch_queue.add(job)
             except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
                 self._refuse(job.key, error)
 
-    def _take_job(self, job: KubernetesJob) -> None:
-        # A task instance that deferred or was rescheduled comes back under the same key. The pod of its
-        # earlier phase has reported and ends by itself; it is not the current launch any more.
-        self._parts.adopter.forget(job.key)
-        self._parts.deletion.call_off(job.key)
-        self._parts.launch_queue.add(job)
-
     def _fail_refused(self) -> None:
         for key, why in list(self._refused.items()):
-            self._parts.actions.store_why(key, not_built(why))
+            self._isolation.run("tell", audit.record_unlaunched, key, not_built(why))
             del self._refused[key]
             self.fail(key, why)
 

@@ -107,19 +107,15 @@ class Adopter:
 
     def _take(self, orphans: Collection[Orphan]) -> None:
         keys = {orphan.key for orphan in orphans}
-        for key in keys:
-            self._forget_past(key)
+        for key in keys:  # what was planned before another scheduler had the task instance is forgotten
+            self._slots.forget_queued(key)
+            launch = self._registry.get(key)
+            if launch and launch.ref is None:
+                # A create call that is carried out all the same makes a pod in which the task may run.
+                self._deletion.call_off(key)
         self._registry.adopt(orphans)
         self._surplus.reclaim(keys)
         self._slots.occupied.update(keys)
-
-    def _forget_past(self, key: TaskInstanceKey) -> None:
-        """Forget what was planned for a task instance before another scheduler had it."""
-        self._slots.forget_queued(key)
-        launch = self._registry.get(key)
-        if launch and launch.ref is None:
-            # A create call that is carried out all the same makes a pod in which the task may run.
-            self._deletion.call_off(key)
 
     def continue_(self) -> None:
         """

@@ -123,8 +123,10 @@ class StaleEventFilter:
                 self._deletion.gone(message.ref.uid)
             case PodDeletionAccepted():
                 self._deletion.accepted(message.ref, message.grace_seconds)
-            case PodNotDeleted():
-                self._not_deleted(message.facts)
+            case PodNotDeleted(facts) if self._registry.by_uid(facts.ref.uid):
+                self._informed(PodObservation(facts))
+            case PodNotDeleted(facts):
+                self.heard(News.KEPT, facts)
 
     def follow(self, launch: Launch, pod: PodFacts) -> None:
         """Have the pod of a launch get this scheduler's label, by which it is watched, and follow it."""
@@ -272,12 +274,6 @@ class StaleEventFilter:
         """Note when a launch is to be looked at again, if nothing new is seen of its pod until then."""
         ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
         self._due[launch.launch_id] = (launch, min(ahead, default=inf))
-
-    def _not_deleted(self, facts: PodFacts) -> None:
-        if self._registry.by_uid(facts.ref.uid):
-            self._informed(PodObservation(facts))
-        else:
-            self.heard(News.KEPT, facts)
 
     def _created(self, message: PodCreated) -> None:
         launch = self._answered(message.launch_id)
