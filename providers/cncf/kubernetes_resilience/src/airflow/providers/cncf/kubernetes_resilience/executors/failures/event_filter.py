@@ -135,11 +135,7 @@ class StaleEventFilter:
         self._observe(launch, pod, gone=False)
 
     def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> None:
-        """
-        Do what follows from news of a pod that is not a current launch's.
-
-        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
-        """
+        """Do what follows from news of a pod that is not a current launch's."""
         if launch := self._superseded.heard(news, pod, launch_id):
             if news is News.SEEN:
                 launch.confirm_at = None  # from now on the informer notices if the pod is gone

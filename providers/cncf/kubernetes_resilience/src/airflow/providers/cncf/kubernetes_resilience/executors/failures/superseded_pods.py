@@ -149,11 +149,7 @@ class SupersededPods:
         self._own_label = own_label
 
     def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> Launch | None:
-        """
-        Do what follows from news of a pod; return its launch if that is the current one again.
-
-        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
-        """
+        """Do what follows from news of a pod; return its launch if that is the current one again."""
         launch = self._registry.find_departing(pod, launch_id)
         replacement = self._registry.get(launch.key) if launch else None
         is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._own_label

@@ -125,9 +125,5 @@ def awaits_launch(row: TaskInstanceRow | None, key: TaskInstanceKey, *, job_id: 
 
     A pod of that try which has failed is a launch failure. The row alone says so: a worker that starts writes
     ``running`` into the row before any of the task's code runs.
-
-    :param row: the task instance with the UUID that the pod was launched for; None if there is none any more
-    :param key: of the try that the pod was launched for
-    :param job_id: this scheduler's job, which has queued it
     """
     return standing(row, key, job_id=job_id) is Standing.QUEUED
