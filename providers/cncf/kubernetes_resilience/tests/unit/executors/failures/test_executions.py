@@ -108,12 +108,13 @@ def run_again(harness, key):
         m.disrupted("PreemptionByScheduler"),
         m.worker_error(137),
         m.pod("Failed", [m.base(m.terminated(255, "Unknown"))]),
+        m.pod("Failed", [m.base(m.running())]),
         m.not_admitted(),
         m.evicted_by_kueue(),
     ],
     ids=[
         *("api", "pressure", "shutdown", "lost", "taint", "preempted", "killed"),
-        *("rebooted", "not admitted", "kueue"),
+        *("rebooted", "end untold", "not admitted", "kueue"),
     ],
 )
 def test_it_runs_again_in_the_same_try(harness, running, like):

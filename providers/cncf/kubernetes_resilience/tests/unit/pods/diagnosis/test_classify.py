@@ -606,6 +606,23 @@ def test_container_that_the_kubelet_does_not_find_any_more_was_lost(phase: str, 
     assert row_of(failure, Phase.EXECUTION) == "container-status-unknown"
 
 
+@pytest.mark.parametrize(
+    "containers",
+    [
+        [],
+        [m.base({})],
+        [m.base(m.CREATING)],
+        [m.base(m.running())],
+        [m.base(m.running()), m.status_of("statsd", m.running())],
+        [m.base(m.running()), m.status_of("statsd", m.terminated(143, "Error"))],
+    ],
+    ids=["no status", "no state", "created", "running", "running sidecar", "stopped sidecar"],
+)
+def test_worker_whose_end_no_kubelet_has_told_was_lost(containers: list[m.Json]) -> None:
+    failure = find_failure(read_pod(m.pod("Failed", containers)))
+    assert row_of(failure, Phase.EXECUTION) == "container-status-unknown"
+
+
 PROGRAM_REFUSED = [
     "exec /usr/bin/dumb-init: exec format error\n",
     'standard_init_linux.go:211: exec user process caused "exec format error"',

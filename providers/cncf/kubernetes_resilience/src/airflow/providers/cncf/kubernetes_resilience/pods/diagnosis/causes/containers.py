@@ -167,6 +167,14 @@ def _without_exit_code(failure: PodFailure) -> bool:
     return failure.container is not None and failure.container.has_lost_exit_code
 
 
+def _has_untold_end(failure: PodFailure) -> bool:
+    """Return whether the pod has failed, and no kubelet has said how its worker ended."""
+    worker = failure.facts.worker
+    if failure.facts.phase != "Failed" or (worker and worker.state is ContainerState.TERMINATED):
+        return False
+    return failure.container is None or not _worker_never_started(failure)
+
+
 def _worker_never_started(failure: PodFailure) -> bool:
     worker = failure.facts.worker
     return worker is None or not worker.started
@@ -562,7 +570,10 @@ CONTAINERS = (
         name="container-status-unknown",
         # The kubelet's word, and containerd's for a container whose process it does not find any more:
         # internal/cri/server; and CRI-O's exit code without a word: server/container_status.go
-        applies=either(container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code),
+        applies=either(
+            either(container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code),
+            _has_untold_end,
+        ),
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
