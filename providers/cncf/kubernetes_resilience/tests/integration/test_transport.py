@@ -15,6 +15,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
+    ForeignAnswerError,
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport
@@ -81,21 +82,22 @@ async def test_page_of_a_proxy() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "class_"),
     [
-        answer("200 OK", b"<html>please log in</html>"),
-        answer("200 OK", b"[]"),
-        answer("200 OK", b"\xff\xfe"),
-        answer("200 OK", b'{"kind":', length=500),
-        answer("503 Service Unavailable", b'{"kind":', length=500),
-        b"",
+        (answer("200 OK", b"<html>please log in</html>"), ForeignAnswerError),
+        (answer("200 OK", b"[]"), ForeignAnswerError),
+        (answer("200 OK", b"\xff\xfe"), ForeignAnswerError),
+        (answer("200 OK", b'{"kind":', length=500), ConnectionFailedError),
+        (answer("503 Service Unavailable", b'{"kind":', length=500), ConnectionFailedError),
+        (b"", ConnectionFailedError),
     ],
     ids=["html", "list", "not-utf8", "cut-off", "refusal-cut-off", "nothing"],
 )
-async def test_answer_of_no_use(data: bytes) -> None:
+async def test_answer_of_no_use(data: bytes, class_: type[ConnectionFailedError]) -> None:
     async with served(data, data) as client:
-        with pytest.raises(ConnectionFailedError):
+        with pytest.raises(ConnectionFailedError) as caught:
             await client.get_pod("ns", "p")
+    assert type(caught.value) is class_
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,10 @@ from kubernetes.client import V1ObjectMeta, V1Pod
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import REFUSED_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import REMINDER_INTERVAL
-from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
+from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    KubernetesApiError,
+    error_from_status,
+)
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -20,7 +23,7 @@ from ....support import manifests as m
 FORBIDDEN = KubernetesApiError('pods is forbidden: in the namespace "other"', status=403, reason="Forbidden")
 BROKEN = KubernetesApiError("illegal base64 data in a pod", status=500, reason="InternalError")
 BUSY = KubernetesApiError("too many requests", status=429, reason="TooManyRequests")
-BUSY = KubernetesApiError("too many requests", status=429, reason="TooManyRequests")
+PAGE = error_from_status(302, None, text="<html>")
 NAMESPACES = {
     "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE": "True",
     "KUBERNETES_EXECUTOR__MULTI_NAMESPACE_MODE_NAMESPACE_LIST": "other,default",
@@ -140,11 +143,16 @@ def test_a_queued_one_has_the_time_that_airflow_gives_it(dead, queued_ti, heir, 
     [
         (BUSY, None, True),
         (BUSY, FORBIDDEN, True),
+        (PAGE, PAGE, True),
+        (PAGE, FORBIDDEN, False),
         (BROKEN, BROKEN, True),
         (BROKEN, FORBIDDEN, False),
         (FORBIDDEN, BROKEN, False),
     ],
-    ids=["busy", "busy and forbidden", "broken", "broken and forbidden", "forbidden and broken"],
+    ids=[
+        *("busy", "busy and forbidden", "page", "page and forbidden"),
+        *("broken", "broken and forbidden", "forbidden and broken"),
+    ],
 )
 def test_only_an_outage_of_the_api_server_is_waited_out(dead, queued_ti, heir, other, default, is_outage):
     """One that is overloaded refuses some requests, for seconds. Where all lists fail, it may be ill."""

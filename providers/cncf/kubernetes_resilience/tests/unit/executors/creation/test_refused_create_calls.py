@@ -14,6 +14,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import COURSES
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
+    ForeignAnswerError,
     KubernetesApiError,
     UnknownOwnerError,
     error_from_status,
@@ -103,7 +104,12 @@ EXAMPLES = [
             UnknownOwnerError("409; looking for it: 403", status=403),
         ]
     ),
-    Example([page(status) for status in (302, 400, 401, 403, 404, 405, 409, 410, 413, 422, 520)]),
+    Example(
+        [
+            ForeignAnswerError("unreadable answer"),
+            *(page(status) for status in (302, 400, 401, 403, 404, 405, 409, 410, 413, 422, 520)),
+        ]
+    ),
 ]
 """For each row of the table, in its order."""
 

@@ -13,6 +13,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     MAX_RETRY_AFTER,
     MAX_TEXT_LENGTH,
     ConnectionFailedError,
+    ForeignAnswerError,
     KubernetesApiError,
     PodConflictError,
     PodNotFoundError,
@@ -40,6 +41,10 @@ def test_class_by_status(status: int, class_: type[KubernetesApiError]) -> None:
 )
 def test_whether_it_may_have_been_done_all_the_same(status: int | None, leaves_open: bool) -> None:
     assert KubernetesApiError("x", status=status).leaves_open is leaves_open
+
+
+def test_a_page_with_a_status_of_success_may_hide_that_it_was_done() -> None:
+    assert ForeignAnswerError("unreadable answer").leaves_open
 
 
 def test_a_404_that_is_not_of_the_api_server_says_nothing_about_the_pod() -> None:

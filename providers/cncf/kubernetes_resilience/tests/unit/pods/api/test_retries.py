@@ -9,6 +9,7 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
+    ForeignAnswerError,
     KubernetesApiError,
     UnknownOwnerError,
     error_from_status,
@@ -54,6 +55,7 @@ SOON = {"details": {"retryAfterSeconds": 1}}
         (refused(410, message="the continue token is too old"), Answer.CONFLICT),
         (refused(401), Answer.REFUSED),
         (refused(405), Answer.FOREIGN),
+        (ForeignAnswerError("unreadable answer"), Answer.FOREIGN),
         (UnknownOwnerError("409; looking for it: 403", status=403), Answer.REFUSED),
         (CreationCalledOffError("called off"), Answer.FOREIGN),
     ],

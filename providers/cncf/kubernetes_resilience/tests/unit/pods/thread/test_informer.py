@@ -13,6 +13,7 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
+    ForeignAnswerError,
     error_from_status,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
@@ -225,6 +226,11 @@ async def test_started_again_it_still_knows_the_pods(watched: Watched, cluster: 
     [
         (BROKEN, True),
         (error_from_status(503, None), True),
+        (error_from_status(502, None, text="<html>"), True),
+        (error_from_status(302, None, text="<html>"), True),
+        (error_from_status(403, None, text="<html>"), False),
+        (error_from_status(404, None, text="<html>"), True),
+        (ForeignAnswerError("unreadable answer"), True),
         (error_from_status(403, {"reason": "Forbidden"}), False),
         (EXPIRED, False),
     ],

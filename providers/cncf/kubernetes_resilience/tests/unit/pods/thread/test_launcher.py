@@ -22,10 +22,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import (
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
+    ForeignAnswerError,
     KubernetesApiError,
     PodConflictError,
     error_from_status,
 )
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
@@ -40,6 +42,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.launcher import LA
 from airflow_resilience.metrics import stats
 
 DROPPED = ConnectionFailedError("TimeoutError")
+PAGE = ForeignAnswerError("unreadable answer")
 REF = PodRef("airflow", "worker", "uid-1")
 FOUND = PodCreated("launch-1", REF, ANY)
 """The answer about a pod that was looked for."""
@@ -451,9 +454,12 @@ class TestDeleteUnlessStarted:
         assert created.outcome() == PodDeletionAccepted(REF, 30)
         assert cluster.deletions[-1]["resource_version"] == "2"
 
-    async def test_an_outage_is_no_refusal(self, created: Bench, cluster: Any, refused: Any) -> None:
+    @pytest.mark.parametrize("away", [DROPPED, PAGE, error_from_status(302, None, text="<html>")], ids=str)
+    async def test_an_outage_is_no_refusal(
+        self, created: Bench, cluster: Any, refused: Any, away: Exception
+    ) -> None:
         """An API server that comes back refuses everybody for some seconds, until it knows its roles."""
-        cluster.fail["delete"] = [DROPPED] * 2 * REFUSALS + [refused(403, "Forbidden")] * (REFUSALS - 1)
+        cluster.fail["delete"] = [away] * 2 * REFUSALS + [refused(403, "Forbidden")] * (REFUSALS - 1)
         await created.launcher.delete(REF)
         assert created.outcome() == PodDeletionAccepted(REF, 30)
 
@@ -674,6 +680,20 @@ async def test_a_creation_that_a_proxy_has_answered_may_have_been_carried_out(
     await bench.launcher.create("launch-1", body())
     created = bench.outcome()
     assert (type(created), created.ref.uid) == (PodCreated, "uid-1")
+
+
+@pytest.mark.parametrize("answer", NO_PODS, ids=str)
+async def test_a_creation_that_a_proxy_has_answered_is_no_outage(
+    bench: Bench, cluster: Any, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    async def call(*args: Any) -> Any:
+        return answer
+
+    monkeypatch.setattr(cluster, "create_pod", call)
+    monkeypatch.setattr(cluster, "get_pod", call)
+    await bench.launcher.create("launch-1", body())
+    error = bench.outcome().error
+    assert (answer_of(error), error.leaves_open) == (Answer.FOREIGN, True)
 
 
 async def test_a_pod_whose_sidecar_has_started_is_deleted_if_its_worker_has_not(

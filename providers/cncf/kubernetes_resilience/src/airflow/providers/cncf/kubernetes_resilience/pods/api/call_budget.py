@@ -11,7 +11,12 @@ from itertools import count
 from typing import TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of, retry_delay
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import (
+    Answer,
+    answer_of,
+    is_unanswered,
+    retry_delay,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import REAL, Timing
 from airflow_resilience.backoff import Backoff
 
@@ -35,6 +40,11 @@ its replacement cannot."""
 REFUSALS = 10
 """Attempts at a request that is not permitted: some five minutes. Without a limit, a missing permission would
 keep one more command alive for each pod that ends."""
+
+_PASSING = frozenset(
+    {Answer.TRANSIENT, Answer.FOREIGN, Answer.REFUSED, Answer.FORBIDDEN, Answer.QUOTA_EXCEEDED}
+)
+"""Answers that may be others in a while. A pod that has to be deleted still has to be deleted then."""
 
 
 class Calls:
@@ -96,8 +106,8 @@ class Calls:
                 return await self.once(request, is_housekeeping=is_housekeeping)
             except KubernetesApiError as error:
                 # An API server that comes back may not know its roles yet, however long it was away.
-                refusals += answer_of(error) is not Answer.TRANSIENT
-                if attempt == attempts or not _may_change(error, refusals):
+                refusals += not is_unanswered(error)
+                if attempt == attempts or refusals == REFUSALS or answer_of(error) not in _PASSING:
                     raise
                 await self.pause(what, attempt, error)
         raise AssertionError  # count() does not end
@@ -114,14 +124,3 @@ class Calls:
             return  # what it asks for is about this pod
         pause = error.retry_after or (DEFAULT_PAUSE if error.status == 429 else 0.0)
         self._paused_until = max(self._paused_until, self._timing.clock() + pause)
-
-
-def _may_change(error: KubernetesApiError, refusals: int) -> bool:
-    match answer_of(error):
-        case Answer.TRANSIENT:
-            return True
-        case Answer.REFUSED | Answer.FOREIGN | Answer.FORBIDDEN | Answer.QUOTA_EXCEEDED:
-            # It may pass, and a pod that has to be deleted still has to be deleted then.
-            return refusals < REFUSALS
-        case _:
-            return False

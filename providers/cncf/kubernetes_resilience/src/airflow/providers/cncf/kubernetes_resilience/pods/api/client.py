@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
-    ConnectionFailedError,
+    ForeignAnswerError,
     ResourceExpiredError,
     error_from_status,
 )
@@ -111,7 +111,7 @@ class PodClient:
             version = metadata.get("resourceVersion")
             if not (version and isinstance(manifests, list)):
                 # A proxy may say anything with status 200. Taken for an empty list, all pods would be gone.
-                raise ConnectionFailedError("not a list of pods")
+                raise ForeignAnswerError("not a list of pods")
             items += [item for item in map(read, manifests) if item is not None]
             if not (token := metadata.get("continue")):
                 return Listing(items, str(version))
@@ -259,5 +259,5 @@ def _event(line: Json) -> WatchEvent:
         raise error_from_status(code if isinstance(code, int) else 500, object_, text="error in watch")
     if type_ not in _EVENTS:
         # Of a proxy. Taken for an event, the next watch would follow at once, and so on.
-        raise ConnectionFailedError("not an event")
+        raise ForeignAnswerError("not an event")
     return WatchEvent(type_, object_ if isinstance(object_, dict) else {})

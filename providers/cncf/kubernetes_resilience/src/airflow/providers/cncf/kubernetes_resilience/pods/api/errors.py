@@ -22,7 +22,8 @@ the text is cut afterwards."""
 MAX_RETRY_AFTER = 300.0
 """Seconds: upper limit of a Retry-After. An odd value of a proxy must not stop the executor for a day."""
 
-_DENIED = frozenset({401, 403})
+DENIED = frozenset({401, 403})
+"""Statuses that say who may send a request."""
 
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -66,7 +67,7 @@ class KubernetesApiError(Exception):
     @property
     def is_denied(self) -> bool:
         """Whether the API server has refused credentials, a permission or the request itself."""
-        return self.status in _DENIED and type(self) is not ConnectionFailedError
+        return self.status in DENIED and type(self) is not ConnectionFailedError
 
     @property
     def is_denied_by_webhook(self) -> bool:
@@ -97,6 +98,16 @@ class ConnectionFailedError(KubernetesApiError):
 
     If there is a status, the answer is a proxy's and not the API server's.
     """
+
+
+class ForeignAnswerError(ConnectionFailedError):
+    """
+    A status of success, and not what the API server answers: a login page. The request may have been carried
+    out.
+    """
+
+    leaves_open = True
+    transient = False
 
 
 class UnknownOwnerError(ConnectionFailedError):

@@ -10,6 +10,7 @@ from decimal import Decimal
 from enum import Enum, auto
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
+    DENIED,
     ConnectionFailedError,
     KubernetesApiError,
     PodConflictError,
@@ -98,6 +99,16 @@ def answer_of(error: KubernetesApiError) -> Answer:
     if error.status in _CONFLICT and not is_of_a_proxy:
         return Answer.MODIFIED if _was_modified(error) else Answer.CONFLICT
     return Answer.REFUSED if error.is_denied else Answer.FOREIGN
+
+
+def is_unanswered(error: KubernetesApiError) -> bool:
+    """
+    Whether the API server is away, as far as a failed request tells.
+
+    A proxy that says who may send a request, with a page of its own, is not away.
+    """
+    answer = answer_of(error)
+    return answer is Answer.TRANSIENT or (answer is Answer.FOREIGN and error.status not in DENIED)
 
 
 def retry_delay(

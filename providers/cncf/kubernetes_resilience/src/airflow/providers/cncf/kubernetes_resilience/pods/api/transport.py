@@ -21,6 +21,7 @@ import msgspec
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
+    ForeignAnswerError,
     KubernetesApiError,
     error_from_status,
 )
@@ -365,4 +366,4 @@ def _decode(data: bytes, decoder: Decoder) -> Json:
     try:
         return decode(data, decoder)
     except _UNREADABLE as error:
-        raise ConnectionFailedError(f"unreadable answer: {error}") from error
+        raise ForeignAnswerError(f"unreadable answer: {error}") from error

@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.outage import Outage
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import is_unanswered
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import REAL, Timing
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import MalformedPodError, PodFacts, read_pod
@@ -98,7 +99,7 @@ class Informer:
                 self.namespace, label_selector=self._label_selector, read=self._read
             )
         except KubernetesApiError as error:
-            self.is_away = error.transient
+            self.is_away = is_unanswered(error)
             raise
         self.is_away = False
         for observation in self._store.replace(listing.items):

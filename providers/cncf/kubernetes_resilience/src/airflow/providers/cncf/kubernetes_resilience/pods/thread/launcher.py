@@ -20,6 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClie
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     CreationCalledOffError,
+    ForeignAnswerError,
     KubernetesApiError,
     PodConflictError,
     PodNotFoundError,
@@ -370,12 +371,12 @@ def _pod(answer: Json) -> Json:
     """
     Return the answer to a request about a pod.
 
-    :raises ConnectionFailedError: if it is none: a proxy may say anything with a status of success
+    :raises ForeignAnswerError: if it is none
     """
     try:
         read_pod(answer)
     except MalformedPodError as error:
-        raise ConnectionFailedError(f"not a pod: {error}") from error
+        raise ForeignAnswerError(f"not a pod: {error}") from error
     return answer
 
 
