@@ -18,7 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ForeignAnswerError,
     KubernetesApiError,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport
+from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import JsonTransport, RequestTimeout
 
 from ..support.waiting import WAIT
 
@@ -52,14 +52,16 @@ async def served(*answers: bytes, hook: Callable[..., Any] | None = None) -> Asy
 
 @asynccontextmanager
 async def connected(
-    serve: Callable[..., Awaitable[None]], hook: Callable[..., Any] | None = None
+    serve: Callable[..., Awaitable[None]],
+    hook: Callable[..., Any] | None = None,
+    limit: RequestTimeout | None = None,
 ) -> AsyncIterator[PodClient]:
     """A client of a server that treats its connections in some way."""
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         configuration = Configuration(host=f"http://127.0.0.1:{port}", api_key={"BearerToken": "x"})
         configuration.refresh_api_key_hook = hook
-        client = PodClient(JsonTransport(ApiClient(configuration)))
+        client = PodClient(JsonTransport(ApiClient(configuration), limit))
         try:
             yield client
         finally:
@@ -98,6 +100,29 @@ async def test_answer_of_no_use(data: bytes, class_: type[ConnectionFailedError]
         with pytest.raises(ConnectionFailedError) as caught:
             await client.get_pod("ns", "p")
     assert type(caught.value) is class_
+
+
+@pytest.mark.parametrize(("limit", "total"), [(None, 60), (70.0, 70), ((5.0, 30.0), 60), ((30.0, 60.0), 90)])
+async def test_answer_that_drips(
+    monkeypatch: pytest.MonkeyPatch, limit: RequestTimeout | None, total: float
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal now
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer("200 OK", b"", length=10_000))
+        while now < 2 * total and not writer.is_closing():
+            writer.write(b" ")
+            now += 1
+            await asyncio.sleep(0)
+        writer.close()
+
+    async with connected(serve, limit=limit) as client:
+        with pytest.raises(ConnectionFailedError, match="Timeout"):
+            await client.get_pod("ns", "p")
+    assert now == pytest.approx(total, abs=5)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ RequestTimeout = float | tuple[float, float]
 """Seconds in total, or (to connect, between two reads), as ``_request_timeout`` of the Kubernetes clients."""
 
 DEFAULT_REQUEST_TIMEOUT = 60.0
-"""Seconds, if nothing is configured. Without a limit, a request on a half-open connection never ends."""
+"""Seconds, if no total is configured. Without a limit, a request never ends on a half-open connection, nor if
+its answer drips."""
 
 ANSWER_TIMEOUT = 90.0
 """Seconds within which an answer has to begin, whatever is configured."""
@@ -143,7 +144,7 @@ class JsonTransport:
         :param inactivity_timeout: seconds without a byte after which the stream counts as dead
         :raises KubernetesApiError: if it is refused, breaks off or is silent for too long
         """
-        limit = _client_timeout((CONNECT_TIMEOUT, inactivity_timeout))
+        limit = _client_timeout((CONNECT_TIMEOUT, inactivity_timeout), is_stream=True)
         lines = LineSplitter()
         async with self._send("GET", path, path_params, query=query, limit=limit) as response:
             if response.status != 200:
@@ -317,14 +318,15 @@ class LineSplitter:
             self._begun.append(rest)
 
 
-def _client_timeout(timeout: RequestTimeout) -> ClientTimeout:
+def _client_timeout(timeout: RequestTimeout, *, is_stream: bool = False) -> ClientTimeout:
     from aiohttp import ClientTimeout  # noqa: PLC0415
 
     if isinstance(timeout, tuple):
         connect, read = timeout
         # "sock_connect", not "connect": the latter includes the wait for a free connection of the pool, and
         # would turn a burst of requests into timeouts.
-        return ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+        total = None if is_stream else max(DEFAULT_REQUEST_TIMEOUT, connect + read)
+        return ClientTimeout(total=total, sock_connect=connect, sock_read=read)
     return ClientTimeout(total=timeout)
 
 
