@@ -177,11 +177,15 @@ def test_unknown_delete_option_is_refused_by_name() -> None:
         ("grace_period_seconds", 1.5, "a whole number, without quotes"),
         ("grace_period_seconds", True, "a whole number, without quotes"),
         ("orphan_dependents", "true", "true or false, without quotes"),
-        ("propagation_policy", 5, "a text"),
+        ("kind", 5, "a text"),
+        *(
+            ("propagation_policy", value, "Background, Foreground, Orphan")
+            for value in (5, True, "", "foreground", "FOREGROUND", "Foreground ", "Delete")
+        ),
     ],
 )
-def test_deletion_option_of_another_type_is_refused(name: str, value: object, allowed: str) -> None:
-    # A real API server answers 500 to a deletion with it.
+def test_deletion_option_with_an_unusable_value_is_refused(name: str, value: object, allowed: str) -> None:
+    # A real API server answers 500 or 422 to a deletion with it.
     with pytest.raises(ValueError, match=f"{name} = {value!r} cannot be used; allowed is: {allowed}"):
         delete_options({name: value})
 

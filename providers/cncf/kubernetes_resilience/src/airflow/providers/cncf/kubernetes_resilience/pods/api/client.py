@@ -219,13 +219,16 @@ class PodClient:
 _SCALARS = {"int": "a whole number, without quotes", "bool": "true or false, without quotes", "str": "a text"}
 """By their names in the client's models, as they are written in JSON."""
 
+_WORDS = {"propagation_policy": ("Background", "Foreground", "Orphan")}
+"""What else than a text of any kind an option has to be."""
+
 
 def delete_options(arguments: Mapping[str, Any]) -> Json:
     """
     Turn ``[kubernetes_executor] delete_option_kwargs`` into fields of ``v1.DeleteOptions``.
 
     :param arguments: by the Python client's names, such as ``grace_period_seconds``
-    :raises ValueError: if there is no such option, or a value is of another type
+    :raises ValueError: if there is no such option, or a value is of another type or not one of its words
     """
     from kubernetes_asyncio.client import V1DeleteOptions  # noqa: PLC0415
 
@@ -238,11 +241,13 @@ def delete_options(arguments: Mapping[str, Any]) -> Json:
             f"allowed are {', '.join(sorted(names))}"
         )
     for name, value in arguments.items():
-        # The API server would answer 500 to each deletion.
-        if types[name] in _SCALARS and type(value).__name__ not in (types[name], "NoneType"):
+        words = _WORDS.get(name)
+        is_of_type = types[name] not in _SCALARS or type(value).__name__ == types[name]
+        # The API server would answer 500 to each deletion, or 422.
+        if value is not None and not (value in words if words else is_of_type):
             raise ValueError(
                 f"[kubernetes_executor] delete_option_kwargs: {name} = {value!r} cannot be used; "
-                f"allowed is: {_SCALARS[types[name]]}"
+                f"allowed is: {', '.join(words) if words else _SCALARS[types[name]]}"
             )
     return {names[name]: value for name, value in arguments.items()}
 
