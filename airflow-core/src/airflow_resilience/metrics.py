@@ -24,6 +24,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory
+from airflow_resilience.exits import contained
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ class Counter:
     def count(self, *, in_worker: bool = False, **tags: object) -> None:
         """Count one. If that fails, it costs a line in the log."""
         try:
-            stats(in_worker=in_worker).incr(self.name, tags={name: str(tags[name]) for name in self.tags})
+            with contained():
+                named = {name: str(tags[name]) for name in self.tags}
+                stats(in_worker=in_worker).incr(self.name, tags=named)
         except Exception:
             log.exception("The metric %s could not be counted", self.name)
 
@@ -95,7 +98,8 @@ class Gauge:
         shares = _shares.setdefault((self.name, *named.values()), WeakKeyDictionary())
         shares[of] = value
         try:
-            stats().gauge(self.name, sum(shares.values()), tags=named)
+            with contained():
+                stats().gauge(self.name, sum(shares.values()), tags=named)
         except Exception:
             log.exception("The metric %s could not be set", self.name)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pluggy import PluginValidationError
 
+from airflow_resilience.exits import contained
 from airflow_resilience.propagation import hookspecs
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,8 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
     :param in_worker: whether this process runs a task; the others have listeners of their own
     """
     try:
-        manager = _manager(in_worker=in_worker)
+        with contained():
+            manager = _manager(in_worker=in_worker)
         _specify(manager, hook)
         listeners = [item.plugin for item in getattr(manager.hook, hook).get_hookimpls()]
     except Exception:
@@ -33,7 +35,8 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
     for listener in reversed(listeners):
         others = [item for item in listeners if item is not listener]
         try:
-            manager.pm.subset_hook_caller(hook, others)(**arguments)
+            with contained():
+                manager.pm.subset_hook_caller(hook, others)(**arguments)
         except Exception:
             log.exception("The listener %s could not handle %s", manager.pm.get_name(listener), hook)
 

@@ -138,9 +138,10 @@ def test_a_broken_template_fails_its_task_and_no_other(harness, make, queued_ti,
     assert not harness.occupied(ti)
 
 
-def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch):
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch, kind):
     def hook(pod):
-        raise ValueError("no such team")
+        raise kind("no such team")
 
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     ti = queued_ti()

@@ -32,6 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import (
     Session,
     cancel_all,
 )
+from airflow_resilience.exits import contained
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +197,8 @@ class KubernetesRuntime:
 
     def _run(self, ready: Future[Session]) -> None:
         try:
-            with asyncio.Runner(loop_factory=ForkSafeLoop) as runner:
+            # The factory of a deployment's clients may exit: that is to end this thread alone.
+            with contained(), asyncio.Runner(loop_factory=ForkSafeLoop) as runner:
                 runner.run(self._main(ready))
         except BaseException as error:
             if ready.done():
