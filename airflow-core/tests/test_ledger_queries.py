@@ -125,6 +125,20 @@ def test_the_state_of_a_try_is_that_of_its_end(queued_ti, fail, session):
     assert failures(session).found[0].try_state == "failed"
 
 
+def test_a_try_that_was_queued_for_too_long_in_the_end(queued_ti, fail, session):
+    stuck, other = queued_ti("stuck"), queued_ti("other")
+    for ti in (stuck, other):
+        fail(ti)
+    session.add(Log(event="stuck in queued reschedule", task_instance=other.key))
+    session.add(Log(event="stuck in queued tries exceeded", task_instance=stuck.key))
+    session.add(Log(event="stuck in queued tries exceeded", task_instance=other.key._replace(try_number=2)))
+    session.commit()
+    assert {item.key.dag_id: item.was_stuck for item in failures(session).found} == {
+        "stuck": True,
+        "other": False,
+    }
+
+
 def test_a_task_instance_in_another_try_says_nothing_about_this_one(queued_ti, fail, session):
     ti = queued_ti()
     fail(ti)

@@ -24,7 +24,7 @@ from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import ColumnElement
 
@@ -51,6 +51,9 @@ FAILURE_EVENTS = (*LEDGER_EVENTS, TASK_FAILURE_EVENT)
 
 OUTAGE_MEMORY = timedelta(minutes=10)
 """For how long a failure tells of an outage: a probe fails at least every other minute."""
+
+_STUCK_EVENT = "stuck in queued tries exceeded"
+"""``Log.event`` of Airflow's own row, which it writes before it fails a try that was queued for too long."""
 
 _WAITING = frozenset({TaskInstanceState.SCHEDULED.value, TaskInstanceState.QUEUED.value})
 _BEGUN = frozenset({TaskInstanceState.RUNNING.value, TaskInstanceState.SUCCESS.value})
@@ -80,6 +83,8 @@ class RecordedFailure:
     entry: LedgerEntry
     try_state: str | None
     """State of the try: of its end, or as it is now. None if it is to be scheduled, or is not there."""
+    was_stuck: bool = False
+    """Whether Airflow has failed the try in the end, which was queued for too long each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +177,12 @@ def read_failures(
     rows = _with_states(LEDGER_EVENTS, since, until, dag_ids, limit, session)
     read = [
         RecordedFailure(
-            row_id=item[0], at=item[1], key=TaskInstanceKey(*item[2:7]), entry=entry, try_state=item[8]
+            row_id=item[0],
+            at=item[1],
+            key=TaskInstanceKey(*item[2:7]),
+            entry=entry,
+            try_state=item[8],
+            was_stuck=item[9],
         )
         for item in rows[:limit]
         if (entry := _read_entry(item[7]))
@@ -348,7 +358,9 @@ def _with_states(
 ) -> Sequence[Any]:
     """Return the newest rows of a time, and one more, each with the state of its try."""
     row = _newest(events, since, until, dag_ids, limit).subquery().c
-    return session.execute(select(*row, _state_of_try(row)).order_by(row.dttm.desc(), row.id.desc())).all()
+    stuck = exists().where(*_is_of_try(Log, row), Log.event == _STUCK_EVENT)
+    query = select(*row, _state_of_try(row), stuck).order_by(row.dttm.desc(), row.id.desc())
+    return session.execute(query).all()
 
 
 def _state_of_try(row: Any) -> ColumnElement[str | None]:
@@ -359,23 +371,19 @@ def _state_of_try(row: Any) -> ColumnElement[str | None]:
     plan for a join may read the table of all task instances.
     """
     states = [
-        select(model.state)
-        .where(
-            model.dag_id == row.dag_id,
-            model.task_id == row.task_id,
-            model.run_id == row.run_id,
-            model.map_index == row.map_index,
-            model.try_number == row.try_number,
-            *conditions,
-        )
-        .scalar_subquery()
+        select(model.state).where(*_is_of_try(model, row), *conditions).scalar_subquery()
         # A try that has ended is a past one also while its task instance waits for the next one.
         for model, conditions in ((PastTry, IS_PAST), (TaskInstance, ()))
     ]
     return func.coalesce(*states)
 
 
-def _is_at(model: Any, place: tuple[str, str, str, int]) -> tuple[ColumnElement[bool], ...]:
+def _is_of_try(model: Any, row: Any) -> tuple[ColumnElement[bool], ...]:
+    place = (row.dag_id, row.run_id, row.task_id, row.map_index)
+    return (*_is_at(model, place), model.try_number == row.try_number)
+
+
+def _is_at(model: Any, place: tuple[Any, Any, Any, Any]) -> tuple[ColumnElement[bool], ...]:
     dag_id, run_id, task_id, map_index = place
     return (
         model.dag_id == dag_id,

@@ -26,9 +26,10 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def failure(row_id, entry=None, state=None, dag="dag", task="task", at=NOON):
+def failure(row_id, entry=None, state=None, dag="dag", task="task", at=NOON, was_stuck=False):
     key = TaskInstanceKey(dag, task, "run", 1, -1)
-    return RecordedFailure(row_id=row_id, at=at, key=key, entry=entry or lost(), try_state=state)
+    entry = entry or lost()
+    return RecordedFailure(row_id=row_id, at=at, key=key, entry=entry, try_state=state, was_stuck=was_stuck)
 
 
 def outcomes(*failures):
@@ -59,6 +60,12 @@ def count(name, relaunched, charged, suspected=None, words=None):
 )
 def test_what_became_of_a_relaunch_is_said_by_the_state_of_the_try(state, outcome):
     assert outcomes(failure(1, state=state)) == [outcome]
+
+
+@pytest.mark.parametrize("state", ["failed", "up_for_retry"])
+def test_a_relaunch_that_airflow_fails_for_its_time_in_the_queue_is_at_the_cost_of_the_task(state):
+    first, last = failure(1, state=state, was_stuck=True), failure(2, lost(2), state, was_stuck=True)
+    assert outcomes(last, first) == [Outcome.CHARGED, Outcome.FAILED_AGAIN]
 
 
 def test_a_relaunch_that_failed_again_is_told_from_the_last_one():

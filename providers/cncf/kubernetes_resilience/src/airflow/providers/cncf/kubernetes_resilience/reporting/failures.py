@@ -61,7 +61,7 @@ class Outcome(StrEnum):
     FAILED_BY_ITSELF = "failed-by-itself"
     """It was launched again, and its own code has failed then, or it was marked."""
     CHARGED = "charged"
-    """It was not launched again: the failure took one of the task's own retries, or failed it."""
+    """It was not launched again, or did not start: the failure took one of its own retries, or failed it."""
     NOT_KNOWN = "not-known"
     """It was launched again, and its task instance is not there any more, or was cleared meanwhile."""
 
@@ -268,7 +268,9 @@ def _outcome(failure: RecordedFailure, *, is_last: bool) -> Outcome:
         return Outcome.HEALED
     if failure.try_state in _GOES_ON:
         return Outcome.UNDER_WAY
-    return Outcome.NOT_KNOWN if failure.try_state is None else Outcome.FAILED_BY_ITSELF
+    if failure.try_state is None:
+        return Outcome.NOT_KNOWN
+    return Outcome.CHARGED if failure.was_stuck else Outcome.FAILED_BY_ITSELF
 
 
 def _counts(told: Iterable[Told], name_of: Callable[[Told], str]) -> list[Count]:
