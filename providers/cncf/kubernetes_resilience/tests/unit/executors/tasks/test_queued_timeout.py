@@ -228,6 +228,18 @@ def test_a_gated_pod_is_replaced_when_its_token_expires(start, queued_ti):
     assert harness.ledger(ti) == []
 
 
+def test_a_clock_that_is_ahead_of_the_api_servers_replaces_no_gated_pod(start, queued_ti):
+    harness = start(**CONFIG)
+    created = datetime.now(UTC) - timedelta(minutes=10)
+    pod = harness.launch(queued_ti()).created(created.isoformat())
+    harness.observe(pod, m.gated())
+    harness.wait(INTERVAL)
+    harness.wait(89 - INTERVAL)
+    assert harness.runtime.take("delete") == []
+    harness.wait(20)
+    assert [ref for ref, *_ in harness.runtime.take("delete")] == [pod.ref]
+
+
 def test_what_airflow_takes_back_is_told_with_what_kept_it(start, queued_ti):
     harness = start(**CONFIG)
     ti = queued_ti()
@@ -413,6 +425,7 @@ def outlive(start, queued_ti, time_machine, **config):
     harness.runtime.is_away = True
     harness.wait(1)
     time_machine.shift(TIMEOUT)
+    harness.clock.advance(TIMEOUT)
     return harness, ti, pod
 
 
@@ -455,6 +468,7 @@ def test_it_is_not_replaced_while_the_api_server_is_away_or_without_an_outage(ex
     assert harness.runtime.take("delete") == []
     other = harness.launch(queued_ti("other")).created("2026-11-01T00:00:00Z")
     harness.observe(other, m.starting())
+    harness.clock.advance(TIMEOUT)
     harness.runtime.is_away = False
     harness.wait(11)
     harness.wait(11)

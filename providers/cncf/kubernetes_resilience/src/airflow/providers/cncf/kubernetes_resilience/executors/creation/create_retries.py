@@ -126,7 +126,7 @@ class CreateRetries:
         """
         creation = _creation(launch)
         if not launch.token_made_at:
-            launch.token_made_at = self._clock()
+            launch.token_made_at = launch.first_token_at = self._clock()
         elif self._clock() - launch.token_made_at >= self._token_age:
             self._builder.renew_token(launch)
             launch.token_made_at = self._clock()

@@ -210,6 +210,8 @@ class Launch:
     an earlier call without an answer may have created it, and it may have gone."""
     token_made_at: float = 0.0
     """When its workload's token was made, or a little later."""
+    first_token_at: float = 0.0
+    """The same of the first of these tokens: an earlier call may have created the pod with that."""
     deletion: Deletion | None = None
     """Once it is superseded, until its pod is gone or is waited for no longer."""
     ref: PodRef | None = None
