@@ -123,6 +123,16 @@ def test_nobody_pays_for_a_registry_that_is_away(harness, queued_ti):
     assert harness.events() == {}
 
 
+def test_a_probe_prefers_another_node(harness, queued_ti):
+    """What is taken for an outage may be one broken node's."""
+    outage(harness, queued_ti)
+    for _ in range(2):
+        harness.wait(16)
+        (probe,) = answer(harness)
+        assert m.NODE in str(probe.manifest["spec"]["affinity"]["nodeAffinity"])
+        fail(harness, probe)
+
+
 def test_a_task_that_comes_later_is_held_too(harness, queued_ti, caplog):
     outage(harness, queued_ti)
     ti = queued_ti("later")

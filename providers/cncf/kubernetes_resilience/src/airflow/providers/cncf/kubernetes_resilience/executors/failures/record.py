@@ -53,7 +53,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_unreported_end,
 )
 from airflow_resilience import ledger
-from airflow_resilience.decision import NO_POLICY, Action, Decision
+from airflow_resilience.decision import NO_POLICY, Action, AvoidNode, Decision
 from airflow_resilience.ledger import Histories, LaunchHistory, LedgerEntry
 from airflow_resilience.outages import Dependency
 from airflow_resilience.propagation.database import write_failures
@@ -82,8 +82,9 @@ _AWAY = Decision(
     rule="outage",
     explanation="what it needs is away for everybody, which counts against no limit; the next launch is held"
     " until that is back",
+    avoid_node=AvoidNode.PREFER,
 )
-"""The decision about a launch that has failed for a known outage."""
+"""The decision about a launch that has failed for a known outage, which may be one broken node's."""
 
 _NO_BUDGET = Decision(
     action=Action.COUNT,
