@@ -193,8 +193,6 @@ class Reconciler:
             # What has happened in the outage is learned first.
             and now - self._last_away >= CHECK_INTERVAL
             and not self._is_adopted(launch)
-            # The clock that tells the pod's age may be ahead of the API server's.
-            and (not launch.token_made_at or now - launch.first_token_at >= self._token_validity)
             and has_expired_token(launch, now, self._token_validity)
         )
 
