@@ -311,6 +311,13 @@ def test_one_that_never_starts_is_deleted_when_its_try_is_over(harness, unstarte
     assert cleaned_up(harness) == []
 
 
+def test_so_is_one_whose_task_instance_is_in_another_try_under_the_same_uuid(harness, unstarted):
+    ti, pod = unstarted
+    harness.set_state(ti, "queued", try_number=2)
+    harness.wait(STRAY_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+
+
 @pytest.mark.parametrize("state", ["scheduled", "queued", "running", "deferred"])
 def test_until_then_it_is_left(harness, unstarted, state):
     ti, _ = unstarted

@@ -215,9 +215,9 @@ class Actions(LoggingMixin):
 
     def _leave(self, launch: Launch, *, unfollowed: bool) -> None:
         """
-        Free the slot of a launch, and leave its end to the scheduler that has its task instance.
+        Free the slot of a launch whose end is not settled here any more.
 
-        :param unfollowed: whether that scheduler may know nothing of the pod
+        :param unfollowed: whether the scheduler that has the task instance may know nothing of the pod
         """
         if unfollowed and launch.facts:
             self._strays.note_unfollowed(launch.facts)

@@ -36,13 +36,16 @@ from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 log = logging.getLogger(__name__)
 
-_ROW_COLUMNS = (
-    TaskInstance.id,
+_KEY_COLUMNS = (
     TaskInstance.dag_id,
     TaskInstance.task_id,
     TaskInstance.run_id,
     TaskInstance.try_number,
     TaskInstance.map_index,
+)
+_ROW_COLUMNS = (
+    TaskInstance.id,
+    *_KEY_COLUMNS,
     TaskInstance.state,
     TaskInstance.queued_by_job_id,
     TaskInstance.hostname,
@@ -109,27 +112,10 @@ def read_ids(keys: Collection[TaskInstanceKey], *, session: Session) -> dict[Tas
     return {key: str(ti_id) for key, (ti_id,) in found.items()}
 
 
-def _read_restarting(
-    keys: Collection[TaskInstanceKey], session: Session
-) -> dict[TaskInstanceKey | None, TaskInstanceRow]:
-    """
-    Return the rows of tries that were cleared while they ran, and wait for the end of their worker.
-
-    Airflow has given their task instances another UUID already, so that they are known by their keys only.
-    """
-    if not keys:
-        return {}
-    is_one = tuple_(*_ROW_COLUMNS[1:6]).in_([tuple(key) for key in keys])
-    query = select(*_ROW_COLUMNS).where(is_one, TaskInstance.state == TaskInstanceState.RESTARTING)
-    return {row.key: row for row in map(_row, session.execute(query))}
-
-
 def read_all_restarting(job_id: int | None, *, session: Session) -> list[TaskInstanceKey]:
     """Return a scheduler's tries that were cleared while they ran, and wait for the end of their worker."""
-    columns = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id)
-    query = select(*columns, TaskInstance.try_number, TaskInstance.map_index).where(
-        TaskInstance.state == TaskInstanceState.RESTARTING, TaskInstance.queued_by_job_id == job_id
-    )
+    is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
+    query = select(*_KEY_COLUMNS).where(is_restarting, TaskInstance.queued_by_job_id == job_id)
     return [TaskInstanceKey(*row) for row in session.execute(query)]
 
 
@@ -302,6 +288,21 @@ def _rows(ti_ids: Collection[str], session: Session, *, lock: bool) -> dict[str,
         query = with_row_locks(query, session=session, of=TaskInstance, skip_locked=True)
     rows = map(_row, session.execute(query))
     return {row.ti_id: row for row in rows}
+
+
+def _read_restarting(
+    keys: Collection[TaskInstanceKey], session: Session
+) -> dict[TaskInstanceKey | None, TaskInstanceRow]:
+    """
+    Return the rows of tries that were cleared while they ran, and wait for the end of their worker.
+
+    Airflow has given their task instances another UUID already, so that they are known by their keys only.
+    """
+    if not keys:
+        return {}
+    is_one = tuple_(*_KEY_COLUMNS).in_([tuple(key) for key in keys])
+    query = select(*_ROW_COLUMNS).where(is_one, TaskInstance.state == TaskInstanceState.RESTARTING)
+    return {row.key: row for row in map(_row, session.execute(query))}
 
 
 def _row(values: Sequence[Any]) -> TaskInstanceRow:
