@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer, RequestInfo
 from cluster_lab.apiserver.testing import running_server
-from cluster_lab.conformance import Api, Manifest, connect, connect_kubeconfig, creating, failure
+from cluster_lab.conformance import Api, Manifest, connect, creating
 from testbed.waiting import LONGEST_WAIT
 
 TOKEN = "secret"
@@ -58,12 +57,6 @@ def creates_a_pod(info: RequestInfo) -> bool:
     return (info.verb, info.resource) == ("create", "pods")
 
 
-def test_a_client_with_a_token_of_its_own_is_nobody_else(proxy: ApiProxy, tmp_path: Path) -> None:
-    proxy.write_kubeconfig(tmp_path / "kubeconfig-of-a-stranger", token="of nobody")
-    with connect_kubeconfig(tmp_path / "kubeconfig-of-a-stranger") as http:
-        assert http.get("/api/v1/namespaces/default/pods").status_code == 401
-
-
 def test_replies_are_those_of_the_server(api: Api, direct: Api) -> None:
     for name in "abc":
         api.create(name, labels={"app": f"x-{name}"})
@@ -77,26 +70,6 @@ def test_replies_are_those_of_the_server(api: Api, direct: Api) -> None:
     assert names == ["a", "b"]
 
 
-def test_what_is_no_resource_passes_untouched(proxy: ApiProxy, api: Api) -> None:
-    proxy.faults.fail(500, times=None)
-
-    assert api.http.get("/version").json()["major"] == "1"
-    assert api.http.get("/api/v1").json()["kind"] == "APIResourceList"
-    failure(api.http.get(api.pods), 500, "InternalError")
-
-
-def test_without_a_server_connections_break(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    with running_server(run_controllers=False) as server:
-        server.write_kubeconfig(kubeconfig)
-    with (
-        ApiProxy(kubeconfig) as proxy,
-        connect(proxy.url, None) as http,
-        pytest.raises(httpx.RemoteProtocolError),
-    ):
-        http.get("/version")
-
-
 def test_held_requests_happen_when_the_block_ends(
     proxy: ApiProxy, direct: Api, in_background: Callable[[str], Future[Manifest]]
 ) -> None:
@@ -108,23 +81,6 @@ def test_held_requests_happen_when_the_block_ends(
 
     assert {creation.result(LONGEST_WAIT)["metadata"]["name"] for creation in creations} == {"a", "b", "c"}
     assert held.requests == []
-
-
-@pytest.mark.parametrize(("reply", "there"), [(True, ["a"]), (False, [])])
-def test_dropped_requests_break_off(
-    proxy: ApiProxy,
-    direct: Api,
-    in_background: Callable[[str], Future[Manifest]],
-    reply: bool,
-    there: list[str],
-) -> None:
-    with proxy.hold(when=creates_a_pod, reply=reply) as held:
-        creation = in_background("a")
-        held.wait_for(1, LONGEST_WAIT)
-        held.drop()
-
-    assert isinstance(creation.exception(LONGEST_WAIT), httpx.RemoteProtocolError)
-    assert direct.names() == there
 
 
 def test_a_request_of_a_client_that_dies_in_the_last_moment_never_happens(proxy: ApiProxy, api: Api) -> None:
