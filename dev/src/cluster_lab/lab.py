@@ -30,8 +30,8 @@ import aiohttp
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import JsonObject, KubeClient
 from cluster_lab.faults.launches import Launch, LaunchCounter
-from cluster_lab.faults.plan import FAULT_ANNOTATION, FAULTS_AT_WORK, Fault, FaultPlan, FaultRule
-from cluster_lab.faults.scenarios import run_normally, scenario_for
+from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan
+from cluster_lab.faults.scenarios import AT_WORK, run_normally, scenario_for
 from cluster_lab.journal import Journal, JournalEntry, JournalEvent
 from cluster_lab.kubelet.kubelet import Kubelet
 from cluster_lab.kubelet.logs import LogDirectory
@@ -63,11 +63,10 @@ class _Pod:
 
     def requested(self, manifest: JsonObject) -> Scenario | None:
         """Return what the pod's annotation asks for, to happen to the worker that runs."""
-        fault = (manifest["metadata"].get("annotations") or {}).get(FAULT_ANNOTATION)
-        if fault not in FAULTS_AT_WORK:
-            return None
-        self.fault = Fault(fault)
-        return scenario_for(FaultRule(fault=self.fault, delay=0))
+        if fault := (manifest["metadata"].get("annotations") or {}).get(FAULT_ANNOTATION):
+            self.fault = Fault(fault)
+            return AT_WORK[self.fault]
+        return None
 
 
 @dataclass(kw_only=True)

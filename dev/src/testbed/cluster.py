@@ -128,7 +128,7 @@ class Cluster:
         """
         Have a pod lost whose worker runs.
 
-        :param fault: how, one of :data:`.FAULTS_AT_WORK`
+        :param fault: how, one of :data:`.AT_WORK`
         """
         self._patch_metadata(name, "annotations", FAULT_ANNOTATION, fault.value)
 

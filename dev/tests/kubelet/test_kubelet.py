@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from datetime import datetime
 
 import psutil
 import pytest
 
-from cluster_lab.client import KubeClient
 from cluster_lab.journal import JournalEvent
-from cluster_lab.kubelet import node as node_module
 
 SLEEP = "import time; print('up'); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(600)"
@@ -48,21 +45,6 @@ async def test_a_worker_that_succeeds(start_cluster):
         assert (entries[0].dag_id, entries[0].task_id, entries[0].run_id) == ("etl", "load", "r1")
         assert entries[0].uid == pod["metadata"]["uid"]
         assert entries[0].node == pod["spec"]["nodeName"]
-
-
-async def test_a_running_worker_is_ready(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", SLEEP)
-        await cluster.until_seen(name, "Running base=running")
-        found = cluster.conditions(name)
-        assert all(found[type_] == ("True", None) for type_ in ("Initialized", "ContainersReady", "Ready"))
-
-
-async def test_a_program_that_does_not_exist_is_a_start_error(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", base={"command": ["no-such-program"]})
-        await cluster.until_seen(name, "Failed base=StartError/128")
-        assert cluster.journal_events(name) == ["bound"]
 
 
 async def test_the_environment_of_a_worker(start_cluster):
@@ -109,18 +91,6 @@ async def test_deletion_ends_a_worker_with_sigterm(start_cluster):
         await cluster.until_journaled(name, JournalEvent.DELETED)
         assert cluster.journal_events(name) == ["bound", "started", "exited", "deleted"]
         assert cluster.journal(name)[2].exit_code == 143
-
-
-async def test_a_worker_may_use_its_grace_period(start_cluster):
-    script = (
-        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0));"
-        "print('up'); time.sleep(600)"
-    )
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", script)
-        await cluster.until_logged(name, "up")
-        await cluster.delete(name)
-        await cluster.until_seen(name, "gone: Succeeded base=Completed/0 deleting")
 
 
 async def test_a_worker_that_ignores_sigterm_is_killed_after_the_grace_period(start_cluster):
@@ -177,22 +147,6 @@ async def test_the_log_of_a_worker_is_served_through_the_api_server(start_cluste
         assert log == b"two\n"
 
 
-async def test_nodes_are_registered_ready_and_send_heartbeats(start_cluster, monkeypatch):
-    monkeypatch.setattr(node_module, "HEARTBEAT_SECONDS", 0.05)
-    async with start_cluster() as cluster:
-        listed = await cluster.client.request("GET", "/api/v1/nodes")
-        assert [item["metadata"]["name"] for item in listed["items"]] == ["lab-node-1", "lab-node-2"]
-        node = listed["items"][0]
-        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "lab-node-1.lab"
-        ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
-        assert ready["status"] == "True"
-        version = {"resourceVersion": listed["metadata"]["resourceVersion"]}
-        selector = {"fieldSelector": "metadata.name=lab-node-1"}
-        watch = cluster.client.watch("/api/v1/nodes", selector | version)
-        async with contextlib.aclosing(watch):
-            assert (await anext(watch))["type"] == "MODIFIED"
-
-
 async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, proxy):
     async with start_cluster(embedded=False) as cluster:
         running, doomed = await cluster.create("load", SLEEP), await cluster.create("doomed", SLEEP)
@@ -208,13 +162,6 @@ async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, p
         assert cluster.history(running)[-1] == "Running base=running"
 
 
-async def test_a_refused_report_is_repeated(start_cluster, proxy):
-    async with start_cluster(embedded=False) as cluster:
-        proxy.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
-        name = await cluster.create("load")
-        await cluster.until_seen(name, "Succeeded base=Completed/0")
-
-
 async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, proxy):
     async with start_cluster(embedded=False) as cluster:
         running, done = await cluster.create("load", SLEEP), await cluster.create("done")
@@ -223,11 +170,3 @@ async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, proxy)
     async with start_cluster(embedded=False) as cluster:
         await cluster.until_seen(running, "Failed base=ContainerStatusUnknown/137")
         assert cluster.journal_events(done) == ["bound", "started", "exited"]
-
-
-async def test_the_nodes_leave_with_the_lab(start_cluster, proxy, tmp_path):
-    async with start_cluster(embedded=False):
-        pass
-    async with KubeClient(tmp_path / "kubeconfig") as client:
-        listed = await client.request("GET", "/api/v1/nodes")
-    assert listed["items"] == []

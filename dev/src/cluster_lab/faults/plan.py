@@ -17,9 +17,9 @@ The fault plan: which pod dies in which way, as frozen data loaded from YAML.
         fault: failed-then-cleanup
         delay: 10
 
-The first rule that matches a launch decides; what no rule matches runs normally. A worker that runs meets
-what its pod's annotation ``cluster-lab/fault`` asks for, one of :data:`FAULTS_AT_WORK`: whoever knows how far
-its task has come chooses the moment.
+The first rule that matches a launch decides; what no rule matches runs normally. The faults of workers that
+run, ``...-running``, are in no plan. Such a worker meets the one that its pod's annotation
+``cluster-lab/fault`` asks for: whoever knows how far its task has come chooses the moment.
 """
 
 from __future__ import annotations
@@ -86,44 +86,33 @@ class Fault(StrEnum):
     PARTITION = "partition"
     """The node loses the API server: the pod is force-deleted, its worker starts all the same later."""
     KILL_RUNNING = "kill-running"
-    """The worker runs and is killed with SIGKILL after ``delay``: Error, exit code 137."""
+    """The worker is killed with SIGKILL: Error, exit code 137."""
     OOM_RUNNING = "oom-running"
-    """The worker runs, and after ``delay`` exceeds its own limit of memory: OOMKilled, exit code 137."""
+    """The worker exceeds its own limit of memory: OOMKilled, exit code 137."""
     EVICTED_RUNNING = "evicted-running"
-    """The worker runs, and after ``delay`` is evicted as in ``evicted``, without a grace period."""
+    """The worker is evicted as in ``evicted``, without a grace period."""
     NODE_TERMINATED_RUNNING = "node-terminated-running"
-    """The worker runs, and after ``delay`` its node shuts down: SIGTERM, its grace period, then as in
-    ``node-terminated``."""
+    """The worker's node shuts down: SIGTERM, its grace period, then as in ``node-terminated``."""
     NODE_LOST_RUNNING = "node-lost-running"
-    """The worker runs, and after ``delay`` its machine is gone: the node says nothing more about the pod, its
-    object is removed, and PodGC deletes the pod."""
+    """The worker's machine is gone: the node says nothing more about the pod, its object is removed, and
+    PodGC deletes the pod."""
     NODE_SILENT_RUNNING = "node-silent-running"
-    """The worker runs, and after ``delay`` stands still with its node, which reports nothing more and
-    confirms no deletion. The node controller says that the pod is not ready, and leaves it as it is
-    otherwise."""
+    """The worker stands still with its node, which reports nothing more and confirms no deletion. The node
+    controller says that the pod is not ready, and leaves it as it is otherwise."""
     PARTITION_RUNNING = "partition-running"
-    """The worker runs, and after ``delay`` its node loses the API server: the pod is force-deleted, and the
-    worker works on and reaches everything else."""
+    """The worker's node loses the API server: the pod is force-deleted, and the worker works on and reaches
+    everything else."""
 
-    @property
-    def default_delay(self) -> float:
-        """Seconds; see :attr:`FaultRule.delay`."""
-        return _DEFAULT_DELAYS.get(self, 0.0)
-
-
-FAULTS_AT_WORK = frozenset(fault for fault in Fault if fault.endswith("-running"))
-"""Those that happen to a worker that runs."""
 
 _DEFAULT_DELAYS = {
     Fault.IMAGE_PULL_RECOVERS: 10.0,
     Fault.UNKNOWN_THEN_PODGC: 10.0,
     Fault.FAILED_THEN_CLEANUP: 25.0,
     Fault.PARTITION: 5.0,
-    **dict.fromkeys(FAULTS_AT_WORK, 5.0),
 }
 
 FAULT_ANNOTATION = "cluster-lab/fault"
-"""On a pod whose worker runs: the one of them that is to happen to it now."""
+"""On a pod whose worker runs: the fault that is to happen to it now."""
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -151,13 +140,13 @@ class FaultRule:
     """
     Seconds: the time between the two halves of a fault that has two (see :class:`Fault`), otherwise the time
     that the pod is left Pending before the fault. The annotation ``cluster-lab/go-on`` ends it before, except
-    on a node that is cut off. None: the fault's own default, see :attr:`Fault.default_delay`.
+    on a node that is cut off. None: the fault's own default.
     """
 
     @property
     def effective_delay(self) -> float:
         """Seconds."""
-        return self.fault.default_delay if self.delay is None else self.delay
+        return _DEFAULT_DELAYS.get(self.fault, 0.0) if self.delay is None else self.delay
 
     def matches(self, launch: Launch) -> bool:
         """Whether this rule is about that launch."""

@@ -216,7 +216,6 @@ async def _failed_then_cleanup(run: PodRun, delay: float) -> None:
 
 async def _end_running(
     run: PodRun,
-    delay: float,
     *,
     reason: str | None = None,
     pod_reason: str | None = None,
@@ -230,8 +229,7 @@ async def _end_running(
     :param pod_reason: of the pod, if it fails for the node's sake; ``message`` is what it says then
     :param graceful: whether the worker has its grace period
     """
-    if (process := await _at_work(run, delay)) is None:
-        return
+    process = _at_work(run)
     if graceful:
         await run.stop_worker()
     process.kill()
@@ -242,49 +240,40 @@ async def _end_running(
     await run.report()
 
 
-async def _lose_node_running(run: PodRun, delay: float) -> None:
-    if process := await _at_work(run, delay):
-        process.kill()
-        await process.wait()
-        async with run.node.removed():
-            # To the end, the container is what the kubelet last said of it.
-            run.status.phase = "Failed"
-            run.status.disrupt("DeletionByPodGC", "PodGC: node no longer exists")
-            await run.report()
-            await run.delete(0)
-
-
-async def _silence_node_running(run: PodRun, delay: float) -> None:
-    if process := await _at_work(run, delay):
-        process.suspend()
-        # In the way of the node controller: it has no say here over single pods of a node.
-        run.status.node_is_silent = True
+async def _lose_node_running(run: PodRun) -> None:
+    process = _at_work(run)
+    process.kill()
+    await process.wait()
+    async with run.node.removed():
+        # To the end, the container is what the kubelet last said of it.
+        run.status.phase = "Failed"
+        run.status.disrupt("DeletionByPodGC", "PodGC: node no longer exists")
         await run.report()
-        run.partitioned = True
-        await process.wait()
-
-
-async def _partition_running(run: PodRun, delay: float) -> None:
-    if await _at_work(run, delay):
-        run.partitioned = True
         await run.delete(0)
-        await run.await_worker()
 
 
-async def _at_work(run: PodRun, delay: float) -> WorkerProcess | None:
-    """Start the worker, unless it runs, and return it when it has to meet its fault; None: it has ended."""
-    if run.process is None:
-        await _prepare(run)
-        if not await run.start_worker():
-            return None
-    assert run.process is not None
-    try:
-        await asyncio.wait_for(run.process.wait(), timeout=delay)
-    except TimeoutError:
-        run.record(JournalEvent.FAULT_INJECTED)
-        return run.process
+async def _silence_node_running(run: PodRun) -> None:
+    process = _at_work(run)
+    process.suspend()
+    # In the way of the node controller: it has no say here over single pods of a node.
+    run.status.node_is_silent = True
+    await run.report()
+    run.partitioned = True
+    await process.wait()
+
+
+async def _partition_running(run: PodRun) -> None:
+    _at_work(run)
+    run.partitioned = True
+    await run.delete(0)
     await run.await_worker()
-    return None
+
+
+def _at_work(run: PodRun) -> WorkerProcess:
+    """Return the worker, which meets its fault now."""
+    assert run.process is not None
+    run.record(JournalEvent.FAULT_INJECTED)
+    return run.process
 
 
 async def _pending(run: PodRun, seconds: float) -> None:
@@ -345,6 +334,9 @@ _SCENARIOS: dict[Fault, _Play] = {
     Fault.OOM_AT_START: partial(_end_container, exit_code=EXIT_SIGKILL, reason="OOMKilled"),
     Fault.VANISH: _vanish,
     Fault.PARTITION: _partition,
+}
+
+AT_WORK: dict[Fault, Scenario] = {
     Fault.KILL_RUNNING: _end_running,
     Fault.OOM_RUNNING: partial(_end_running, reason="OOMKilled"),
     Fault.EVICTED_RUNNING: partial(
@@ -362,3 +354,4 @@ _SCENARIOS: dict[Fault, _Play] = {
     Fault.NODE_SILENT_RUNNING: _silence_node_running,
     Fault.PARTITION_RUNNING: _partition_running,
 }
+"""What happens to a worker that runs."""
