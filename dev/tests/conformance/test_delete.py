@@ -36,13 +36,6 @@ def test_a_pod_on_a_node_is_given_its_grace_period(api: Api) -> None:
     assert api.get("a")["metadata"] == metadata
 
 
-def test_a_graceful_deletion_is_seen_as_a_change(api: Api) -> None:
-    api.create_bound("a")
-    with api.watch(resourceVersion=api.version()) as events:
-        marked = api.delete("a").json()
-        assert next(events) == ("MODIFIED", marked)
-
-
 @pytest.mark.parametrize("way", ["body", "query"])
 def test_the_caller_may_choose_the_grace_period(api: Api, way: str) -> None:
     api.create_bound("a")
@@ -123,20 +116,7 @@ def test_force_ends_a_graceful_deletion(api: Api) -> None:
     assert api.names() == []
 
 
-def test_a_name_is_free_after_its_pod_is_gone(api: Api) -> None:
-    first = api.create("a")
-    api.delete("a").raise_for_status()
-
-    assert api.create("a")["metadata"]["uid"] != first["metadata"]["uid"]
-
-
 class TestPreconditions:
-    def test_the_right_uid_is_deleted(self, api: Api) -> None:
-        uid = api.create("a")["metadata"]["uid"]
-
-        assert api.delete("a", preconditions={"uid": uid}).status_code == 200
-        assert api.names() == []
-
     def test_another_uid_is_a_conflict(self, api: Api) -> None:
         old = api.create("a")["metadata"]["uid"]
         api.delete("a").raise_for_status()
@@ -193,20 +173,3 @@ class TestPreconditions:
 
         failure(response, 409, "Conflict")
         assert api.names() == ["a"]
-
-
-def test_a_deleted_node_answers_with_a_status(api: Api) -> None:
-    name = api.create_node()
-    uid = api.http.get(f"/api/v1/nodes/{name}").json()["metadata"]["uid"]
-
-    response = api.http.delete(f"/api/v1/nodes/{name}")
-
-    assert response.status_code == 200
-    assert response.json() == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {"name": name, "kind": "nodes", "uid": uid},
-    }
-    failure(api.http.get(f"/api/v1/nodes/{name}"), 404, "NotFound")

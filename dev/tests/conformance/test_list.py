@@ -31,21 +31,6 @@ def test_a_list_has_items_without_kind(api: Api) -> None:
     assert not any({"kind", "apiVersion"} & item.keys() for item in listed["items"])
 
 
-def test_an_empty_list_has_an_empty_array(api: Api) -> None:
-    listed = api.http.get(api.pods).json()
-
-    assert listed["items"] == []
-    assert int(listed["metadata"]["resourceVersion"]) > 0
-
-
-def test_all_namespaces_are_listed_from_the_root(api: Api) -> None:
-    api.create("a")
-
-    items = api.http.get("/api/v1/pods").json()["items"]
-
-    assert (api.namespace, "a") in [(i["metadata"]["namespace"], i["metadata"]["name"]) for i in items]
-
-
 @pytest.mark.parametrize(
     ("selector", "names"),
     [
@@ -100,22 +85,6 @@ def test_field_selectors(api: Api, selector: str, names: list[str]) -> None:
     assert api.names(fieldSelector=selector) == names
 
 
-def test_the_namespace_is_a_field_too(api: Api) -> None:
-    api.create("a")
-
-    listed = api.http.get("/api/v1/pods", params={"fieldSelector": f"metadata.namespace={api.namespace}"})
-
-    assert [item["metadata"]["name"] for item in listed.json()["items"]] == ["a"]
-
-
-def test_pods_of_a_node_are_found_by_its_name(api: Api) -> None:
-    node = api.create_bound("a")["spec"]["nodeName"]
-
-    listed = api.http.get("/api/v1/pods", params={"fieldSelector": f"spec.nodeName={node}"})
-
-    assert [item["metadata"]["name"] for item in listed.json()["items"]] == ["a"]
-
-
 def test_pages_are_consistent(api: Api) -> None:
     for name in "abcde":
         api.create(name)
@@ -148,22 +117,6 @@ def test_a_page_expires_with_its_version(api: Api, target: Target) -> None:
     target.compact()
 
     failure(api.http.get(api.pods, params={"limit": 1, "continue": token}), 410, "Expired")
-
-
-@pytest.mark.parametrize("version", ["", "0"])
-def test_a_list_at_any_version_is_answered(api: Api, target: Target, version: str) -> None:
-    api.create("a")
-
-    listed = api.http.get(api.pods, params={"resourceVersion": version}).raise_for_status()
-
-    # At "0" a real server answers from a cache that may lag behind.
-    assert listed.json()["kind"] == "PodList"
-
-
-def test_a_list_not_older_than_a_write_shows_it(api: Api) -> None:
-    version = api.create("a")["metadata"]["resourceVersion"]
-
-    assert api.names(resourceVersion=version) == ["a"]
 
 
 def test_a_list_of_metadata_only(api: Api) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster_lab.conformance import Api, Target, check_status, failure
+from cluster_lab.conformance import Api, Target, check_status
 
 
 def test_a_watch_from_a_list_shows_every_change_after_it(api: Api) -> None:
@@ -25,16 +25,6 @@ def test_a_watch_from_a_list_shows_every_change_after_it(api: Api) -> None:
     assert (first, second) == (created, changed)
     assert last["metadata"]["uid"] == created["metadata"]["uid"]
     assert int(last["metadata"]["resourceVersion"]) > int(changed["metadata"]["resourceVersion"])
-
-
-def test_a_watch_is_json_in_lines(api: Api) -> None:
-    with api.watch(resourceVersion=api.version()) as events:
-        assert events.response.status_code == 200
-        assert events.response.headers["Content-Type"] == "application/json"
-        api.create("a")
-        _, pod = next(events)
-
-    assert (pod["kind"], pod["apiVersion"]) == ("Pod", "v1")
 
 
 def test_a_watch_replays_what_happened_since_its_version(api: Api) -> None:
@@ -89,20 +79,6 @@ def test_bookmarks_bring_a_quiet_watch_up_to_date(api: Api) -> None:
     assert "name" not in bookmark["metadata"]
 
 
-def test_no_bookmarks_without_asking(api: Api) -> None:
-    with api.watch(resourceVersion=api.version(), timeoutSeconds=3) as events:
-        assert list(events) == []
-
-
-def test_other_namespaces_are_not_seen(api: Api) -> None:
-    other = Api.in_new_namespace(api.http)
-    with api.watch(resourceVersion=api.version()) as events:
-        other.create("a")
-        api.create("b")
-        assert events.names(1) == [("ADDED", "b")]
-    other.clean_up()
-
-
 def test_all_namespaces_are_seen_from_the_root(api: Api) -> None:
     other = Api.in_new_namespace(api.http)
     with api.watch("/api/v1/pods", resourceVersion=api.version(), labelSelector="both=yes") as events:
@@ -147,23 +123,6 @@ def test_a_node_sees_a_pod_when_it_is_bound_to_it(api: Api) -> None:
     with api.watch("/api/v1/pods", **query) as events:
         api.bind("a", node).raise_for_status()
         assert events.names(1) == [("ADDED", "a")]
-
-
-def test_one_object_is_watched_by_a_field_selector(api: Api) -> None:
-    with api.watch(resourceVersion=api.version(), fieldSelector="metadata.name=b") as events:
-        api.create("a")
-        api.create("b")
-        assert events.names(1) == [("ADDED", "b")]
-
-
-def test_watch_may_be_spelled_true(api: Api) -> None:
-    with api.watch(watch="true", resourceVersion=api.version()) as events:
-        api.create("a")
-        assert events.names(1) == [("ADDED", "a")]
-
-
-def test_a_bad_selector_is_refused_before_the_stream_begins(api: Api) -> None:
-    failure(api.http.get(api.pods, params={"watch": "1", "labelSelector": "a b"}), 400, "BadRequest")
 
 
 def test_compaction_does_not_disturb_an_open_watch(api: Api, target: Target) -> None:

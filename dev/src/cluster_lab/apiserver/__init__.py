@@ -7,17 +7,18 @@ Known differences:
 
 * Only pods, nodes and namespaces, one by one: no PUT, no delete of collections, no dry run, no server-side
   apply (415). A strategic merge patch has no directives, and merges conditions and addresses alone by key.
-  JSON only, whatever is accepted. No managedFields, OpenAPI, health checks, ``sendInitialEvents``,
-  generation, generated names, finalizers or admission.
+  JSON only, whatever is sent and accepted. No managedFields, OpenAPI, health checks, ``sendInitialEvents``,
+  generation, generated names, finalizers or admission. A deleted node answers with itself.
 * Validation covers names, labels, required container fields, and pod specs, of which the deadline alone may
-  be changed; unknown fields are kept, where a real server drops or reports them, and what is malformed may be
-  a 500. Of the defaults of pods there are the restart policy, the grace period and the scheduler.
+  be changed; unknown fields are kept, where a real server drops or reports them, and what is malformed is
+  a 500. Kind, version and namespace are those of the URL, whatever a body says. Of the defaults of pods there
+  are the restart policy, the grace period and the scheduler.
 * There is no authorization: the one token may do everything, and a request without it is 401 (a real server
   with anonymous access answers 403). There are no quotas, disruption budgets or service accounts.
 * It speaks plain HTTP, over which kubectl sends no token.
 * Namespaces cannot be deleted.
 * A list at a version says nothing of a version that has yet to come, and an expired list has to begin anew.
-* Continue tokens and versions expire after a number of changes or by ``compact()``, not after minutes.
+* Continue tokens and versions expire by ``compact()``, not after minutes.
 * No controller watches over nodes or pods: new nodes get no not-ready taint, a node is ready while its Ready
   condition says so, taints mean nothing, and a pod stays when its node is gone.
 * The scheduler knows node selectors, node affinity and cordons; no resources, taints, pod affinity or

@@ -13,12 +13,6 @@ VERSION = {
     "major": "1",
     "minor": "33",
     "gitVersion": "v1.33.0+cluster-lab",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2025-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
 }
 
 

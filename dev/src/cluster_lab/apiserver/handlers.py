@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -18,7 +17,7 @@ from cluster_lab.apiserver.patches import apply_patch
 from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import RequestInfo
 from cluster_lab.apiserver.resources import Manifest
-from cluster_lab.apiserver.status import ApiError, bad_request, success, unsupported_media_type
+from cluster_lab.apiserver.status import SUCCESS, ApiError
 from cluster_lab.apiserver.watch import WatchStream
 
 Handler = Callable[[web.Request, RequestInfo], Awaitable[web.StreamResponse]]
@@ -79,8 +78,8 @@ class Handlers:
         return json_response(self._registry.get(info.target, info.namespace, info.name).json)
 
     async def _list(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        page = list_page(self._registry.store, info)
-        return json_response(page.json(only_metadata=_ONLY_METADATA in request.headers.get("Accept", "")))
+        only_metadata = _ONLY_METADATA in request.headers.get("Accept", "")
+        return json_response(list_page(self._registry.store, info, only_metadata=only_metadata))
 
     async def _watch(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         return await WatchStream(self._registry.store, info, self._bookmark_interval).serve(request)
@@ -91,7 +90,7 @@ class Handlers:
         return json_response(record.json, 201)
 
     async def _patch(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        patch = _decode(await request.read())
+        patch = msgspec.json.decode(await request.read())
         content_type = request.content_type
 
         def edit(current: Manifest) -> Manifest:
@@ -105,37 +104,23 @@ class Handlers:
     async def _delete(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         options = await _delete_options(request)
         gone = self._registry.delete(info.target, info.namespace, info.name, options)
-        if info.target.graceful:
-            return json_response(gone.json)
-        details = {"name": info.name, "kind": info.target.plural, "uid": gone.obj["metadata"]["uid"]}
-        return json_response(success(details=details))
+        return json_response(gone.json)
 
     async def _bind(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         self._registry.bind(info.namespace, info.name, await _object_body(request))
-        return json_response(success(201), 201)
+        return json_response(SUCCESS, 201)
 
     async def _evict(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
         self._registry.evict(info.namespace, info.name)
-        return json_response(success(201), 201)
+        return json_response(SUCCESS, 201)
 
     async def _log(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
         return await self._logs.serve(info)
 
 
 async def _object_body(request: web.Request) -> Manifest:
-    if request.content_type not in (_JSON, "application/octet-stream"):
-        raise unsupported_media_type([_JSON])
-    body = without_nulls(_decode(await request.read()))
-    if not isinstance(body, dict):
-        raise bad_request("json: cannot unmarshal the body into an object")
+    body: Manifest = without_nulls(msgspec.json.decode(await request.read()))
     return body
-
-
-def _decode(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
 
 
 async def _delete_options(request: web.Request) -> DeleteOptions:

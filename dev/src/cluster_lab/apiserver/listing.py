@@ -10,36 +10,13 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-re
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 
 import msgspec
 
 from cluster_lab.apiserver.requests import RequestInfo
-from cluster_lab.apiserver.resources import Manifest, Resource
 from cluster_lab.apiserver.selectors import Selection, parse_fields, parse_labels
 from cluster_lab.apiserver.status import expired
-from cluster_lab.apiserver.store import Key, Record, Store
-
-
-@dataclass(frozen=True)
-class Page:
-    """One response to a list."""
-
-    resource: Resource
-    records: list[Record]
-    metadata: Manifest
-
-    def json(self, *, only_metadata: bool) -> bytes:
-        """:param only_metadata: whether the client has asked for a ``PartialObjectMetadataList``.
-        :returns: the body of the response.
-        """
-        kind, version = f"{self.resource.kind}List", "v1"
-        items = [record.item for record in self.records]
-        if only_metadata:
-            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-            items = [msgspec.json.encode({"metadata": record.obj["metadata"]}) for record in self.records]
-        head = {"kind": kind, "apiVersion": version, "metadata": self.metadata}
-        return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
+from cluster_lab.apiserver.store import Key, Store
 
 
 def selection_of(info: RequestInfo) -> Selection:
@@ -51,22 +28,20 @@ def selection_of(info: RequestInfo) -> Selection:
     )
 
 
-def list_page(store: Store, info: RequestInfo) -> Page:
-    """:raises ApiError: 400 for a bad selector, 410 for an expired token."""
-    selection, limit = selection_of(info), int(info.query.get("limit", "0"))
+def list_page(store: Store, info: RequestInfo, *, only_metadata: bool) -> bytes:
+    """:param only_metadata: whether the client has asked for a ``PartialObjectMetadataList``.
+    :returns: the body of the response.
+    :raises ApiError: 400 for a bad selector, 410 for an expired token.
+    """
+    resource, selection, limit = info.target, selection_of(info), int(info.query.get("limit", "0"))
+    revision, after = store.revision, None
     if token := info.query.get("continue"):
         revision, after = _decode(token)
-        if revision < store.oldest(info.target):
+        if revision < store.oldest:
             raise expired("The provided continue parameter is too old to display a consistent list result.")
-        return _page(store, info.target, selection, limit, revision, after)
-    # From "0" a real server answers out of its watch cache, in one piece whatever the limit is.
-    unlimited = info.query.get("resourceVersion") == "0"
-    return _page(store, info.target, selection, 0 if unlimited else limit, store.revision, None)
-
-
-def _page(
-    store: Store, resource: Resource, selection: Selection, limit: int, revision: int, after: Key | None
-) -> Page:
+    elif info.query.get("resourceVersion") == "0":
+        # A real server answers out of its watch cache, in one piece whatever the limit is.
+        limit = 0
     records = store.records(resource) if revision == store.revision else store.records_at(resource, revision)
     found = [r for r in records if (after is None or r.key > after) and selection.matches(r)]
     found.sort(key=lambda record: record.key)
@@ -74,7 +49,12 @@ def _page(
     if limit and len(found) > limit:
         metadata["continue"] = _encode(revision, found[limit - 1].key)
         found = found[:limit]
-    return Page(resource, found, metadata)
+    kind, version, items = f"{resource.kind}List", "v1", [record.item for record in found]
+    if only_metadata:
+        kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        items = [msgspec.json.encode({"metadata": record.obj["metadata"]}) for record in found]
+    head = {"kind": kind, "apiVersion": version, "metadata": metadata}
+    return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
 
 def _encode(revision: int, last: Key) -> str:

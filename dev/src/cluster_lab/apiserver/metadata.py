@@ -9,9 +9,9 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster_lab.apiserver.resources import Manifest, Resource
+from cluster_lab.apiserver.resources import Manifest
 from cluster_lab.apiserver.selectors import LABEL_KEY, LABEL_VALUE
-from cluster_lab.apiserver.status import ApiError, Cause, bad_request, required
+from cluster_lab.apiserver.status import Cause, required
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -37,21 +37,8 @@ def without_type(obj: Manifest) -> Manifest:
     return {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
 
 
-def check_type(resource: Resource, obj: Manifest) -> None:
-    """:raises ApiError: 400 if a body is something else than the URL says, or no Kubernetes object."""
-    kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", "v1")
-    if (kind, version) != (resource.kind, "v1"):
-        raise bad_request(f"{kind} in version {version!r} cannot be handled as a {resource.kind}, v1")
-
-
 def new_metadata(given: Manifest, namespace: str, now: datetime) -> Manifest:
-    """:returns: metadata for a new object.
-    :raises ApiError: 400 if the namespace is not the one of the URL, 500 if a resourceVersion is given.
-    """
-    if given.get("resourceVersion"):
-        raise ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
-    if given.get("namespace", namespace) != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace on the request")
+    """:returns: metadata for a new object."""
     metadata = {name: value for name, value in given.items() if name not in _SERVER_OWNED}
     if namespace:
         metadata["namespace"] = namespace

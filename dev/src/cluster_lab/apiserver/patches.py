@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster_lab.apiserver.resources import Manifest
-from cluster_lab.apiserver.status import bad_request, unsupported_media_type
+from cluster_lab.apiserver.status import unsupported_media_type
 
 MERGE = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -24,18 +24,14 @@ def apply_patch(content_type: str, target: Manifest, patch: Any) -> Manifest:
     """Apply a patch without changing the target.
 
     :param content_type: media type of the request body.
-    :raises ApiError: 415 for an unknown format, 400 for a patch that is no object, or has a directive.
+    :raises ApiError: 415 for an unknown format.
     """
     if content_type not in (MERGE, STRATEGIC_MERGE):
         raise unsupported_media_type([MERGE, STRATEGIC_MERGE])
-    if not isinstance(patch, dict):
-        raise bad_request("json: cannot unmarshal the patch into an object")
     return _merged(target, patch, () if content_type == MERGE else KEYED_BY_TYPE)
 
 
 def _merged(target: Manifest, patch: Manifest, keyed: tuple[str, ...]) -> Manifest:
-    if directives := [name for name in patch if keyed and name.startswith("$")]:
-        raise bad_request(f"this server does not know {directives}")
     merged = target | {name: _value(name, target.get(name), value, keyed) for name, value in patch.items()}
     return {name: value for name, value in merged.items() if value is not None}
 

@@ -51,7 +51,6 @@ class Registry:
 
     def create(self, resource: Resource, namespace: str, body: Manifest) -> Record:
         """:raises ApiError: 404 for an unknown namespace, 409 for a taken name, 422 for an invalid object."""
-        meta.check_type(resource, body)
         if namespace and self.store.get(NAMESPACES, ("", namespace)) is None:
             raise not_found("namespaces", namespace)
         metadata = meta.new_metadata(body.get("metadata", {}), namespace, _now())
@@ -72,7 +71,6 @@ class Registry:
         """
         current = self.get(resource, namespace, name)
         body = edit(current.obj)
-        meta.check_type(resource, body)
         self._check_identity(current, body.get("metadata", {}))
         metadata = meta.updated_metadata(body.get("metadata", {}), current.obj["metadata"])
         untouched = "spec" if subresource else "status"

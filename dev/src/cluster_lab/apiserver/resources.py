@@ -15,7 +15,7 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
 
 SUBRESOURCES: dict[str, Manifest] = {
-    "status": {"verbs": ["get", "patch"]},
+    "status": {"verbs": ["patch"]},
     "binding": {"kind": "Binding", "verbs": ["create"]},
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
     "log": {"verbs": ["get"]},
@@ -35,7 +35,7 @@ class Resource:
     fields: tuple[str, ...] = ("metadata.name",)
     """Field selectors."""
     graceful: bool = False
-    """True if a delete leaves time to terminate; the delete then answers with the object, else a Status."""
+    """True if a delete leaves time to terminate."""
 
     @cached_property
     def type_prefix(self) -> bytes:

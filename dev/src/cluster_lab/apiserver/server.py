@@ -107,8 +107,6 @@ class ApiServer:
             return await self._answer(request)
         except ApiError as error:
             return error_response(error)
-        except web.HTTPRequestEntityTooLarge as error:
-            return error_response(ApiError(413, "RequestEntityTooLarge", str(error)))
         except Exception as error:  # noqa: BLE001 (a bug should look like a 500, as on a real server)
             _log.exception("%s %s", request.method, request.path_qs)
             return error_response(internal(str(error)))

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STALE_OBJECT = "the object has been modified; please apply your changes to the latest version and try again"
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""A Status for an operation that has no object to return."""
 
 
 @dataclass
@@ -65,14 +67,6 @@ def required(path: str, why: str = "") -> Cause:
 def forbidden(path: str, why: str) -> Cause:
     """A field that may not have (or change to) the value given."""
     return Cause(path, f"Forbidden: {why}", "FieldValueForbidden")
-
-
-def success(code: int | None = None, details: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A Status for an operation that has no object to return."""
-    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    if details:
-        status["details"] = details
-    return status if code is None else status | {"code": code}
 
 
 def _object_details(kind: str, name: str) -> dict[str, Any]:

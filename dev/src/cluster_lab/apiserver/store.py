@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Objects in memory with one revision counter and, per resource, a bounded log of changes.
+"""Objects in memory with one revision counter and, per resource, a log of changes.
 
 The counter stands in for etcd's revision: each write takes the next number and that number becomes the
 object's resourceVersion, so versions are comparable across resources, as with a real cluster.
@@ -26,9 +26,6 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 FIRST_REVISION = 100
 """Above 1, so that resourceVersion=1 is too old from the start, as with a cluster that has lived a while."""
-
-HISTORY = 20_000
-"""Changes kept per resource; older ones are as good as compacted."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +77,6 @@ class Change:
         return (self.previous or self.record).at(self.revision)
 
 
-class LogOverrunError(Exception):
-    """A follower was so slow that changes it had not read were trimmed."""
-
-
 class Follower:
     """A reader's place in a change log. Followers share the log, so a slow one holds no memory."""
 
@@ -93,12 +86,8 @@ class Follower:
         self.wake = wake
 
     def take(self) -> list[Change]:
-        """:returns: the changes since the last call, oldest first.
-        :raises LogOverrunError: some of them are gone.
-        """
+        """:returns: the changes since the last call, oldest first."""
         self.wake.clear()
-        if self._revision < self._log.trimmed:
-            raise LogOverrunError
         changes = self._log.since(self._revision)
         if changes:
             self._revision = changes[-1].revision
@@ -110,20 +99,15 @@ class Follower:
 
 
 class ChangeLog:
-    """The changes of one resource, bounded, in the order of their revisions."""
+    """The changes of one resource, all of them, in the order of their revisions."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
-        self.trimmed = FIRST_REVISION
-        """Changes up to this revision may be missing."""
         self.followers: set[Follower] = set()
 
     def append(self, change: Change) -> None:
-        """Add a change and wake the followers. Trims in halves, so that the cost per change is constant."""
+        """Add a change and wake the followers."""
         self._changes.append(change)
-        if len(self._changes) > 2 * HISTORY:
-            self.trimmed = self._changes[-HISTORY - 1].revision
-            del self._changes[:-HISTORY]
         for follower in self.followers:
             follower.wake.set()
 
@@ -145,7 +129,8 @@ class Store:
 
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
-        self._compacted = FIRST_REVISION
+        self.oldest = FIRST_REVISION
+        """The lowest revision from which a watch or a continued list can still go on."""
         self._records: dict[Resource, dict[Key, Record]] = {r: {} for r in RESOURCES}
         self.logs = {r: ChangeLog() for r in RESOURCES}
 
@@ -177,18 +162,14 @@ class Store:
         self.logs[record.resource].append(Change("DELETED", gone, last))
         return gone
 
-    def oldest(self, resource: Resource) -> int:
-        """:returns: the lowest revision from which a watch or a continued list can still go on."""
-        return max(self._compacted, self.logs[resource].trimmed)
-
     def compact(self) -> None:
         """Forget history, as etcd does every few minutes: open watches go on, older versions expire."""
-        self._compacted = self.revision
+        self.oldest = self.revision
 
     def records_at(self, resource: Resource, revision: int) -> list[Record]:
         """:returns: the objects as they were at a revision, found by undoing the changes since.
 
-        The caller has checked the revision against :meth:`oldest`.
+        The caller has checked the revision against :attr:`oldest`.
         """
         past = dict(self._records[resource])
         for change in reversed(self.logs[resource].since(revision)):

@@ -18,7 +18,7 @@ from cluster_lab.apiserver.listing import selection_of
 from cluster_lab.apiserver.requests import RequestInfo, is_true
 from cluster_lab.apiserver.selectors import Selection
 from cluster_lab.apiserver.status import expired
-from cluster_lab.apiserver.store import Change, ChangeType, Follower, LogOverrunError, Record, Store
+from cluster_lab.apiserver.store import Change, ChangeType, Follower, Record, Store
 
 _DEFAULT_TIMEOUT = 1800.0
 """Seconds of a watch that names none, or 0; a real server takes a random number from this to twice this."""
@@ -44,10 +44,10 @@ class WatchStream:
         self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Send events until the time is up, the client leaves, or it has fallen too far behind."""
+        """Send events until the time is up or the client leaves."""
         follower = self._store.logs[self.info.target].follow(self._version or self._store.revision)
         initial = [] if self._version else self._existing()
-        too_old = 0 < self._version < self._store.oldest(self.info.target)
+        too_old = 0 < self._version < self._store.oldest
         try:
             await self._response.prepare(request)
             if too_old:
@@ -55,7 +55,7 @@ class WatchStream:
             else:
                 await self._send(self._line("ADDED", record) for record in initial)
                 await self._follow(follower)
-        except (LogOverrunError, ConnectionError):
+        except ConnectionError:
             if request.transport is not None:  # without the last chunk that ends a response
                 request.transport.abort()
         finally:
@@ -67,8 +67,7 @@ class WatchStream:
         return sorted(found, key=lambda record: record.key)
 
     def _expiry(self) -> bytes:
-        oldest = self._store.oldest(self.info.target)
-        status = expired(f"too old resource version: {self._version} ({oldest})").status()
+        status = expired(f"too old resource version: {self._version} ({self._store.oldest})").status()
         return msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n"
 
     async def _follow(self, follower: Follower) -> None:
