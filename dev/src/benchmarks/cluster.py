@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from anyio.from_thread import BlockingPortal
 
 from cluster_lab.apiserver.patches import STRATEGIC_MERGE
-from cluster_lab.client import ApiError, JsonObject, KubeClient
-from cluster_lab.loop_thread import entered_on_loop
-from testbed.cluster import PODS, Cluster
+from cluster_lab.client import PATIENCE, ApiError, JsonObject, KubeClient
+from testbed.cluster import PODS, Cluster, on_loop
 
 CONCURRENCY = 32
 """Requests at the same time."""
@@ -77,8 +77,8 @@ class Observer:
 class CrowdedCluster(Cluster):
     """What the benchmarks do to many pods at once, and see of them; made by :func:`open_cluster`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: KubeClient) -> None:
-        super().__init__(loop, client)
+    def __init__(self, portal: BlockingPortal, client: KubeClient) -> None:
+        super().__init__(portal, client)
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._sent = 0
 
@@ -116,8 +116,7 @@ class CrowdedCluster(Cluster):
     def observed(self) -> Iterator[Observer]:
         """Watch the pods for as long as the block lasts."""
         observer = Observer()
-        watch = self._watch(observer, self.version())
-        watching = asyncio.run_coroutine_threadsafe(watch, self._loop)
+        watching = self._portal.start_task_soon(self._watch, observer, self.version())
         try:
             yield observer
         finally:
@@ -158,5 +157,5 @@ class CrowdedCluster(Cluster):
 @contextmanager
 def open_cluster(kubeconfig: Path) -> Iterator[CrowdedCluster]:
     """Connect to the API server of a kubeconfig."""
-    with entered_on_loop("cluster-load", lambda: KubeClient(kubeconfig)) as (loop, client):
-        yield CrowdedCluster(loop, client)
+    with on_loop(kubeconfig, PATIENCE) as (portal, client):
+        yield CrowdedCluster(portal, client)

@@ -19,8 +19,7 @@ import psutil
 
 from benchmarks.cluster import CrowdedCluster, Observer, open_cluster
 from benchmarks.pods import EXECUTOR_NAME, MANY, TEMPLATE, pod_name, worker_pod
-from cluster_lab.apiserver.server import ApiServer
-from cluster_lab.apiserver.testing import running_server
+from cluster_lab.apiserver import ApiServer, running_server
 from cluster_lab.control_plane import ControlPlane
 from cluster_lab.journal import JsonLines
 from cluster_lab.managed_process import ManagedProcess, inherited_environment

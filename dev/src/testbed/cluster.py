@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -14,13 +14,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
 from cluster_lab.apiserver import RequestInfo
 from cluster_lab.apiserver.patches import MERGE, STRATEGIC_MERGE
 from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault
 from cluster_lab.kubelet.pod import GO_ON_ANNOTATION
 from cluster_lab.kubelet.status import timestamp
-from cluster_lab.loop_thread import entered_on_loop
 from testbed.waiting import wait_for
 
 T = TypeVar("T")
@@ -61,8 +62,8 @@ def deletes_pod(info: RequestInfo) -> bool:
 class Cluster:
     """The worker pods of one deployment. To be used from any thread; made by :func:`open_cluster`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: KubeClient) -> None:
-        self._loop = loop
+    def __init__(self, portal: BlockingPortal, client: KubeClient) -> None:
+        self._portal = portal
         self._client = client
 
     def version(self) -> str:
@@ -252,8 +253,8 @@ class Cluster:
     ) -> JsonObject:
         return self._wait_for(self._client.request(method, path, query=query, **options))
 
-    def _wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    def _wait_for(self, coroutine: Awaitable[T]) -> T:
+        return self._portal.call(lambda: coroutine)
 
 
 def _is_in_use(pod: JsonObject) -> bool:
@@ -263,5 +264,15 @@ def _is_in_use(pod: JsonObject) -> bool:
 @contextmanager
 def open_cluster(kubeconfig: Path) -> Iterator[Cluster]:
     """Connect to the API server of a kubeconfig."""
-    with entered_on_loop("cluster", lambda: KubeClient(kubeconfig, PATIENCE)) as (loop, client):
-        yield Cluster(loop, client)
+    with on_loop(kubeconfig, PATIENCE) as (portal, client):
+        yield Cluster(portal, client)
+
+
+@contextmanager
+def on_loop(kubeconfig: Path, patience: float) -> Iterator[tuple[BlockingPortal, KubeClient]]:
+    """Open a client on an event loop in a thread of its own, for as long as the block lasts."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(portal.call(KubeClient, kubeconfig, patience)) as client,
+    ):
+        yield portal, client

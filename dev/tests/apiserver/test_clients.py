@@ -13,7 +13,7 @@ import kubernetes_asyncio
 import pytest
 from kubernetes.dynamic import DynamicClient
 
-from cluster_lab.apiserver.testing import running_server
+from cluster_lab.apiserver import running_server
 from cluster_lab.conformance import pod
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster_lab.api_proxy import ApiProxy
-from cluster_lab.apiserver import ApiServer, RequestInfo
-from cluster_lab.apiserver.testing import running_server
+from cluster_lab.apiserver import ApiServer, RequestInfo, running_server
 from cluster_lab.conformance import Api, Manifest, connect, creating
 from testbed.waiting import LONGEST_WAIT
 

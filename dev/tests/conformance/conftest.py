@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cluster_lab.apiserver.testing import running_server
+from cluster_lab.apiserver import running_server
 from cluster_lab.conformance import Api, Target, connect, connect_kubeconfig, server_version
 
 TOKEN = "conformance"

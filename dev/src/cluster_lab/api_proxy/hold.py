@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from anyio.from_thread import BlockingPortal
+
 from cluster_lab.api_proxy.request_faults import Predicate
 from cluster_lab.apiserver.requests import RequestInfo
-from cluster_lab.loop_thread import run_on
 
 
 class DroppedError(ConnectionAbortedError):
@@ -19,10 +20,10 @@ class DroppedError(ConnectionAbortedError):
 class Hold:
     """Holds the requests that fit, or the replies to them. Made by :meth:`.ApiProxy.hold`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, when: Predicate, *, reply: bool) -> None:
+    def __init__(self, portal: BlockingPortal, when: Predicate, *, reply: bool) -> None:
         self.when = when
         self.reply = reply
-        self._loop = loop
+        self._portal = portal
         self._over = False
         self._changed = threading.Condition()
         self._held: dict[asyncio.Future[bool], RequestInfo] = {}
@@ -49,7 +50,7 @@ class Hold:
 
         Later ones that fit are held, until the block ends.
         """
-        run_on(self._loop, lambda: self._decide(False))
+        self._portal.call(self._decide, False)
 
     def end(self) -> None:
         """Let those that are held go on, and do not hold others."""
@@ -58,7 +59,7 @@ class Hold:
             self._over = True
             self._decide(True)
 
-        run_on(self._loop, run)
+        self._portal.call(run)
 
     async def stop(self, info: RequestInfo) -> None:
         """Wait for the decision on a request that fits.
@@ -67,7 +68,7 @@ class Hold:
         """
         if self._over:
             return
-        goes_on: asyncio.Future[bool] = self._loop.create_future()
+        goes_on: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         with self._changed:
             self._held[goes_on] = info
             self._changed.notify_all()

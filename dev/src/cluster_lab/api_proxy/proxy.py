@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import select
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,7 @@ from typing import Self
 import aiohttp
 import msgspec
 from aiohttp import web
+from anyio.from_thread import start_blocking_portal
 
 from cluster_lab.api_proxy.hold import DroppedError, Hold
 from cluster_lab.api_proxy.request_faults import Predicate, RequestFaults, any_request
@@ -26,12 +27,10 @@ from cluster_lab.apiserver.requests import RequestInfo, resolve
 from cluster_lab.apiserver.status import ApiError, expired
 from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
-from cluster_lab.loop_thread import run_on, running_loop
 from cluster_lab.ports import LOOPBACK
 
 _log = logging.getLogger(__name__)
 
-_START_TIMEOUT = 30.0
 _BACKLOG = 1024
 """Connections that wait to be accepted: in a burst on a busy machine, one too many waits for a SYN retry."""
 _PLAIN = {"Accept-Encoding": "identity"}
@@ -53,10 +52,8 @@ class ApiProxy:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._loop = stack.enter_context(running_loop("api-proxy"))
-            self._closing = contextlib.AsyncExitStack()
-            stack.callback(lambda: self._wait_for(self._closing.aclose()))
-            self._wait_for(self._start())
+            self._portal = stack.enter_context(start_blocking_portal())
+            stack.enter_context(self._portal.wrap_async_context_manager(self._serving()))
             self._stack = stack.pop_all()
         return self
 
@@ -88,7 +85,7 @@ class ApiProxy:
         :param reply: whether they are forwarded, and so applied, at once, and only the replies are held. If
             not, a client that goes away first prevents its request for good.
         """
-        hold = Hold(self._loop, when, reply=reply)
+        hold = Hold(self._portal, when, reply=reply)
         self._holds.append(hold)
         try:
             yield hold
@@ -103,11 +100,11 @@ class ApiProxy:
 
     def cut_watches(self, when: Predicate = any_request) -> None:
         """Break the connections of the watches that are open."""
-        run_on(self._loop, lambda: self._watches.cut(when))
+        self._portal.call(self._watches.cut, when)
 
     def freeze_watches(self) -> None:
         """Pass nothing on from the watches that are open, and keep them: a dead peer behind a NAT."""
-        run_on(self._loop, self._watches.freeze)
+        self._portal.call(self._watches.freeze)
 
     @property
     def open_watches(self) -> int:
@@ -136,7 +133,7 @@ class ApiProxy:
 
         That goes for the watches that are open, the events that wait already, and the end of a watch too.
         """
-        run_on(self._loop, lambda: self._watches.set_lag(seconds))
+        self._portal.call(self._watches.set_lag, seconds)
 
     def replay(self, times: int) -> None:
         """Repeat watch events: what a client sees that lists again from an old cache, without saying so.
@@ -147,14 +144,11 @@ class ApiProxy:
 
         :param times: 0: no longer.
         """
-        run_on(self._loop, lambda: self._watches.set_replays(times))
+        self._portal.call(self._watches.set_replays, times)
 
-    def _wait_for(self, coroutine: Coroutine[None, None, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_START_TIMEOUT)
-
-    async def _start(self) -> None:
+    @contextlib.asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
         self._upstream = Upstream(self._kubeconfig)
-        self._closing.push_async_callback(self._upstream.close)
         # The server behind says what is too large.
         app = web.Application(client_max_size=0)
         app.router.add_route("*", "/{path:.*}", self._serve)
@@ -166,8 +160,11 @@ class ApiProxy:
             handler_cancellation=True,
             shutdown_timeout=0.1,
         )
-        server = listening(runner, LOOPBACK, backlog=_BACKLOG)
-        self._port = await self._closing.enter_async_context(server)
+        async with (
+            contextlib.aclosing(self._upstream),
+            listening(runner, LOOPBACK, backlog=_BACKLOG) as self._port,
+        ):
+            yield
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         try:

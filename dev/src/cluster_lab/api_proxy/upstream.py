@@ -47,7 +47,7 @@ class Upstream:
             skip_auto_headers=_NOT_ADDED,
         )
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Break all connections."""
         await self._connector.close(abort_ssl=True)
         await self._session.close()

@@ -29,6 +29,6 @@ Known differences:
 from __future__ import annotations
 
 from cluster_lab.apiserver.requests import RequestInfo
-from cluster_lab.apiserver.server import ApiServer
+from cluster_lab.apiserver.server import ApiServer, running_server
 
-__all__ = ["ApiServer", "RequestInfo"]
+__all__ = ["ApiServer", "RequestInfo", "running_server"]

@@ -94,8 +94,7 @@ class Handlers:
         content_type = request.content_type
 
         def edit(current: Manifest) -> Manifest:
-            typed = {"kind": info.target.kind, "apiVersion": "v1"} | current
-            patched: Manifest = without_nulls(apply_patch(content_type, typed, patch))
+            patched: Manifest = without_nulls(apply_patch(content_type, current, patch))
             return patched
 
         record = self._registry.update(info.target, info.namespace, info.name, edit, info.subresource)

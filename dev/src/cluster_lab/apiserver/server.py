@@ -7,11 +7,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
+from anyio.from_thread import start_blocking_portal
 
 from cluster_lab.apiserver import discovery
 from cluster_lab.apiserver.handlers import Handlers, error_response, json_response
@@ -24,7 +27,6 @@ from cluster_lab.apiserver.status import ApiError, internal, unauthorized
 from cluster_lab.apiserver.store import Store
 from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
-from cluster_lab.loop_thread import run_on
 from cluster_lab.ports import LOOPBACK
 
 _log = logging.getLogger(__name__)
@@ -96,7 +98,7 @@ class ApiServer:
 
         https://etcd.io/docs/v3.5/op-guide/maintenance/#history-compaction-v3-api-key-value-database
         """
-        run_on(self._loop, self.store.compact)
+        self._loop.call_soon_threadsafe(self.store.compact)
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig for this server."""
@@ -126,3 +128,17 @@ class ApiServer:
 def _report_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
         _log.error("the scheduler of the embedded API server stopped", exc_info=error)
+
+
+@contextlib.contextmanager
+def running_server(**options: Any) -> Iterator[ApiServer]:
+    """
+    Run a server on an event loop in a thread, for tests that have none of their own.
+
+    :param options: arguments of :class:`ApiServer`.
+    """
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(portal.call(partial(ApiServer, **options))) as server,
+    ):
+        yield server

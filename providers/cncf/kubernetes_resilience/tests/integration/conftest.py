@@ -20,9 +20,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
     RuntimeSettings,
 )
 from cluster_lab.api_proxy import ApiProxy
-from cluster_lab.apiserver import ApiServer
+from cluster_lab.apiserver import ApiServer, running_server
 from cluster_lab.apiserver.patches import MERGE
-from cluster_lab.apiserver.testing import running_server
 from cluster_lab.conformance import connect
 from testbed.waiting import wait_for
 
