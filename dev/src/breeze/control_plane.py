@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,12 +15,9 @@ from breeze.paths import DEV, ROOT
 from breeze.steps import console, run_tool
 
 _COMMAND = [sys.executable, str(ROOT / "scripts" / "build_control_plane.py")]
-_TESTS = DEV / "tests" / "conformance"
-#: What needs a cluster to itself: the kubelet's nodes must be the only ones.
-_OWN_CLUSTER_TESTS = (_TESTS, DEV / "tests" / "control_plane", DEV / "tests" / "kubelet")
+_TESTS = [DEV / "tests" / name for name in ("conformance", "control_plane", "kubelet")]
 #: A TLS connection says goodbye in the background, for which the event loop of a test does not wait.
 _PYTEST_OPTIONS = ("-W", "ignore:unclosed:ResourceWarning")
-_KUBECONFIG = "CONFORMANCE_KUBECONFIG"
 
 
 def control_plane_binaries() -> Path:
@@ -42,19 +38,10 @@ def control_plane_environment() -> dict[str, str]:
     return {"CONTROL_PLANE_BINARIES": str(control_plane_binaries())}
 
 
-def run_conformance(
-    context: typer.Context,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(help="Test this cluster, not a control plane of our own.", exists=True, dir_okay=False),
-    ] = None,
-) -> int:
+def run_conformance(context: typer.Context) -> int:
     """Test on a real API server what dev-tests tests on the embedded one. Other arguments go to pytest."""
     from cluster_lab.control_plane import ControlPlane
 
-    options = [*_PYTEST_OPTIONS, *context.args]
-    if kubeconfig:
-        return run_tool("pytest", _TESTS, *options, env={_KUBECONFIG: str(kubeconfig.absolute())})
     binaries = control_plane_binaries()
     with (
         tempfile.TemporaryDirectory(prefix="control-plane-") as folder,
@@ -66,8 +53,8 @@ def run_conformance(
         control_plane.start_apiserver()
         console.print(f"The control plane runs: {control_plane.url}")
         env = {
-            _KUBECONFIG: str(control_plane.kubeconfig),
+            "CONFORMANCE_KUBECONFIG": str(control_plane.kubeconfig),
             "CONFORMANCE_ETCD": control_plane.etcd_url,
             "CONTROL_PLANE_BINARIES": str(binaries),
         }
-        return run_tool("pytest", *_OWN_CLUSTER_TESTS, *options, env=env)
+        return run_tool("pytest", *_TESTS, *_PYTEST_OPTIONS, *context.args, env=env)

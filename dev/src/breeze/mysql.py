@@ -60,8 +60,7 @@ def check_mysql(context: typer.Context) -> int:
     pytest = partial(run_pytest, python, env=env)
     if context.args:
         return pytest(*context.args)
-    server_tests = SUITES["dev-tests"] / "cluster_lab" / "test_mysql.py"
-    tests = [SUITES["core-tests"], SUITES["providers-tests"], server_tests, *IN_PARALLEL]
+    tests = [SUITES["core-tests"], SUITES["providers-tests"], *IN_PARALLEL]
     steps = [
         Step("tests of the database", partial(pytest, *tests, "-m", f"database and {SHORT}")),
         Step("deployment", partial(pytest, SYSTEM / "test_each_version.py")),

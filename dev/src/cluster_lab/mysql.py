@@ -8,8 +8,6 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import create_engine
@@ -67,15 +65,6 @@ class EmbeddedMysql(Service):
         """The SQLAlchemy URL (mysqlclient) of the database that exists from the start."""
         return f"mysql+mysqldb://{USER}:{self._password}@{LOOPBACK}:{self.port}/{DATABASE}"
 
-    @contextmanager
-    def gone(self) -> Iterator[None]:
-        """Take the server away for a while: every connection breaks, and new ones are refused."""
-        self._process.stop()
-        try:
-            yield
-        finally:
-            self._serve()
-
     def stop(self) -> None:
         """Stop the server and remove its files; without effect if that has been done."""
         self._process.stop()
@@ -87,7 +76,8 @@ class EmbeddedMysql(Service):
             "mysqld", self._command(), inherited_environment(), self._home / "mysql.log"
         )
         self._initialise()
-        self._serve()
+        self._process.start()
+        self._process.wait_until("it answers", self._answers, START_TIMEOUT)
 
     def _initialise(self) -> None:
         script = self._home / "setup.sql"
@@ -104,10 +94,6 @@ class EmbeddedMysql(Service):
         )
         if made.returncode != 0:
             raise ProcessError(f"mysqld --initialize failed ({made.returncode}): {made.stderr}")
-
-    def _serve(self) -> None:
-        self._process.start()
-        self._process.wait_until("it answers", self._answers, START_TIMEOUT)
 
     def _answers(self) -> bool:
         try:

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import kubernetes
-import kubernetes_asyncio
 import pytest
 from kubernetes.dynamic import DynamicClient
 
@@ -55,19 +53,3 @@ def test_the_dynamic_client_lists_metadata_as_airflow_does(kubeconfig: Path, tmp
 
     assert listed.kind == "PartialObjectMetadataList"
     assert [item.metadata.name for item in listed.items] == ["a"]
-
-
-async def test_the_asynchronous_client(kubeconfig: Path) -> None:
-    configuration = kubernetes_asyncio.client.Configuration()
-    await kubernetes_asyncio.config.load_kube_config(str(kubeconfig), client_configuration=configuration)
-    async with kubernetes_asyncio.client.ApiClient(configuration) as client:
-        core = kubernetes_asyncio.client.CoreV1Api(client)
-        manifest: Any = pod("a")
-        await core.create_namespaced_pod("default", manifest)
-        seen = []
-        async with kubernetes_asyncio.watch.Watch() as watch:
-            async for event in watch.stream(core.list_namespaced_pod, "default", timeout_seconds=1):
-                seen.append((event["type"], event["object"].metadata.name))
-                break
-
-    assert seen == [("ADDED", "a")]

@@ -4,22 +4,12 @@
 
 from __future__ import annotations
 
-import psycopg2
 import pytest
 
 from cluster_lab import postgres
 from cluster_lab.managed_process import ProcessError
 from cluster_lab.postgres import EmbeddedPostgres
-
-
-def _query(url: str, statement: str) -> list[tuple[object, ...]]:
-    connection = psycopg2.connect(url.replace("+psycopg2", ""))
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-    finally:
-        connection.close()
+from testbed.database import execute
 
 
 def test_works_from_an_environment_that_the_server_user_cannot_enter(
@@ -27,7 +17,7 @@ def test_works_from_an_environment_that_the_server_user_cannot_enter(
 ) -> None:
     monkeypatch.setattr(postgres, "_all_may_enter", lambda folder: False)
     with EmbeddedPostgres() as running:
-        assert _query(running.url, "select 1") == [(1,)]
+        assert execute(running.url, "select 1") == [1]
 
 
 def test_failed_start_says_why_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
