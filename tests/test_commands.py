@@ -16,14 +16,11 @@ import yaml
 
 from cluster_lab.faults.plan import Fault
 from testbed.cluster import DONE_LABEL, EXECUTOR_LABEL
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, UNTOUCHED, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.newest_version, pytest.mark.long]
-
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
 
 
 def test_a_backfill_does_not_notice_a_lost_pod(testbed: Testbed) -> None:

@@ -21,7 +21,7 @@ from cluster_lab.journal import JournalEvent
 from testbed import database
 from testbed.cluster import creates_pod
 from testbed.database import updates_held
-from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
+from testbed.records import EXECUTION_FAILURE_EVENT, RECOVERED, RUN_AGAIN, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -36,7 +36,6 @@ DEPLOYMENT = {
 }
 
 TASKS = ("healed", "hopeless")
-HEALED = Outcome(state="success", pods=2, launch_failures=1)
 GIVEN_UP = Outcome(state="failed", pods=RELAUNCHES + 1, begun=0, ended=0, launch_failures=RELAUNCHES + 1)
 
 
@@ -103,7 +102,6 @@ def test_in_the_middle_of_a_create_call(testbed: Testbed) -> None:
 RUNNING = ("again", "limited")
 """The second is given one infrastructure retry."""
 
-RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
 LIMIT_REACHED = Outcome(
     state="failed", pods=2, begun=2, ended=0, launch_failures=0, execution_failures=2, callbacks=1
 )
@@ -216,7 +214,7 @@ def kill(testbed: Testbed) -> None:
         testbed.schedulers.kill_long_ago(scheduler)
 
 
-def expect(testbed: Testbed, run: Run, healed: Outcome = HEALED) -> None:
+def expect(testbed: Testbed, run: Run, healed: Outcome = RECOVERED) -> None:
     """Start another scheduler, and see that nothing is lost, nothing doubled, and no count begins anew."""
     testbed.schedulers.start()
     run.release()

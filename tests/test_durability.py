@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from signal import SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
 from cluster_lab.journal import JournalEvent
 from testbed.cluster import creates_pod
-from testbed.records import Outcome
-from testbed.schedulers import EXIT_TIMEOUT, Scheduler
+from testbed.records import RECOVERED, UNTOUCHED, Outcome
+from testbed.schedulers import EXIT_TIMEOUT
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -37,7 +36,7 @@ def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Te
 
     testbed.schedulers.replace(SIGKILL)
     run.release()
-    assert run.wait_for_end("failed") == Outcome(state="success", pods=2, launch_failures=1)
+    assert run.wait_for_end("failed") == RECOVERED
     assert run.wait_for_end("vanished") == Outcome(state="success", pods=2, launch_failures=0)
 
 
@@ -48,7 +47,7 @@ def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(testbed: Tes
     testbed.schedulers.replace(SIGKILL)
     run.release()
     outcomes = {task: run.wait_for_end(task) for task in tasks}
-    assert outcomes == dict.fromkeys(tasks, Outcome(state="success", pods=2, launch_failures=1))
+    assert outcomes == dict.fromkeys(tasks, RECOVERED)
     testbed.cluster.wait_until_done(run.run_id)
 
 
@@ -71,12 +70,12 @@ def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Tes
     busiest = Counter(testbed.cluster.owner(pod) for pod in working).most_common(1)[0][0]
     victim, survivor = sorted(testbed.schedulers.alive, key=lambda scheduler: scheduler.job_id != busiest)
     testbed.schedulers.kill_long_ago(victim)
-    wait_for_owner(testbed, working, survivor)
+    testbed.cluster.wait_for_owner(working, survivor.job_id)
     run.release()
     for task in lost:
-        assert run.wait_for_end(task) == Outcome(state="success", pods=2, launch_failures=1)
+        assert run.wait_for_end(task) == RECOVERED
     for task in steady:
-        assert run.wait_for_end(task) == Outcome(state="success", pods=1, launch_failures=0)
+        assert run.wait_for_end(task) == UNTOUCHED
 
 
 def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None:
@@ -102,13 +101,5 @@ def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None
     testbed.schedulers.start()
     run.release()
     outcomes = [run.wait_for_end(task) for task in tasks]
-    assert outcomes == [Outcome(state="success", pods=1, launch_failures=0)] * len(tasks)
+    assert outcomes == [UNTOUCHED] * len(tasks)
     testbed.cluster.wait_until_done(run.run_id)
-
-
-def wait_for_owner(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:
-    """Wait until pods have been adopted by a scheduler."""
-    wait_for(
-        f"{', '.join(pods)} belong to scheduler job {scheduler.job_id}",
-        lambda: all(testbed.cluster.owner(pod) == scheduler.job_id for pod in pods),
-    )

@@ -24,7 +24,7 @@ from pictures.places import FAILURES, launches
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import Order
 from testbed.packages import needs
-from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
+from testbed.records import EXECUTION_FAILURE_EVENT, RECOVERED, RUN_AGAIN, UNTOUCHED, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -45,9 +45,6 @@ ENDS_AT_SIGTERM = AIRFLOW < (3, 3)
 NOTES_EACH_START = AIRFLOW >= (3, 2)
 """There is a row in the audit log when a task's process starts, from which a new phase of a try is known."""
 
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
-RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
 GIVEN_UP = Outcome(state="failed", pods=2, begun=0, ended=0, launch_failures=2)
 
 RECONNECTS = 2
@@ -260,7 +257,7 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
 
     successor = testbed.schedulers.start()
     run.wait_for_times(2, "lost")
-    wait_for("the pod is adopted", lambda: testbed.cluster.owner(hopeless) == successor.job_id)
+    testbed.cluster.wait_for_owner([hopeless], successor.job_id)
     testbed.cluster.delete(hopeless)
     assert run.wait_for_end("hopeless").state == "failed"
     run.release()

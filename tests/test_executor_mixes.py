@@ -18,7 +18,7 @@ from cluster_lab.ports import LOOPBACK, free_port
 from testbed.airflow_configuration import RESILIENT_EXECUTOR
 from testbed.cluster import EXECUTOR_LABEL, OWNER_LABEL
 from testbed.packages import needs
-from testbed.records import Outcome
+from testbed.records import RECOVERED, UNTOUCHED, Outcome
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -46,8 +46,6 @@ DEPLOYMENT = {
     "AIRFLOW__CELERY__SYNC_PARALLELISM": "2",
 }
 
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
 WITHOUT_POD = Outcome(state="success", pods=0, launch_failures=0)
 
 
@@ -113,10 +111,7 @@ def test_of_a_dead_scheduler_each_executor_adopts_its_own_tasks(testbed: Testbed
     }
     testbed.schedulers.die_with_children(testbed.schedulers.alive[0])
     successor = testbed.schedulers.start()
-    wait_for(
-        "all pods are adopted",
-        lambda: {testbed.cluster.owner(pod) for pod in pods.values()} == {successor.job_id},
-    )
+    testbed.cluster.wait_for_owner(pods.values(), successor.job_id)
     testbed.cluster.delete(pods["ours_starting"])
     testbed.decide(run.wait_for_pods("ours_starting", 2)[1])
     testbed.decide(pods["official_starting"])

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from testbed.airflow_configuration import RESILIENT_EXECUTOR
-from testbed.records import Outcome
+from testbed.records import RECOVERED, Outcome
 from testbed.testbed import Testbed
 
 pytestmark = [
@@ -26,7 +26,6 @@ DEPLOYMENT = {
     "AIRFLOW__CORE__PARALLELISM": str(LOCAL_WORKERS),
 }
 
-POD = Outcome(state="success", pods=2, launch_failures=1)
 OTHER = Outcome(state="success", pods=0, launch_failures=0)
 
 
@@ -35,7 +34,7 @@ def test_tasks_of_the_local_executor_run_between_pods_that_are_lost(testbed: Tes
     run.release()
     outcomes = run.wait_for_all_to_end()
     assert len(outcomes) == 12
-    assert outcomes == {task_id: POD if task_id.startswith("pod") else OTHER for task_id in outcomes}
+    assert outcomes == {task_id: RECOVERED if task_id.startswith("pod") else OTHER for task_id in outcomes}
     testbed.cluster.wait_until_done(run.run_id)
     log = testbed.schedulers.log()
     assert "crashed" not in log

@@ -12,7 +12,7 @@ from cluster_lab.journal import JournalEvent
 from cluster_lab.managed_process import run_to_end
 from testbed.airflow_deployment import Component
 from testbed.cluster import DONE_LABEL
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, UNTOUCHED, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -23,9 +23,6 @@ DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS": "",
     "AIRFLOW__KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT": "5",
 }
-
-RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
 
 
 def test_of_mapped_task_instances_only_the_one_that_lost_its_pod_is_relaunched(testbed: Testbed) -> None:

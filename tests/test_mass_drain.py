@@ -16,7 +16,7 @@ from statistics import median
 import pytest
 from rich.console import Console
 
-from testbed.records import Outcome, Run, TaskId
+from testbed.records import RECOVERED, Run, TaskId
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -30,7 +30,6 @@ DEPLOYMENT = {
     "AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT": "1000",
     "AIRFLOW__SCHEDULER__MAX_TIS_PER_QUERY": "0",
 }
-HEALED = Outcome(state="success", pods=2, launch_failures=1)
 
 
 def test_all_pods_of_a_run_die_at_one_instant(testbed: Testbed) -> None:
@@ -65,9 +64,9 @@ def assert_all_healed(testbed: Testbed, run: Run) -> None:
     wait_for(
         "all tasks have succeeded",
         lambda: Counter(run.states().values())["success"] == TASKS,
-        show=lambda: {task: outcome for task, outcome in run.outcomes().items() if outcome != HEALED},
+        show=lambda: {task: outcome for task, outcome in run.outcomes().items() if outcome != RECOVERED},
     )
-    assert run.outcomes() == {TaskId("item", number): HEALED for number in range(TASKS)}
+    assert run.outcomes() == {TaskId("item", number): RECOVERED for number in range(TASKS)}
     testbed.cluster.wait_until_done(run.run_id)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cluster_lab.apiserver import RequestInfo
 from cluster_lab.journal import JournalEvent
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, UNTOUCHED, Run
 from testbed.testbed import Testbed
 from testbed.waiting import holds_for, wait_for
 
@@ -28,10 +28,8 @@ DATABASE_OUTAGE = 20.0
 LOST = ("lost_1", "lost_2", "lost_3")
 WORKING = ("working_1", "working_2")
 NEW = ("new_1", "new_2", "new_3")
-HEALED = Outcome(state="success", pods=2, launch_failures=1)
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-EXPECTED = dict.fromkeys(LOST, HEALED) | dict.fromkeys(WORKING, UNTOUCHED)
-EXPECTED_NEW = {"new_1": HEALED, "new_2": UNTOUCHED, "new_3": UNTOUCHED}
+EXPECTED = dict.fromkeys(LOST, RECOVERED) | dict.fromkeys(WORKING, UNTOUCHED)
+EXPECTED_NEW = {"new_1": RECOVERED, "new_2": UNTOUCHED, "new_3": UNTOUCHED}
 
 Outage = Callable[[Testbed], AbstractContextManager[None]]
 

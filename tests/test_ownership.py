@@ -21,7 +21,7 @@ from cluster_lab.apiserver import RequestInfo
 from cluster_lab.faults.plan import Fault
 from testbed.cluster import deletes_pod, labels_pod
 from testbed.database import ADOPTION, updates_held
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, UNTOUCHED, Run
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
@@ -33,8 +33,6 @@ DEPLOYMENT = {
 }
 
 RUNNING = ("running_1", "running_2", "running_3")
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-HEALED = Outcome(state="success", pods=2, launch_failures=1)
 
 
 def test_a_successor_is_killed_before_its_adoption_is_committed(
@@ -82,7 +80,7 @@ def test_a_paused_scheduler_comes_back_when_another_has_adopted(
     run, pods = begin(testbed, "paused")
     second = testbed.schedulers.start()
     pause(testbed, first_scheduler)
-    wait_for_owner(testbed, pods, second)
+    testbed.cluster.wait_for_owner(pods, second.job_id)
     first_scheduler.resume()
     testbed.schedulers.wait_for_turns(5)
     finish(testbed, run)
@@ -107,8 +105,8 @@ def test_what_a_paused_scheduler_has_asked_for_comes_after_the_next_adoption(
         testbed.schedulers.wait_for_turns(1)
         pause(testbed, second)
         third = testbed.schedulers.start()
-        wait_for_owner(testbed, pods, third)
-    wait_for_owner(testbed, pods, second)
+        testbed.cluster.wait_for_owner(pods, third.job_id)
+    testbed.cluster.wait_for_owner(pods, second.job_id)
     second.resume()
     testbed.schedulers.wait_for_turns(5)
     finish(testbed, run)
@@ -177,17 +175,9 @@ def finish(testbed: Testbed, run: Run) -> None:
     testbed.cluster.delete(run.pods("starting")[0])
     wait_for("the lost pod has a successor", lambda: len(run.pods("starting")) == 2, show=run.outcomes)
     run.release()
-    expected = dict.fromkeys(RUNNING, UNTOUCHED) | {"starting": HEALED}
+    expected = dict.fromkeys(RUNNING, UNTOUCHED) | {"starting": RECOVERED}
     assert run.wait_for_all_to_end() == expected
     testbed.cluster.wait_until_done(run.run_id)
-
-
-def wait_for_owner(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:
-    """Wait until pods have the label of a scheduler."""
-    wait_for(
-        f"{', '.join(pods)} belong to scheduler job {scheduler.job_id}",
-        lambda: all(testbed.cluster.owner(pod) == scheduler.job_id for pod in pods),
-    )
 
 
 def label_early(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:

@@ -14,14 +14,12 @@ from collections.abc import Callable
 import pytest
 
 from testbed.permissions import Account, Permission, permissions
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, UNTOUCHED, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.usefixtures("first_scheduler")]
 
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-HEALED = Outcome(state="success", pods=2, launch_failures=1)
 
 POD = "POD"
 """In the place of a pod's name."""
@@ -122,7 +120,7 @@ def test_a_permission_that_is_missing_is_named_and_nothing_is_lost(
     with testbed.permissions.without(taken):
         run = WITHOUT[taken](testbed, refused)
     run.release()
-    assert run.wait_for_end("work") == (HEALED if WITHOUT[taken] in (get, patch) else UNTOUCHED)
+    assert run.wait_for_end("work") == (RECOVERED if WITHOUT[taken] in (get, patch) else UNTOUCHED)
     testbed.cluster.wait_until_done(run.run_id)
 
 

@@ -17,7 +17,7 @@ from cluster_lab.apiserver import RequestInfo
 from cluster_lab.faults.plan import Fault
 from cluster_lab.journal import JournalEvent
 from testbed.code_journal import Order
-from testbed.records import EXECUTION_FAILURE_EVENT, Outcome, Run
+from testbed.records import EXECUTION_FAILURE_EVENT, RUN_AGAIN, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -30,7 +30,6 @@ DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(POLICIES),
 }
 
-RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
 
 Loss = Callable[[Testbed, str], None]
 """Has the pod of that name lost."""

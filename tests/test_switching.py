@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import distribution, version
 from pathlib import Path
 from signal import SIGTERM
@@ -14,8 +14,7 @@ import pytest
 
 from breeze.distributions import OFFICIAL as OFFICIAL_PROVIDER
 from breeze.distributions import fetch_official_wheel
-from testbed.records import Outcome, Run
-from testbed.schedulers import Scheduler
+from testbed.records import RECOVERED, RUN_AGAIN, UNTOUCHED, Outcome, Run
 from testbed.testbed import Testbed
 from testbed.waiting import wait_for
 
@@ -39,9 +38,6 @@ DEPLOYMENT = {
 
 ROLLED_OUT = tuple(f"task_{number}" for number in range(4))
 
-UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
-RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
-RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
 RESUMED = Outcome(state="success", pods=2, begun=2, ended=2, launch_failures=0)
 
 
@@ -83,7 +79,7 @@ def test_tasks_outlive_the_upgrade_and_the_rollback(
     run.wait_for_code("queued_0", "evicted")
 
     ours = testbed.schedulers.replace(SIGTERM, upgraded)
-    wait_for_owner(testbed, (*queued, lost, *run.pods("running"), *run.pods("evicted")), ours)
+    testbed.cluster.wait_for_owner((*queued, lost, *run.pods("running"), *run.pods("evicted")), ours.job_id)
     assert [STARTED in scheduler.log() for scheduler in (before, ours)] == [False, True]
     testbed.cluster.delete(lost)
     testbed.cluster.evict(run.pods("evicted")[0])
@@ -101,7 +97,7 @@ def test_tasks_outlive_the_upgrade_and_the_rollback(
 
     official = testbed.schedulers.replace(SIGTERM, OFFICIAL)
     pods = (*queued, queued_by_ours, *run.pods("running"), *back.pods("running"), back.pods("relaunched")[1])
-    wait_for_owner(testbed, pods, official)
+    testbed.cluster.wait_for_owner(pods, official.job_id)
     assert STARTED not in official.log()
     testbed.decide(queued[2])
     testbed.decide(queued_by_ours)
@@ -126,7 +122,7 @@ def test_tasks_outlive_the_upgrade_and_the_rollback(
     # Between two launches there is no pod to adopt: the official executor has Airflow begin another try.
     assert held_off.wait_for_end("work") == Outcome(state="success", try_number=2, pods=2, launch_failures=1)
     for each in (run, back, held_off):
-        wait_for("no pod is left", lambda each=each: not testbed.cluster.unfinished_business(each.run_id))
+        testbed.cluster.wait_until_done(each.run_id)
 
 
 def test_in_a_rollout_both_schedulers_live_and_leave_each_others_tasks_alone(testbed: Testbed) -> None:
@@ -146,7 +142,7 @@ def test_in_a_rollout_both_schedulers_live_and_leave_each_others_tasks_alone(tes
 
     official.end(SIGTERM)
     pods = [pod for each in (run, during) for task in ROLLED_OUT for pod in each.pods(task)]
-    wait_for_owner(testbed, (lost, *pods), ours)
+    testbed.cluster.wait_for_owner((lost, *pods), ours.job_id)
     testbed.cluster.delete(lost)
     testbed.decide(run.wait_for_pods("lost", 2)[1])
     run.wait_for_code("lost")
@@ -155,19 +151,10 @@ def test_in_a_rollout_both_schedulers_live_and_leave_each_others_tasks_alone(tes
     assert run.wait_for_all_to_end() == {**dict.fromkeys(ROLLED_OUT, UNTOUCHED), "lost": RECOVERED}
     assert during.wait_for_all_to_end() == dict.fromkeys(ROLLED_OUT, UNTOUCHED)
     for each in (run, during):
-        wait_for("no pod is left", lambda each=each: not testbed.cluster.unfinished_business(each.run_id))
+        testbed.cluster.wait_until_done(each.run_id)
 
 
 def is_on_its_way(run: Run) -> None:
     """Wait until a task runs and another one is deferred."""
     run.wait_for_code("running")
     wait_for("a task is deferred", lambda: run.outcome("deferred").state == "deferred")
-
-
-def wait_for_owner(testbed: Testbed, pods: Iterable[str], scheduler: Scheduler) -> None:
-    """Wait until pods have been adopted by a scheduler."""
-    names = set(pods)
-    wait_for(
-        f"{', '.join(names)} belong to scheduler job {scheduler.job_id}",
-        lambda: {testbed.cluster.owner(pod) for pod in names} == {scheduler.job_id},
-    )

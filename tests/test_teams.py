@@ -16,9 +16,8 @@ import pytest
 from testbed.airflow_configuration import POD_TEMPLATE, RESILIENT_EXECUTOR
 from testbed.airflow_version import airflow_version
 from testbed.cluster import EXECUTOR_LABEL, OWNER_LABEL
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, RUN_AGAIN, Outcome, Run
 from testbed.testbed import Testbed
-from testbed.waiting import wait_for
 
 pytestmark = [
     pytest.mark.system,
@@ -68,7 +67,6 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
 
 
 LOST = Outcome(state="failed", pods=1, begun=0, ended=0, launch_failures=1)
-RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +97,7 @@ def test_of_a_dead_scheduler_each_team_s_executor_adopts_its_own(
     starting = {team: run.pods("starting")[0] for team, run in runs.items()}
     testbed.schedulers.die_with_children(testbed.schedulers.alive[0])
     successor = testbed.schedulers.start()
-    wait_for(
-        "all pods are adopted",
-        lambda: (
-            {testbed.cluster.owner(pod) for pod in (*running.values(), *starting.values())}
-            == {successor.job_id}
-        ),
-    )
+    testbed.cluster.wait_for_owner((*running.values(), *starting.values()), successor.job_id)
     for team, run in runs.items():
         labels = [pod["metadata"]["labels"] for pod in testbed.cluster.pods(run.run_id)]
         assert {found[EXECUTOR_LABEL] for found in labels} == {NAMES[team]}
@@ -124,11 +116,10 @@ def test_of_a_dead_scheduler_each_team_s_executor_adopts_its_own(
         run.release()
     outcomes = {team: run.wait_for_all_to_end() for team, run in runs.items()}
     given_up = Outcome(state="failed", pods=1, ended=0, launch_failures=0, execution_failures=1)
-    again = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
     assert {team: found["running"] for team, found in outcomes.items()} == {
         EVERYONE: given_up,
         BLUE: given_up,
-        RED: again,
+        RED: RUN_AGAIN,
     }
     for task in ("lost", "starting"):
         assert {team: found[task] for team, found in outcomes.items()} == {

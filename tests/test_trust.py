@@ -16,7 +16,7 @@ from airflow_resilience.retry_policy.document import PolicyFileError, parse_poli
 from cluster_lab.apiserver import RequestInfo
 from testbed.cluster import creates_pod
 from testbed.database import REFUSAL, ledger_refused
-from testbed.records import Outcome, Run
+from testbed.records import RECOVERED, Outcome, Run
 from testbed.schedulers import Scheduler
 from testbed.testbed import Testbed
 from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
@@ -24,7 +24,6 @@ from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.usefixtures("first_scheduler")]
 
 OTHERS = tuple(f"task_{number}" for number in range(11))
-HEALED = Outcome(state="success", pods=2, launch_failures=1)
 
 POLICIES = """
 policies:
@@ -123,7 +122,7 @@ def expect_healed(testbed: Testbed, run: Run, tasks: Iterable[str]) -> None:
         assert testbed.schedulers.alive, (
             f"the scheduler has ended; the tasks are {run.states()}:\n{testbed.schedulers.log()[-4000:]}"
         )
-        return all(run.outcome(task) == HEALED for task in tasks)
+        return all(run.outcome(task) == RECOVERED for task in tasks)
 
     wait_for("the others are healed", healed, show=run.states)
 

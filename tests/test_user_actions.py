@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -55,12 +56,7 @@ def test_while_the_replacement_waits_to_be_launched(testbed: Testbed) -> None:
         held.wait_for(len(runs), LONGEST_WAIT)
         act(testbed, runs)
         held.drop()
-    assert end(testbed, runs) == {
-        "clear": Outcome(state="success", try_number=2, max_tries=1, pods=2, launch_failures=1),
-        "mark_success": Outcome(state="success", pods=1, begun=0, ended=0, launch_failures=1),
-        "mark_failed": Outcome(state="failed", pods=1, begun=0, ended=0, launch_failures=1),
-        "delete_run": None,
-    }
+    assert end(testbed, runs) == expected(pods=1, begun=0, launch_failures=1)
 
 
 def test_while_the_replacement_is_pending(testbed: Testbed) -> None:
@@ -68,12 +64,7 @@ def test_while_the_replacement_is_pending(testbed: Testbed) -> None:
     for run in runs.values():
         run.wait_for_pods("lost", 2)
     act(testbed, runs)
-    assert end(testbed, runs) == {
-        "clear": Outcome(state="success", try_number=2, max_tries=1, pods=3, launch_failures=1),
-        "mark_success": Outcome(state="success", pods=2, begun=0, ended=0, launch_failures=1),
-        "mark_failed": Outcome(state="failed", pods=2, begun=0, ended=0, launch_failures=1),
-        "delete_run": None,
-    }
+    assert end(testbed, runs) == expected(pods=2, begun=0, launch_failures=1)
 
 
 def test_while_the_replacement_runs(testbed: Testbed) -> None:
@@ -82,12 +73,7 @@ def test_while_the_replacement_runs(testbed: Testbed) -> None:
         run.wait_for_code("lost")
     act(testbed, runs)
     # The worker learns from the answer to its next heartbeat that it has to go.
-    assert end(testbed, runs) == {
-        "clear": Outcome(state="success", try_number=2, max_tries=1, pods=3, begun=2, launch_failures=1),
-        "mark_success": Outcome(state="success", pods=2, begun=1, ended=0, launch_failures=1),
-        "mark_failed": Outcome(state="failed", pods=2, begun=1, ended=0, launch_failures=1),
-        "delete_run": None,
-    }
+    assert end(testbed, runs) == expected(pods=2, begun=1, launch_failures=1)
 
 
 # ---------------------------------------------------------------------- of a task that runs
@@ -100,12 +86,7 @@ def test_while_the_worker_is_told_to_go(testbed: Testbed) -> None:
         testbed.cluster.evict(pod)
         wait_for("it is told to go", lambda pod=pod: testbed.cluster.is_ending(pod))
     act(testbed, runs)
-    assert end(testbed, runs) == {
-        "clear": Outcome(state="success", try_number=2, max_tries=1, pods=2, begun=2, launch_failures=0),
-        "mark_success": Outcome(state="success", pods=1, begun=1, ended=0, launch_failures=0),
-        "mark_failed": Outcome(state="failed", pods=1, begun=1, ended=0, launch_failures=0),
-        "delete_run": None,
-    }
+    assert end(testbed, runs) == expected(pods=1, begun=1, launch_failures=0)
 
 
 def test_while_a_task_that_ran_waits_to_be_launched_again(testbed: Testbed) -> None:
@@ -115,24 +96,7 @@ def test_while_a_task_that_ran_waits_to_be_launched_again(testbed: Testbed) -> N
         held.wait_for(len(runs), LONGEST_WAIT)
         act(testbed, runs)
         held.drop()
-    assert end(testbed, runs) == {
-        "clear": Outcome(
-            state="success",
-            try_number=2,
-            max_tries=1,
-            pods=2,
-            begun=2,
-            launch_failures=0,
-            execution_failures=1,
-        ),
-        "mark_success": Outcome(
-            state="success", pods=1, begun=1, ended=0, launch_failures=0, execution_failures=1
-        ),
-        "mark_failed": Outcome(
-            state="failed", pods=1, begun=1, ended=0, launch_failures=0, execution_failures=1
-        ),
-        "delete_run": None,
-    }
+    assert end(testbed, runs) == expected(pods=1, begun=1, launch_failures=0, execution_failures=1)
 
 
 def test_while_a_task_that_ran_runs_again(testbed: Testbed) -> None:
@@ -141,24 +105,7 @@ def test_while_a_task_that_ran_runs_again(testbed: Testbed) -> None:
     for run in runs.values():
         run.wait_for_times(2, "lost")
     act(testbed, runs)
-    assert end(testbed, runs) == {
-        "clear": Outcome(
-            state="success",
-            try_number=2,
-            max_tries=1,
-            pods=3,
-            begun=3,
-            launch_failures=0,
-            execution_failures=1,
-        ),
-        "mark_success": Outcome(
-            state="success", pods=2, begun=2, ended=0, launch_failures=0, execution_failures=1
-        ),
-        "mark_failed": Outcome(
-            state="failed", pods=2, begun=2, ended=0, launch_failures=0, execution_failures=1
-        ),
-        "delete_run": None,
-    }
+    assert end(testbed, runs) == expected(pods=2, begun=2, launch_failures=0, execution_failures=1)
 
 
 def begin_running(testbed: Testbed, at: str) -> dict[str, Run]:
@@ -207,3 +154,16 @@ def end(testbed: Testbed, runs: dict[str, Run]) -> dict[str, Outcome | None]:
     wait_for("no pod is left", lambda: not any(map(testbed.cluster.unfinished_business, run_ids)))
     assert not any("Traceback" in scheduler.log() for scheduler in testbed.schedulers.alive)
     return {name: next(iter(run.outcomes().values()), None) for name, run in runs.items()}
+
+
+def expected(pods: int, begun: int, **failures: int) -> dict[str, Outcome | None]:
+    """
+    Return what is to have become of the tasks.
+
+    :param pods: how many each had before the action
+    :param begun: how often the code of each had begun
+    """
+    next_try = Outcome(state="success", try_number=2, max_tries=1, pods=pods + 1, begun=begun + 1, **failures)
+    success = Outcome(state="success", pods=pods, begun=begun, ended=0, **failures)
+    failed = replace(success, state="failed")
+    return {"clear": next_try, "mark_success": success, "mark_failed": failed, "delete_run": None}

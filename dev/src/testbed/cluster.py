@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -104,6 +104,14 @@ class Cluster:
         """Return the scheduler job that a pod belongs to, None if there is no such pod."""
         found = self._pods(name)
         return int(found[0]["metadata"]["labels"][OWNER_LABEL]) if found else None
+
+    def wait_for_owner(self, names: Iterable[str], owner: int) -> None:
+        """Wait until pods have been adopted by a scheduler job, whose label they have then."""
+        pods = set(names)
+        wait_for(
+            f"{', '.join(pods)} belong to scheduler job {owner}",
+            lambda: {self.owner(pod) for pod in pods} == {owner},
+        )
 
     def hand_over(self, name: str, owner: int) -> None:
         """Put the label of a scheduler on a pod."""

@@ -101,6 +101,13 @@ class Outcome:
         return self.begun > self.ended and not self.has_ended
 
 
+UNTOUCHED = Outcome(state="success", pods=1, launch_failures=0)
+RECOVERED = Outcome(state="success", pods=2, launch_failures=1)
+"""It has lost its first pod, before its code began."""
+RUN_AGAIN = Outcome(state="success", pods=2, begun=2, launch_failures=0, execution_failures=1)
+"""It has lost its first pod, while its code ran."""
+
+
 @dataclass(frozen=True)
 class Records:
     """Where to read what happened, in all runs of all DAGs."""
