@@ -9,6 +9,7 @@ Executors of teams, in one scheduler: each has tasks, pods, options and budgets 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,18 +34,22 @@ EVERYONE, BLUE, RED = "everyone", "blue", "red"
 NAMES = {EVERYONE: "KubernetesExecutor", BLUE: "blue.healing", RED: "red.healing"}
 """What the executor of each DAG's team is called in the label of its pods."""
 
-DAGS = Path(__file__).parent / "dags" / "teams"
+DAG = Path(__file__).parent / "dags" / "teams" / "dags.py"
+"""Of each bundle; its id is the name of the folder."""
 
 
 def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py looks for
     """Return the configuration: a team's executor reads the team's options, and no others."""
     template = home / "template-of-a-team.yaml"
     template.write_text(POD_TEMPLATE)
+    for name in NAMES:
+        (home / name).mkdir()
+        shutil.copy(DAG, home / name)
     bundles = [
         {
             "name": name,
             "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-            "kwargs": {"path": str(DAGS / name), "refresh_interval": 3600},
+            "kwargs": {"path": str(home / name), "refresh_interval": 3600},
             **({} if name == EVERYONE else {"team_name": name}),
         }
         for name in NAMES

@@ -32,13 +32,12 @@ Sample = dict[str, Any]
 """One measurement: candidate, size, run, and its values by name or the error."""
 
 
-def run(names: list[str], *, runs: int, size: int | None, quick: bool, binaries: Path | None) -> int:
+def run(names: list[str], *, runs: int, quick: bool, binaries: Path | None) -> int:
     """
     Measure, and print what has come of it.
 
     :param names: of the benchmarks; empty: all of them
     :param runs: how often each candidate is measured
-    :param size: how many pods; None: what the benchmark says
     :param quick: a look with few pods
     :param binaries: the programs of a real control plane; None: the embedded API server takes its place
     :return: 0 if every measurement came to its end
@@ -60,10 +59,8 @@ def run(names: list[str], *, runs: int, size: int | None, quick: bool, binaries:
         failed = False
         with open_lab(binaries) as lab:
             for name in names or BENCHMARKS:
-                sizes = {
-                    candidate: size or (own // QUICK if quick else own)
-                    for candidate, own in BENCHMARKS[name].SIZES.items()
-                }
+                own = BENCHMARKS[name].SIZES
+                sizes = {candidate: size // QUICK if quick else size for candidate, size in own.items()}
                 samples = by_turns(lab, name, sizes, runs, console)
                 console.print(result_table(name, sizes, samples))
                 failed |= any("error" in sample for sample in samples)

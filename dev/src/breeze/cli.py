@@ -107,9 +107,6 @@ def benchmark(
         typer.Argument(metavar="[NAME]...", help="Which: by default all, see docs/performance.md."),
     ] = None,
     runs: Annotated[int, Option(min=1, help="How often each executor is measured.")] = 5,
-    size: Annotated[
-        int | None, Option(min=1, help="How many pods, instead of the benchmark's own number.")
-    ] = None,
     quick: Annotated[
         bool, Option("--quick", help="A quick look: few pods, on the embedded API server.")
     ] = False,
@@ -118,7 +115,7 @@ def benchmark(
     from benchmarks.cli import run
 
     binaries = control_plane_binaries() if not quick and control_plane_possible() else None
-    return run(names or [], runs=runs, size=size, quick=quick, binaries=binaries)
+    return run(names or [], runs=runs, quick=quick, binaries=binaries)
 
 
 @app.command()

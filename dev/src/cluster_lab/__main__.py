@@ -23,13 +23,6 @@ from cluster_lab.faults.plan import FaultPlan
 from cluster_lab.lab import ClusterLab
 
 
-def _assignment(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not (key and separator):
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
-
-
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="cluster_lab", description="Simulated Kubernetes nodes")
     parser.add_argument("--kubeconfig", type=Path, required=True, help="read; written if a server is started")
@@ -38,17 +31,10 @@ def _parse() -> argparse.Namespace:
     server.add_argument("--embedded", action="store_true", help="start an API server as well")
     server.add_argument("--control-plane", type=Path, metavar="BINARIES", help="start a real control plane")
     parser.add_argument("--plan", type=Path, help="fault plan (YAML)")
-    parser.add_argument("--journal", type=Path, help="file for the journal (JSON lines, appended)")
-    parser.add_argument("--log-dir", type=Path, help="directory for the containers' logs")
-    parser.add_argument(
-        "--env",
-        type=_assignment,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="environment of every worker process",
-    )
+    parser.add_argument("--journal", type=Path, required=True, help="file for the journal (JSON lines)")
+    parser.add_argument("--log-dir", type=Path, required=True, help="directory for the containers' logs")
+    of_workers = "environment of every worker process"
+    parser.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help=of_workers)
     return parser.parse_args()
 
 
@@ -76,7 +62,7 @@ async def _main(options: argparse.Namespace) -> None:
         plan=FaultPlan.load(options.plan) if options.plan else FaultPlan(),
         journal=options.journal,
         log_dir=options.log_dir,
-        env=dict(options.env),
+        env=dict(item.split("=", 1) for item in options.env),
     ) as lab:
         if options.plan:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_plan, lab, options.plan)

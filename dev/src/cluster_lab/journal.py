@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TextIO, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -64,30 +63,20 @@ class JournalEntry:
 
 
 class Journal:
-    """Writes entries to a file; with no file, to nowhere."""
+    """Writes entries to a file."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: TextIO | None = None
+    def __init__(self, path: Path) -> None:
+        # Buffered by lines.
+        self._file = path.open("a", buffering=1, encoding="utf-8")
 
-    def __enter__(self) -> Self:
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("a", encoding="utf-8")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
     def write(self, entry: JournalEntry) -> None:
         """Append an entry."""
-        if self._file is not None:
-            line = json.dumps(asdict(entry) | {"time": entry.time.isoformat()}, separators=(",", ":"))
-            self._file.write(line + "\n")
-            self._file.flush()
+        line = json.dumps(asdict(entry) | {"time": entry.time.isoformat()}, separators=(",", ":"))
+        self._file.write(line + "\n")
 
 
 class JsonLines(Generic[T]):

@@ -16,7 +16,6 @@ import contextlib
 import os
 import secrets
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,8 +28,7 @@ import aiohttp
 
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import JsonObject, KubeClient
-from cluster_lab.faults.launches import Launch, LaunchCounter
-from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan
+from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan, Launch, LaunchCounter
 from cluster_lab.faults.scenarios import AT_WORK, run_normally, scenario_for
 from cluster_lab.journal import Journal, JournalEntry, JournalEvent
 from cluster_lab.kubelet.kubelet import Kubelet
@@ -75,16 +73,16 @@ class ClusterLab:
 
     kubeconfig: Path
     """How to reach the API server; written, not read, with ``embedded``."""
+    journal: Path
+    """File to which the lab appends what it does, see :mod:`cluster_lab.journal`."""
+    log_dir: Path
+    """Where the logs of the containers go."""
     nodes: int = 3
     """How many; they are named ``lab-node-1`` and so on."""
     embedded: bool = False
     """Start an API server in this process."""
     plan: FaultPlan = field(default_factory=FaultPlan)
     """What happens to which pod; by default nothing."""
-    journal: Path | None = None
-    """File to which the lab appends what it does, see :mod:`cluster_lab.journal`."""
-    log_dir: Path | None = None
-    """Where the logs of the containers go; None: to a temporary directory, removed in the end."""
     env: Mapping[str, str] = field(default_factory=dict)
     """
     Environment of every worker process, on top of ``PATH`` (the programs of the running Python come first),
@@ -99,7 +97,7 @@ class ClusterLab:
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
-            journal = stack.enter_context(Journal(self.journal))
+            journal = stack.enter_context(contextlib.closing(Journal(self.journal)))
             if self.embedded:
                 await stack.enter_async_context(self._api_server())
             client = await stack.enter_async_context(KubeClient(self.kubeconfig, PATIENCE))
@@ -123,8 +121,7 @@ class ClusterLab:
     async def _start_nodes(
         self, stack: contextlib.AsyncExitStack, client: KubeClient, journal: Journal
     ) -> None:
-        root = self.log_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="cluster-lab-"))
-        logs = LogDirectory(Path(root))
+        logs = LogDirectory(self.log_dir)
         port = await stack.enter_async_context(logs.serving(LOOPBACK))
         env = {**_base_environment(), **self.env}
         for number in range(1, self.nodes + 1):

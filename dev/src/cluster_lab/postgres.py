@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
-from psycopg2 import sql
 
 from cluster_lab.managed_process import ManagedProcess, ProcessError, Service, inherited_environment
 from cluster_lab.ports import LOOPBACK, free_port
@@ -81,10 +80,11 @@ class EmbeddedPostgres(Service):
         :param template: The database to copy; nobody may be connected to it.
         :return: The SQLAlchemy URL of the new database.
         """
-        statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
-        if template is not None:
-            statement += sql.SQL(" TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(template))
-        self._execute(statement)
+        copied = "" if template is None else f' TEMPLATE "{template}" STRATEGY file_copy'
+        with contextlib.closing(self._connect()) as connection:
+            # It refuses to run inside a transaction.
+            connection.autocommit = True
+            connection.cursor().execute(f'CREATE DATABASE "{name}"{copied}')
         return self.url_of(name)
 
     @contextlib.contextmanager
@@ -169,16 +169,6 @@ class EmbeddedPostgres(Service):
         return psycopg2.connect(
             host=LOOPBACK, port=self.port, user=SUPERUSER, password=self._password, dbname="postgres"
         )
-
-    def _execute(self, statement: sql.Composable) -> None:
-        connection = self._connect()
-        try:
-            # CREATE and DROP DATABASE refuse to run inside a transaction.
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-        finally:
-            connection.close()
 
     @property
     def _data(self) -> Path:

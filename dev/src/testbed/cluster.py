@@ -8,7 +8,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -194,20 +193,16 @@ class Cluster:
         patch = {"spec": {"taints": taints}}
         self._request("PATCH", f"{NODES}/{node}", body=patch, content_type=MERGE)
 
-    def drain(self, dag_id: str) -> datetime:
+    def drain(self, dag_id: str) -> None:
         """
         Delete all pods of a DAG that are there now and have not started, at once.
 
         Not as a collection: if that takes long, the API server gives up, and repeated, the request is about
         the pods that have taken their places.
-
-        :return: when
         """
-        at = datetime.now(UTC)
         query = {"labelSelector": f"dag_id={dag_id}", "fieldSelector": "status.phase=Pending"}
         pods = self._request("GET", PODS, query)["items"]
         self._wait_for(self._delete_all([pod["metadata"]["name"] for pod in pods]))
-        return at
 
     async def _delete_all(self, names: Sequence[str]) -> None:
         await asyncio.gather(*map(self._delete_if_there, names))

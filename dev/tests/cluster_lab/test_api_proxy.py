@@ -56,32 +56,6 @@ def creates_a_pod(info: RequestInfo) -> bool:
     return (info.verb, info.resource) == ("create", "pods")
 
 
-def test_replies_are_those_of_the_server(api: Api, direct: Api) -> None:
-    for name in "abc":
-        api.create(name, labels={"app": f"x-{name}"})
-    queries = ["", "?limit=1", "?labelSelector=app%20in%20(x-a%2Cx-b)", "?fieldSelector=metadata.name%3Dc"]
-
-    for query in queries:
-        through, straight = (side.http.get(side.pods + query) for side in (api, direct))
-        assert through.content == straight.content
-        assert through.headers["Content-Length"] == straight.headers["Content-Length"]
-    names = [item["metadata"]["name"] for item in api.http.get(api.pods + queries[2]).json()["items"]]
-    assert names == ["a", "b"]
-
-
-def test_held_requests_happen_when_the_block_ends(
-    proxy: ApiProxy, direct: Api, in_background: Callable[[str], Future[Manifest]]
-) -> None:
-    with proxy.hold(when=creates_a_pod) as held:
-        creations = [in_background(name) for name in ("a", "b", "c")]
-        held.wait_for(3, LONGEST_WAIT)
-        assert [info.path for info in held.requests] == [direct.pods] * 3
-        assert direct.names() == []
-
-    assert {creation.result(LONGEST_WAIT)["metadata"]["name"] for creation in creations} == {"a", "b", "c"}
-    assert held.requests == []
-
-
 def test_a_request_of_a_client_that_dies_in_the_last_moment_never_happens(proxy: ApiProxy, api: Api) -> None:
     # Now there is a connection to the server, over which the request could go at once.
     assert api.names() == []
@@ -101,20 +75,6 @@ def test_a_request_of_a_client_that_dies_in_the_last_moment_never_happens(proxy:
 
     assert api.names() == []
     assert api.names() == []
-
-
-def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
-    version = api.version()
-    proxy.expire_watches()
-
-    with api.watch() as fresh:
-        api.create("a")
-        assert fresh.names(1) == [("ADDED", "a")]
-    with api.watch(resourceVersion=version) as expired:
-        ((kind, status),) = expired
-    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
-    with api.watch(resourceVersion=version) as again:
-        assert again.names(1) == [("ADDED", "a")]
 
 
 def test_late_events_come_in_order(proxy: ApiProxy, api: Api) -> None:

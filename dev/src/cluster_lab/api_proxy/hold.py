@@ -28,12 +28,6 @@ class Hold:
         self._changed = threading.Condition()
         self._held: dict[asyncio.Future[bool], RequestInfo] = {}
 
-    @property
-    def requests(self) -> list[RequestInfo]:
-        """Those that are held now, the oldest first; one whose client has gone away is not."""
-        with self._changed:
-            return list(self._held.values())
-
     def wait_for(self, count: int, timeout: float) -> None:
         """Wait until so many requests are held at the same time.
 

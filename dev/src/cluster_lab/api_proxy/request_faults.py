@@ -20,9 +20,7 @@ _REASONS = {
     401: "Unauthorized",
     403: "Forbidden",
     404: "NotFound",
-    409: "Conflict",
     410: "Expired",
-    422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
@@ -66,7 +64,6 @@ class RequestFaults:
         times: int | None = 1,
         when: Predicate = any_request,
         retry_after: int | None = None,
-        reason: str | None = None,
         page: str | None = None,
     ) -> None:
         """Refuse requests without applying them.
@@ -75,10 +72,9 @@ class RequestFaults:
         :param times: how many requests; None: until :meth:`clear`.
         :param when: which requests.
         :param retry_after: seconds for a Retry-After header.
-        :param reason: of the Status object, if not the usual one for the status.
         :param page: what a proxy between client and API server says in place of a Status object.
         """
-        reason = reason or _REASONS.get(status, "Unknown")
+        reason = _REASONS.get(status, "Unknown")
         error = ApiError(status, reason, "injected fault", retry_after=retry_after, page=page)
         self._add(Fault(when, times, error=error))
 

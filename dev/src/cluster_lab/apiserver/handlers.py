@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from cluster_lab.apiserver.deletion import DeleteOptions
 from cluster_lab.apiserver.listing import list_page
 from cluster_lab.apiserver.logs import LogProxy
 from cluster_lab.apiserver.metadata import without_nulls
 from cluster_lab.apiserver.patches import apply_patch
+from cluster_lab.apiserver.pods import DeleteOptions
 from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import RequestInfo
 from cluster_lab.apiserver.resources import Manifest

@@ -27,7 +27,7 @@ def apply_patch(content_type: str, target: Manifest, patch: Any) -> Manifest:
     :raises ApiError: 415 for an unknown format.
     """
     if content_type not in (MERGE, STRATEGIC_MERGE):
-        raise unsupported_media_type([MERGE, STRATEGIC_MERGE])
+        raise unsupported_media_type(f"{MERGE}, {STRATEGIC_MERGE}")
     return _merged(target, patch, () if content_type == MERGE else KEYED_BY_TYPE)
 
 

@@ -8,8 +8,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from cluster_lab.apiserver import metadata as meta
-from cluster_lab.apiserver.deletion import DeleteOptions, terminating_metadata
-from cluster_lab.apiserver.pods import check_new_pod, check_spec_change, new_pod, with_condition
+from cluster_lab.apiserver.pods import (
+    DeleteOptions,
+    check_new_pod,
+    check_spec_change,
+    new_pod,
+    terminating_metadata,
+    with_condition,
+)
 from cluster_lab.apiserver.resources import NAMESPACES, NODES, PODS, Manifest, Resource
 from cluster_lab.apiserver.status import (
     STALE_OBJECT,

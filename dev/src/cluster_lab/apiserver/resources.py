@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The resources that this server has, and what is particular about each."""
+"""The resources that this server has, what is particular about each, and how clients discover them."""
 
 from __future__ import annotations
 
@@ -63,3 +63,35 @@ RESOURCES = (PODS, NODES, NAMESPACES)
 def find_resource(plural: str) -> Resource | None:
     """:returns: the resource of that name, or None if this server does not have it."""
     return next((resource for resource in RESOURCES if resource.plural == plural), None)
+
+
+_VERSION = {
+    "major": "1",
+    "minor": "33",
+    "gitVersion": "v1.33.0+cluster-lab",
+}
+
+
+def discovery_document(path: str) -> Manifest | None:
+    """:returns: the document at a path, or None if it is no discovery path.
+
+    https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+    """
+    match path.rstrip("/"):
+        case "/version":
+            return _VERSION
+        case "/apis":
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
+        case "/api/v1":
+            entries = [entry for resource in RESOURCES for entry in _entries(resource)]
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": entries}
+    return None
+
+
+def _entries(resource: Resource) -> list[Manifest]:
+    base: Manifest = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
+    own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": sorted(resource.verbs)}
+    subresources = [
+        base | {"name": f"{resource.plural}/{name}"} | SUBRESOURCES[name] for name in resource.subresources
+    ]
+    return [base | own, *subresources]

@@ -3,6 +3,8 @@
 """A scheduler: gives each Pending pod that has no node to a node that it fits, and spreads.
 
 It knows no resources, no topology, no preemption: the lab's nodes are processes of one machine.
+
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterable
 
-from cluster_lab.apiserver.nodefit import preference, reason_against
 from cluster_lab.apiserver.pods import TERMINAL
 from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.resources import NODES, PODS, Manifest
+from cluster_lab.apiserver.selectors import Requirement
 from cluster_lab.apiserver.store import Record
 
 _log = logging.getLogger(__name__)
@@ -65,12 +68,12 @@ class Scheduler:
                 _log.exception("pod %s/%s cannot be scheduled: its affinity is malformed", *pod.key)
 
     def _place(self, pod: Record, nodes: list[Manifest], load: Counter[str]) -> None:
-        objections = {node["metadata"]["name"]: reason_against(pod.obj, node) for node in nodes}
+        objections = {node["metadata"]["name"]: _reason_against(pod.obj, node) for node in nodes}
         fitting = [node for node in nodes if objections[node["metadata"]["name"]] is None]
         if not fitting:
             self._report(pod, Counter(why for why in objections.values() if why))
             return
-        ranks = {node["metadata"]["name"]: -preference(pod.obj, node) for node in fitting}
+        ranks = {node["metadata"]["name"]: -_preference(pod.obj, node) for node in fitting}
         best = min(ranks, key=lambda name: (ranks[name], load[name], name))
         self._registry.bind(*pod.key, {"target": {"kind": "Node", "name": best}})
         load[best] += 1
@@ -86,3 +89,50 @@ class Scheduler:
             "message": none_fits if total else "no nodes available to schedule pods",
         }
         self._registry.set_pod_condition(pod, condition)
+
+
+def _reason_against(pod: Manifest, node: Manifest) -> str | None:
+    """:returns: why the pod may not go there, in the words of kube-scheduler, or None if it may."""
+    conditions = node["status"].get("conditions", [])
+    if not any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+        return "node(s) were not ready"
+    if node["spec"].get("unschedulable"):
+        return "node(s) were unschedulable"
+    if not _selected(pod["spec"], node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    return None
+
+
+def _preference(pod: Manifest, node: Manifest) -> int:
+    """:returns: the sum of the weights of the preferred node affinity terms that the node satisfies."""
+    terms = _node_affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution", [])
+    return sum(term["weight"] for term in terms if _term_matches(term["preference"], node))
+
+
+def _selected(spec: Manifest, node: Manifest) -> bool:
+    labels = node["metadata"].get("labels", {})
+    if any(labels.get(key) != value for key, value in spec.get("nodeSelector", {}).items()):
+        return False
+    required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or any(_term_matches(t, node) for t in required["nodeSelectorTerms"])
+
+
+def _node_affinity(spec: Manifest) -> Manifest:
+    affinity: Manifest = spec.get("affinity", {}).get("nodeAffinity", {})
+    return affinity
+
+
+def _term_matches(term: Manifest, node: Manifest) -> bool:
+    """All expressions of a term have to hold; a term without any selects nothing."""
+    labels = node["metadata"].get("labels", {})
+    fields = {"metadata.name": node["metadata"]["name"]}
+    by_label, by_field = term.get("matchExpressions", []), term.get("matchFields", [])
+    if not by_label and not by_field:
+        return False
+    return all(r.matches(labels) for r in _requirements(by_label)) and all(
+        r.matches(fields) for r in _requirements(by_field)
+    )
+
+
+def _requirements(expressions: Iterable[Manifest]) -> list[Requirement]:
+    return [Requirement(e["key"], e["operator"], tuple(e.get("values", ()))) for e in expressions]

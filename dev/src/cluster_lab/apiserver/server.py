@@ -16,12 +16,11 @@ from typing import Any, Self
 from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
-from cluster_lab.apiserver import discovery
 from cluster_lab.apiserver.handlers import Handlers, error_response, json_response
 from cluster_lab.apiserver.logs import LogProxy
 from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import resolve
-from cluster_lab.apiserver.resources import NAMESPACES
+from cluster_lab.apiserver.resources import NAMESPACES, discovery_document
 from cluster_lab.apiserver.scheduler import Scheduler
 from cluster_lab.apiserver.status import ApiError, internal, unauthorized
 from cluster_lab.apiserver.store import Store
@@ -116,7 +115,7 @@ class ApiServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.path != "/version":
             self._authenticate(request)
-        if document := discovery.document(request.path):
+        if document := discovery_document(request.path):
             return json_response(document)
         return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
 

@@ -125,9 +125,8 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message)
 
 
-def unsupported_media_type(allowed: list[str]) -> ApiError:
+def unsupported_media_type(accepted: str) -> ApiError:
     """415 for a body in a format that is not accepted."""
-    accepted = ", ".join(allowed)
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     return ApiError(415, "UnsupportedMediaType", message)
 

@@ -109,16 +109,5 @@ class Node:
                 {"type": "Hostname", "address": self.name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
-            "nodeInfo": {
-                "kubeletVersion": "v1.33.0-lab",
-                "operatingSystem": "linux",
-                "architecture": "amd64",
-                "machineID": self.name,
-                "systemUUID": self.name,
-                "bootID": self.name,
-                "kernelVersion": "",
-                "osImage": "cluster lab",
-                "containerRuntimeVersion": "lab://1",
-                "kubeProxyVersion": "",
-            },
+            "nodeInfo": {"kubeletVersion": "v1.33.0-lab", "osImage": "cluster lab"},
         }
