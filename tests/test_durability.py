@@ -40,17 +40,6 @@ def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Te
     assert run.wait_for_end("vanished") == Outcome(state="success", pods=2, launch_failures=0)
 
 
-def test_a_scheduler_killed_amid_relaunches_does_none_of_them_twice(testbed: Testbed) -> None:
-    tasks = [f"task_{number}" for number in range(6)]
-    run = testbed.trigger("killed_amid_relaunches")
-    wait_for("half of the pods are lost", lambda: run.events("task_3", JournalEvent.FAULT_INJECTED))
-    testbed.schedulers.replace(SIGKILL)
-    run.release()
-    outcomes = {task: run.wait_for_end(task) for task in tasks}
-    assert outcomes == dict.fromkeys(tasks, RECOVERED)
-    testbed.cluster.wait_until_done(run.run_id)
-
-
 def test_two_schedulers_leave_each_others_pods_alone_until_one_dies(testbed: Testbed) -> None:
     while len(testbed.schedulers.alive) < 2:
         testbed.schedulers.start()

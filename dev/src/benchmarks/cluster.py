@@ -11,15 +11,14 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from anyio.from_thread import BlockingPortal
 
 from cluster_lab.apiserver.patches import STRATEGIC_MERGE
-from cluster_lab.client import PATIENCE, ApiError, JsonObject, KubeClient
-from testbed.cluster import PODS, Cluster, on_loop
+from cluster_lab.client import ApiError, JsonObject, KubeClient
+from testbed.cluster import PODS, Cluster
 
 CONCURRENCY = 32
 """Requests at the same time."""
@@ -75,7 +74,7 @@ class Observer:
 
 
 class CrowdedCluster(Cluster):
-    """What the benchmarks do to many pods at once, and see of them; made by :func:`open_cluster`."""
+    """What the benchmarks do to many pods at once, and see of them."""
 
     def __init__(self, portal: BlockingPortal, client: KubeClient) -> None:
         super().__init__(portal, client)
@@ -152,10 +151,3 @@ class CrowdedCluster(Cluster):
             return list(await asyncio.gather(*coroutines))
 
         return self._wait_for(gather())
-
-
-@contextmanager
-def open_cluster(kubeconfig: Path) -> Iterator[CrowdedCluster]:
-    """Connect to the API server of a kubeconfig."""
-    with on_loop(kubeconfig, PATIENCE) as (portal, client):
-        yield CrowdedCluster(portal, client)

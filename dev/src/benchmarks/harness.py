@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.cluster import CrowdedCluster, Observer, open_cluster
+from benchmarks.cluster import CrowdedCluster, Observer
 from benchmarks.pods import EXECUTOR_NAME, MANY, TEMPLATE, pod_name, worker_pod
 from cluster_lab.apiserver import ApiServer, running_server
 from cluster_lab.control_plane import ControlPlane
@@ -291,4 +291,4 @@ def open_lab(binaries: Path | None) -> Iterator[Lab]:
             (home / "control-plane").mkdir()
             server = stack.enter_context(ControlPlane(binaries, home / "control-plane"))
         server.write_kubeconfig(kubeconfig)
-        yield Lab(home, postgres, stack.enter_context(open_cluster(kubeconfig)), kubeconfig)
+        yield Lab(home, postgres, stack.enter_context(CrowdedCluster.opened(kubeconfig)), kubeconfig)

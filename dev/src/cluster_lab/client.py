@@ -63,10 +63,6 @@ class KubeClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
     @property

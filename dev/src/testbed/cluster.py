@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -59,11 +59,21 @@ def deletes_pod(info: RequestInfo) -> bool:
 
 
 class Cluster:
-    """The worker pods of one deployment. To be used from any thread; made by :func:`open_cluster`."""
+    """The worker pods of one deployment. To be used from any thread; made by :meth:`opened`."""
 
     def __init__(self, portal: BlockingPortal, client: KubeClient) -> None:
         self._portal = portal
         self._client = client
+
+    @classmethod
+    @contextmanager
+    def opened(cls, kubeconfig: Path) -> Iterator[Self]:
+        """Connect to the API server of a kubeconfig, on an event loop in a thread of its own."""
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(portal.call(KubeClient, kubeconfig, PATIENCE)) as client,
+        ):
+            yield cls(portal, client)
 
     def version(self) -> str:
         """Return the version of the cluster's state now, for :meth:`owners_since`."""
@@ -262,20 +272,3 @@ class Cluster:
 
 def _is_in_use(pod: JsonObject) -> bool:
     return pod["status"]["phase"] != "Failed" or DONE_LABEL not in pod["metadata"]["labels"]
-
-
-@contextmanager
-def open_cluster(kubeconfig: Path) -> Iterator[Cluster]:
-    """Connect to the API server of a kubeconfig."""
-    with on_loop(kubeconfig, PATIENCE) as (portal, client):
-        yield Cluster(portal, client)
-
-
-@contextmanager
-def on_loop(kubeconfig: Path, patience: float) -> Iterator[tuple[BlockingPortal, KubeClient]]:
-    """Open a client on an event loop in a thread of its own, for as long as the block lasts."""
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(portal.call(KubeClient, kubeconfig, patience)) as client,
-    ):
-        yield portal, client

@@ -19,7 +19,7 @@ from cluster_lab.journal import open_journal
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
-from testbed.cluster import Cluster, creates_pod, open_cluster
+from testbed.cluster import Cluster, creates_pod
 from testbed.code_journal import FOLDER_VARIABLE, CodeJournal, Order, order_file
 from testbed.lab import Lab
 from testbed.permissions import Account, Permissions
@@ -229,7 +229,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
         for account, kubeconfig in kubeconfigs.items():
             proxy.write_kubeconfig(kubeconfig, permissions.token(account) if permissions else None)
-        cluster = stack.enter_context(open_cluster(lab.kubeconfig))
+        cluster = stack.enter_context(Cluster.opened(lab.kubeconfig))
         # The tests take the database away, and look at it again when it is back.
         engine = create_engine(database.url, pool_pre_ping=True)
         stack.callback(engine.dispose)

@@ -73,14 +73,6 @@ def _is_unschedulable(_: str, pod: Manifest) -> bool:
     )
 
 
-def test_a_pod_is_bound_to_a_node_that_it_selects(api: Api) -> None:
-    node = _ready_node(api, api.namespace)
-    _create(api, "a")
-
-    assert _node_of(api, "a") == node
-    assert (condition(api.get("a"), "PodScheduled") or {})["status"] == "True"
-
-
 def test_pods_are_spread(api: Api) -> None:
     nodes = {_ready_node(api, api.namespace), _ready_node(api, api.namespace)}
     _wait_until_used(api, *nodes)
@@ -111,16 +103,6 @@ def test_a_waiting_pod_is_bound_once_a_node_fits(api: Api) -> None:
     assert _node_of(api, "a") == node
 
 
-def test_another_schedulers_pod_is_left_alone(api: Api) -> None:
-    _ready_node(api, api.namespace)
-    api.create("other", nodeSelector={"group": api.namespace})
-    _create(api, "ours")
-
-    _node_of(api, "ours")
-
-    assert "nodeName" not in api.get("other")["spec"]
-
-
 by_label_or_name = pytest.mark.parametrize(
     ("kind", "key"), [("matchExpressions", HOSTNAME), ("matchFields", "metadata.name")]
 )
@@ -135,13 +117,6 @@ def test_a_required_affinity_excludes_a_node(api: Api, kind: str, key: str) -> N
         _create(api, name, **_node_affinity(**affinity))
 
     assert {_node_of(api, name) for name in "abc"} == {good}
-
-
-def test_a_node_can_be_chosen_by_its_name(api: Api) -> None:
-    _, wanted = _ready_node(api, api.namespace), _ready_node(api, api.namespace)
-    _create(api, "a", **_only_on(wanted))
-
-    assert _node_of(api, "a") == wanted
 
 
 @by_label_or_name

@@ -10,7 +10,6 @@ from testbed.work import Work, light_pod
 
 DAGS = {
     "killed_before_relaunch": ("failed", "vanished"),
-    "killed_amid_relaunches": tuple(f"task_{number}" for number in range(6)),
     "failover": ("lost_1", "lost_2", "steady_1", "steady_2"),
     "graceful_stop": tuple(f"task_{number}" for number in range(6)),
 }

@@ -30,7 +30,7 @@ _FIELD_TERM = re.compile(r"([^=!]+)(==|=|!=)(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Requirement:
-    """One term of a label selector, with the operator names of node affinity's matchExpressions."""
+    """One term of a selector, with the operator names of node affinity's matchExpressions."""
 
     key: str
     operator: str
@@ -70,47 +70,24 @@ def _requirement(term: str) -> Requirement:
     raise bad_request(f"unable to parse requirement: {term!r} is no valid label selector term")
 
 
-@dataclass(frozen=True)
-class FieldTerm:
-    """One term of a field selector, resolved to a place in the object."""
-
-    path: tuple[str, ...]
-    value: str
-    equal: bool
-
-    def matches(self, obj: Manifest) -> bool:
-        """:returns: whether the object satisfies the term."""
-        return (field_value(obj, self.path) == self.value) is self.equal
+def parse_fields(text: str, resource: Resource) -> tuple[Requirement, ...]:
+    """:raises ApiError: 400 for a syntax error, or a field that this resource cannot be selected by."""
+    return tuple(_field_term(term.strip(), resource) for term in text.split(",") if term.strip())
 
 
-def field_value(obj: Manifest, path: tuple[str, ...]) -> str:
+def _field_term(term: str, resource: Resource) -> Requirement:
+    found = _FIELD_TERM.fullmatch(term)
+    if found is None or found[1] not in resource.fields:
+        raise bad_request(f"unable to parse requirement: {term!r} is no valid field selector term")
+    return Requirement(found[1], _OPERATORS[found[2]], (found[3],))
+
+
+def _field_value(obj: Manifest, field: str) -> str:
     """:returns: a field as a selector sees it: absent is ""."""
     value: object = obj
-    for step in path:
+    for step in field.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return "" if value is None else str(value)
-
-
-def parse_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
-    """:raises ApiError: 400 for a syntax error, or a field that this resource cannot be selected by."""
-    return tuple(_field_term(term, resource) for term in text.split(",") if term.strip())
-
-
-def _field_term(term: str, resource: Resource) -> FieldTerm:
-    found = _FIELD_TERM.fullmatch(term.strip())
-    if found is None:
-        raise bad_request(f"invalid selector: {term!r}; can't understand {term!r}")
-    label = found[1]
-    return FieldTerm(_path(label, resource, term), found[3], equal=found[2] != "!=")
-
-
-def _path(label: str, resource: Resource, term: str) -> tuple[str, ...]:
-    if label in resource.fields:
-        return tuple(label.split("."))
-    raise bad_request(
-        f'Unable to find "/v1, Resource={resource.plural}" that match '
-        f'field selector "{term}": field label not supported: {label}'
-    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +97,7 @@ class Selection:
     namespace: str = ""
     """"" selects all namespaces."""
     labels: tuple[Requirement, ...] = ()
-    fields: tuple[FieldTerm, ...] = ()
+    fields: tuple[Requirement, ...] = ()
 
     def matches(self, record: Record) -> bool:
         """:returns: whether an object is selected."""
@@ -128,5 +105,5 @@ class Selection:
             return False
         labels = record.obj["metadata"].get("labels") or {}
         return all(term.matches(labels) for term in self.labels) and all(
-            term.matches(record.obj) for term in self.fields
+            term.matches({term.key: _field_value(record.obj, term.key)}) for term in self.fields
         )
