@@ -119,16 +119,11 @@ def benchmark(
 
 
 @app.command()
-def pictures(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Where to put all of them. Default: those of the site, in docs/pictures/."),
-    ] = None,
-) -> None:
-    """Take pictures of the pages in a real Chromium, light and dark, with and without data."""
+def pictures() -> None:
+    """Take the site's pictures of the pages, in a real Chromium, light and dark."""
     from pictures.take import take_pictures
 
-    take_pictures(folder)
+    take_pictures()
 
 
 app.command("static-checks")(run_static_checks)

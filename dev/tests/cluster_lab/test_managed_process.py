@@ -49,3 +49,10 @@ def test_stop_ends_the_children_too(start: Callable[[str], ManagedProcess]) -> N
     assert not process.running
     psutil.wait_procs([child], timeout=LONGEST_WAIT)
     assert not child.is_running()
+
+
+def test_a_line_that_is_written_again_and_again_is_shown_once(start: Callable[[str], ManagedProcess]) -> None:
+    process = start("for n in range(9): print(f'2026-11-27T00:00:0{n}Z looks', 'at', sep='\\n')")
+    process.wait(LONGEST_WAIT)
+    assert process.tail(3) == "at\n2026-11-27T00:00:08Z looks\nat"
+    assert process.tail().splitlines() == ["at"] * 8 + ["2026-11-27T00:00:08Z looks", "at"]

@@ -68,15 +68,6 @@ def test_container_statuses_are_replaced_even_by_a_strategic_patch(api: Api) -> 
     assert [(s["name"], s["ready"]) for s in patched["status"]["containerStatuses"]] == [("base", False)]
 
 
-def test_a_patch_with_an_older_version_is_a_conflict(api: Api) -> None:
-    version = api.create("a")["metadata"]["resourceVersion"]
-    api.patch("a", {"metadata": {"labels": {"a": "1"}}}).raise_for_status()
-
-    response = api.patch("a", {"metadata": {"resourceVersion": version, "labels": {"b": "1"}}})
-
-    failure(response, 409, "Conflict")
-
-
 def test_a_patch_for_another_uid_is_invalid(api: Api) -> None:
     api.create("a")
 

@@ -83,12 +83,6 @@ class Cluster:
         await self.client.request("POST", PODS, body=body)
         return name
 
-    async def require(self, minor: int, what: str) -> None:
-        """Skip the running test on an API server that is too old for it."""
-        version = await self.client.request("GET", "/version")
-        if int(version["minor"].rstrip("+")) < minor:
-            pytest.skip(f"{what} came with Kubernetes 1.{minor}")
-
     async def delete(self, name: str, grace_seconds: int | None = None) -> None:
         body = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         await self.client.request("DELETE", f"{PODS}/{name}", body=body)
@@ -130,14 +124,6 @@ class Cluster:
         await self.until(
             f"{name} is {line!r}", lambda: line in self.history(name), lambda: self.history(name)
         )
-
-    async def until_node(self, name: str) -> None:
-        """Wait until a node is registered."""
-        query = {"resourceVersion": "0", "fieldSelector": f"metadata.name={name}"}
-        async for event in self.client.watch("/api/v1/nodes", query):
-            if event["type"] != "DELETED":
-                return
-        pytest.fail(f"waited in vain until node {name} is registered; the watch has ended")
 
     def journal(self, name: str) -> list[JournalEntry]:
         return [entry for entry in open_journal(self.journal_path).read() if entry.pod == name]

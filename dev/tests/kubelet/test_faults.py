@@ -157,26 +157,3 @@ async def test_a_node_that_is_silent_has_no_pod_that_is_ready_and_confirms_no_de
         await cluster.until_journaled(name, JournalEvent.DELETED)
         assert cluster.log(name) == said
         assert "exited" not in cluster.journal_events(name)
-
-
-async def test_the_node_is_back_after_pod_gc_and_its_other_pods_live_on(start_cluster):
-    rule = FaultRule(task_id="load", fault=Fault.UNKNOWN_THEN_PODGC, delay=0.2)
-    async with start_cluster(rule) as cluster:
-        others = [await cluster.create("other", SLEEP) for _ in range(4)]
-        for other in others:
-            await cluster.until_logged(other, "up")
-        name = await cluster.create("load", SLEEP)
-        await cluster.until_seen(name, SEEN[Fault.UNKNOWN_THEN_PODGC][-1])
-        node = cluster.latest(name)["spec"]["nodeName"]
-        await cluster.until_node(node)
-
-        another = await cluster.create("another", nodeSelector={"kubernetes.io/hostname": f"{node}.lab"})
-        await cluster.until_seen(another, "Succeeded base=Completed/0")
-        assert {cluster.history(other)[-1] for other in others} == {"Running base=running"}
-
-
-async def test_init_failure_is_that_of_the_pods_own_init_container(start_cluster):
-    init = {"name": "fetch-dags", "image": "git"}
-    async with start_cluster(FaultRule(fault=Fault.INIT_FAILURE)) as cluster:
-        name = await cluster.create("load", initContainers=[init])
-        await cluster.until_seen(name, "Failed fetch-dags=Error/1 base=PodInitializing")

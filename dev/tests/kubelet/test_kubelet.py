@@ -65,7 +65,9 @@ async def test_the_environment_of_a_worker(start_cluster):
 async def test_init_containers_and_sidecars_are_simulated(start_cluster):
     init = [{"name": "git-sync", "image": "g"}, {"name": "proxy", "image": "p", "restartPolicy": "Always"}]
     async with start_cluster() as cluster:
-        await cluster.require(28, "a container that runs beside the others")
+        version = await cluster.client.request("GET", "/version")
+        if int(version["minor"].rstrip("+")) < 28:
+            pytest.skip("a container that runs beside the others came with Kubernetes 1.28")
         name = await cluster.create("load", initContainers=init, sidecars=[{"name": "aux", "image": "a"}])
         await cluster.until_seen(
             name, "Succeeded git-sync=Completed/0 proxy=Completed/0 aux=Completed/0 base=Completed/0"

@@ -20,7 +20,7 @@ repeated (all but POST and PATCH) is sent a second time, so that the client sees
 
 from __future__ import annotations
 
-from cluster_lab.api_proxy.hold import Hold
 from cluster_lab.api_proxy.proxy import ApiProxy
+from cluster_lab.api_proxy.request_faults import Hold
 
 __all__ = ["ApiProxy", "Hold"]

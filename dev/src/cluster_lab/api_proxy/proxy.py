@@ -18,8 +18,7 @@ import msgspec
 from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
-from cluster_lab.api_proxy.hold import DroppedError, Hold
-from cluster_lab.api_proxy.request_faults import Predicate, RequestFaults, any_request
+from cluster_lab.api_proxy.request_faults import DroppedError, Hold, Predicate, RequestFaults, any_request
 from cluster_lab.api_proxy.upstream import Upstream, relay
 from cluster_lab.api_proxy.watch import Watches
 from cluster_lab.apiserver.handlers import error_response

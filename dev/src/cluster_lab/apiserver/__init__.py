@@ -11,8 +11,9 @@ Known differences:
   generation, generated names, finalizers or admission. A deleted node answers with itself.
 * Validation covers names, labels, required container fields, and pod specs, of which the deadline alone may
   be changed; unknown fields are kept, where a real server drops or reports them, and what is malformed is
-  a 500. Kind, version and namespace are those of the URL, whatever a body says. Of the defaults of pods there
-  are the restart policy, the grace period and the scheduler.
+  a 500. Kind, version and namespace are those of the URL, whatever a body says, and a patch may
+  be about an older version. Of the defaults of pods there are the restart policy, the grace period and the
+  scheduler.
 * There is no authorization: the one token may do everything, and a request without it is 401 (a real server
   with anonymous access answers 403). There are no quotas, disruption budgets or service accounts.
 * It speaks plain HTTP, over which kubectl sends no token.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster_lab.apiserver.resources import Manifest
-from cluster_lab.apiserver.status import unsupported_media_type
+from cluster_lab.apiserver.status import ApiError
 
 MERGE = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -27,7 +27,7 @@ def apply_patch(content_type: str, target: Manifest, patch: Any) -> Manifest:
     :raises ApiError: 415 for an unknown format.
     """
     if content_type not in (MERGE, STRATEGIC_MERGE):
-        raise unsupported_media_type(f"{MERGE}, {STRATEGIC_MERGE}")
+        raise ApiError(415, "UnsupportedMediaType", f"accepted are {MERGE} and {STRATEGIC_MERGE}")
     return _merged(target, patch, () if content_type == MERGE else KEYED_BY_TYPE)
 
 

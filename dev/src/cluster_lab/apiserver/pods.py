@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from cluster_lab.apiserver.metadata import timestamp
 from cluster_lab.apiserver.resources import Manifest, Resource
-from cluster_lab.apiserver.status import Cause, conflict, forbidden, required
+from cluster_lab.apiserver.status import Cause, conflict, required
 
 TERMINAL = ("Succeeded", "Failed")
 
@@ -47,7 +47,8 @@ def check_spec_change(new: Manifest, old: Manifest) -> list[Cause]:
     deadline = {"activeDeadlineSeconds": new.get("spec", {}).get("activeDeadlineSeconds")}
     if new.get("spec", {}) | deadline == old["spec"] | deadline:
         return []
-    return [forbidden("spec", "pod updates may not change fields other than spec.activeDeadlineSeconds")]
+    why = "Forbidden: pod updates may not change fields other than spec.activeDeadlineSeconds"
+    return [Cause("spec", why, "FieldValueForbidden")]
 
 
 def with_condition(status: Manifest, condition: Manifest) -> Manifest:

@@ -17,14 +17,7 @@ from cluster_lab.apiserver.pods import (
     with_condition,
 )
 from cluster_lab.apiserver.resources import NAMESPACES, NODES, PODS, Manifest, Resource
-from cluster_lab.apiserver.status import (
-    STALE_OBJECT,
-    Cause,
-    already_exists,
-    conflict,
-    invalid,
-    not_found,
-)
+from cluster_lab.apiserver.status import Cause, already_exists, conflict, invalid, not_found
 from cluster_lab.apiserver.store import Record, Store
 
 Edit = Callable[[Manifest], Manifest]
@@ -73,26 +66,20 @@ class Registry:
     ) -> Record:
         """Change an object. An edit that changes nothing writes nothing: no new version, no event.
 
-        :raises ApiError: 404, 409 for an edit of another version or object, 422 for a forbidden change.
+        :raises ApiError: 404, 422 for an edit of another object or a forbidden change.
         """
         current = self.get(resource, namespace, name)
         body = edit(current.obj)
-        self._check_identity(current, body.get("metadata", {}))
-        metadata = meta.updated_metadata(body.get("metadata", {}), current.obj["metadata"])
+        if (uid := body["metadata"].get("uid")) not in (None, current.obj["metadata"]["uid"]):
+            cause = Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')
+            raise invalid(resource.kind, name, [cause])
+        metadata = meta.updated_metadata(body["metadata"], current.obj["metadata"])
         untouched = "spec" if subresource else "status"
         new = meta.without_type(body) | {"metadata": metadata, untouched: current.obj[untouched]}
         causes = meta.check_metadata(metadata)
         if causes := causes + (check_spec_change(new, current.obj) if resource is PODS else []):
             raise invalid(resource.kind, name, causes)
         return self._replace(current, new)
-
-    def _check_identity(self, current: Record, given: Manifest) -> None:
-        resource, stored, name = current.resource, current.obj["metadata"], current.key[1]
-        if given.get("uid", stored["uid"]) != stored["uid"]:
-            cause = Cause("metadata.uid", f'Invalid value: "{given["uid"]}": field is immutable')
-            raise invalid(resource.kind, name, [cause])
-        if given.get("resourceVersion") not in (None, "", stored["resourceVersion"]):
-            raise conflict(resource.plural, name, STALE_OBJECT)
 
     def _replace(self, current: Record, new: Manifest) -> Record:
         return current if new == current.obj else self.store.write(current.resource, new)

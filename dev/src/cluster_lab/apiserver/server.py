@@ -22,7 +22,7 @@ from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import resolve
 from cluster_lab.apiserver.resources import NAMESPACES, discovery_document
 from cluster_lab.apiserver.scheduler import Scheduler
-from cluster_lab.apiserver.status import ApiError, internal, unauthorized
+from cluster_lab.apiserver.status import ApiError, internal
 from cluster_lab.apiserver.store import Store
 from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
@@ -121,7 +121,7 @@ class ApiServer:
 
     def _authenticate(self, request: web.Request) -> None:
         if self._token and request.headers.get("Authorization") != f"Bearer {self._token}":
-            raise unauthorized()
+            raise ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def _report_failure(task: asyncio.Task[None]) -> None:

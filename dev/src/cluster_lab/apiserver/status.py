@@ -7,10 +7,9 @@ https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STALE_OBJECT = "the object has been modified; please apply your changes to the latest version and try again"
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 """A Status for an operation that has no object to return."""
 
@@ -48,25 +47,16 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class Cause:
-    """One field that makes an object invalid."""
+    """One field that makes an object invalid, as it stands in ``details.causes``."""
 
     field: str
     message: str
     reason: str = "FieldValueInvalid"
 
-    def entry(self) -> dict[str, str]:
-        """:returns: the cause as it stands in ``details.causes``."""
-        return {"reason": self.reason, "message": self.message, "field": self.field}
-
 
 def required(path: str, why: str = "") -> Cause:
     """A field that has to be there and is not."""
     return Cause(path, "Required value" + (f": {why}" if why else ""), "FieldValueRequired")
-
-
-def forbidden(path: str, why: str) -> Cause:
-    """A field that may not have (or change to) the value given."""
-    return Cause(path, f"Forbidden: {why}", "FieldValueForbidden")
 
 
 def _object_details(kind: str, name: str) -> dict[str, Any]:
@@ -100,7 +90,7 @@ def invalid(kind: str, name: str, causes: list[Cause]) -> ApiError:
     """422 for an object that fails validation."""
     parts = [f"{cause.field}: {cause.message}" for cause in causes]
     text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
-    details = _object_details(kind, name) | {"causes": [cause.entry() for cause in causes]}
+    details = _object_details(kind, name) | {"causes": list(map(asdict, causes))}
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
@@ -114,21 +104,10 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def unauthorized() -> ApiError:
-    """401 for a missing or wrong bearer token."""
-    return ApiError(401, "Unauthorized", "Unauthorized")
-
-
 def method_not_allowed() -> ApiError:
     """405 for a verb that the resource does not have."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message)
-
-
-def unsupported_media_type(accepted: str) -> ApiError:
-    """415 for a body in a format that is not accepted."""
-    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-    return ApiError(415, "UnsupportedMediaType", message)
 
 
 def internal(message: str) -> ApiError:
