@@ -25,8 +25,7 @@ pytestmark = [pytest.mark.system, pytest.mark.newest_version, pytest.mark.long]
 
 def test_a_backfill_does_not_notice_a_lost_pod(testbed: Testbed) -> None:
     testbed.deployment.wait_for_dag("backfilled")
-    airflow(
-        testbed,
+    testbed.deployment.run_well(
         *("backfill", "create", "--dag-id", "backfilled", "--max-active-runs", "2"),
         *("--from-date", "2021-01-01", "--to-date", "2022-01-01"),
     )
@@ -41,7 +40,7 @@ def test_dags_test_with_the_executor_does_not_notice_a_lost_pod(testbed: Testbed
     # A scheduler would launch the same tasks.
     for scheduler in testbed.schedulers.alive:
         scheduler.end(SIGTERM)
-    airflow(testbed, "dags", "test", "--use-executor", "tested")
+    testbed.deployment.run_well("dags", "test", "--use-executor", "tested")
     (run,) = testbed.records.runs("tested")
     assert run.wait_for_all_to_end() == {"lost": RECOVERED, "untouched": UNTOUCHED}
     testbed.schedulers.start()
@@ -58,7 +57,7 @@ def test_cleanup_pods_uses_up_no_relaunch(testbed: Testbed) -> None:
         # Of one of them the executor has heard that it has failed, of the other it has not.
         both = {unseen, run.pods("lost")[0]}
         wait_for("both have failed", lambda: failed_pods(testbed, run) == both)
-        airflow(testbed, "kubernetes", "cleanup-pods", "--min-completed-minutes", "0")
+        testbed.deployment.run_well("kubernetes", "cleanup-pods", "--min-completed-minutes", "0")
     finally:
         scheduler.resume()
     testbed.decide(run.wait_for_pods("held", 2)[1])
@@ -114,8 +113,7 @@ def test_generate_dag_yaml_shows_what_is_launched(testbed: Testbed, tmp_path: Pa
 
 def shown_by(group: str, testbed: Testbed, folder: Path) -> Any:
     """Return the one pod of a DAG as a group's command shows it."""
-    airflow(
-        testbed,
+    testbed.deployment.run_well(
         *(group, "generate-dag-yaml", "kerberized", "--logical-date", "2026-01-01"),
         *("--output-path", str(folder / group)),
     )
@@ -151,9 +149,3 @@ def failed_pods(testbed: Testbed, run: Run) -> set[str]:
     """Return the names of a run's pods that have failed."""
     pods = testbed.cluster.pods(run.run_id)
     return {pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Failed"}
-
-
-def airflow(testbed: Testbed, *arguments: str) -> None:
-    """Run an ``airflow`` command that ends well."""
-    done = testbed.deployment.run(*arguments)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,6 +21,7 @@ from testbed.waiting import holds_for, wait_for
 
 pytestmark = pytest.mark.system
 
+OURS = "kubernetes-resilience"
 DEFAULT = "defaultPolicy: lenient\n"
 WRITTEN = Path(__file__).parent / "dags" / "policies" / "policies.yaml"
 
@@ -57,13 +57,17 @@ def test_an_outage_of_the_registry_is_waited_out(testbed: Testbed) -> None:
         assert row["context"]["reason"] == "IMAGE_UNAVAILABLE"
 
     told = json.loads(
-        airflow(testbed, "history", "registry_outage", run.run_id, "pulled", "--output", "json")
+        testbed.deployment.run_well(
+            OURS, "history", "registry_outage", run.run_id, "pulled", "--output", "json"
+        )
     )
     assert [(launch["launch"], launch["decision"]["rule"]) for launch in told] == [
         (1, "registry"),
         (2, "registry"),
     ]
-    assert "patient" in airflow(testbed, "policy", "show", "--dag", "registry_outage", "--task", "pulled")
+    assert "patient" in testbed.deployment.run_well(
+        OURS, "policy", "show", "--dag", "registry_outage", "--task", "pulled"
+    )
 
 
 def test_a_bad_node_is_left_alone(testbed: Testbed) -> None:
@@ -149,7 +153,7 @@ def test_a_pod_can_be_explained(testbed: Testbed) -> None:
     run: Run = testbed.trigger("hopeless")
     run.wait_for_end("broken")
     (pod,) = run.pods("broken")
-    done = command(testbed, "explain", "--namespace", "default", pod, "--output", "json")
+    done = testbed.deployment.run(OURS, "explain", "--namespace", "default", pod, "--output", "json")
     assert done.returncode == 1, done.stderr
     (explained,) = json.loads(done.stdout)
     assert explained["decision"]["rule"] == "image-is-broken"
@@ -173,15 +177,3 @@ def _write(testbed: Testbed, text: str) -> None:
     before = read()
     policy_file(testbed.home).write_text(text)
     wait_for("the scheduler has read its policies again", lambda: read() > before)
-
-
-def airflow(testbed: Testbed, *arguments: str) -> str:
-    """Run a command of ours that succeeds, and return its output."""
-    done = command(testbed, *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def command(testbed: Testbed, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of ours."""
-    return testbed.deployment.run("kubernetes-resilience", *arguments)

@@ -51,8 +51,7 @@ def wheel(testbed: Testbed, folder: Path) -> Mapping[str, str]:
     official = fetch_official_wheel(version(OFFICIAL_PROVIDER))
     assert official is not None
     words = ("build-provider-wheel", "--from", str(official), "--output", str(folder))
-    made = testbed.deployment.run("kubernetes-resilience", *words)
-    assert made.returncode == 0, made.stderr
+    testbed.deployment.run_well("kubernetes-resilience", *words)
     installed = folder / "installed"
     with ZipFile(next(folder.glob("*.whl"))) as archive:
         archive.extractall(installed)

@@ -50,7 +50,7 @@ def open_api_server() -> Iterator[ApiServer]:
         )
         deployment = AirflowDeployment(settings)
         stack.callback(deployment.stop)
-        deployment.migrate()
+        deployment.run_well("db", "migrate")
         deployment.start_components(Component.API_SERVER)
         deployment.client.log_in()
         yield ApiServer(deployment, postgres.url)

@@ -78,23 +78,23 @@ class AirflowDeployment(Service):
         self.components = {component: self._process(component) for component in Component}
 
     def _start(self) -> None:
-        self.migrate()
+        self.run_well("db", "migrate")
         for team in teams_of(self._configuration):
-            run_well([*AIRFLOW, "teams", "create", team], self.environment)
+            self.run_well("teams", "create", team)
         self.start_components(*Component)
         self.client.log_in()
-
-    def migrate(self) -> None:
-        """
-        Bring the schema of the metadata database up to date.
-
-        :raises ProcessError: If that fails.
-        """
-        run_well([*AIRFLOW, "db", "migrate"], self.environment)
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
         """Run an ``airflow`` command to its end, with the configuration of the deployment."""
         return run_to_end([*AIRFLOW, *arguments], self.environment)
+
+    def run_well(self, *arguments: str) -> str:
+        """
+        Run one that ends well, and return its output.
+
+        :raises ProcessError: If it does not.
+        """
+        return run_well([*AIRFLOW, *arguments], self.environment)
 
     def start_components(self, *components: Component) -> None:
         """

@@ -143,7 +143,7 @@ class ApiProxy:
 
         :param times: 0: no longer.
         """
-        self._portal.call(self._watches.set_replays, times)
+        self._watches.replays = times
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from dataclasses import dataclass
 
 import aiohttp
 import msgspec
@@ -38,22 +37,16 @@ class _Event(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-@dataclass
-class Pace:
-    """How events are passed on, by all watches."""
-
-    lag: float = 0.0
-    """Seconds that an event has to be old."""
-    replays: int = 0
-
-
 class Watches:
     """All watches that go through the proxy. To be used on its event loop."""
 
     def __init__(self) -> None:
         self.opened = 0
-        self._pace = Pace()
         self.open: set[_Relay] = set()
+        self.lag = 0.0
+        """Seconds that an event has to be old."""
+        self.replays = 0
+        """How often events are repeated."""
 
     def cut(self, when: Predicate) -> None:
         """Break the connections of the watches that are open."""
@@ -68,13 +61,9 @@ class Watches:
 
     def set_lag(self, seconds: float) -> None:
         """Pass events on when they are so old, those too that wait already."""
-        self._pace.lag = seconds
+        self.lag = seconds
         for watch in self.open:
             watch.wake()
-
-    def set_replays(self, times: int) -> None:
-        """Repeat events from now on."""
-        self._pace.replays = times
 
     async def relay(
         self, request: web.Request, info: RequestInfo, reply: aiohttp.ClientResponse
@@ -83,7 +72,7 @@ class Watches:
 
         :raises aiohttp.ClientError: the server breaks it off.
         """
-        watch = _Relay(info, request.transport, self._pace)
+        watch = _Relay(info, request.transport, self)
         # First, so that the client cannot know of a watch that is not counted and cannot be cut.
         self.open.add(watch)
         self.opened += 1
@@ -98,11 +87,11 @@ class Watches:
 class _Relay:
     """One watch. Its end travels with the events: as late as they are, and after them."""
 
-    def __init__(self, info: RequestInfo, transport: asyncio.Transport | None, pace: Pace) -> None:
+    def __init__(self, info: RequestInfo, transport: asyncio.Transport | None, watches: Watches) -> None:
         self.info = info
         self.is_frozen = False
         self._transport = transport
-        self._pace = pace
+        self._watches = watches
         self._queue: deque[tuple[float, bytes | None]] = deque()
         self._awake = asyncio.Event()
         self._history = _History()
@@ -129,7 +118,7 @@ class _Relay:
     async def _read(self, reply: aiohttp.ClientResponse) -> None:
         try:
             async for line in lines_of(reply.content):
-                for event in self._history.repeat(line, self._pace.replays):
+                for event in self._history.repeat(line, self._watches.replays):
                     self._put(event)
         finally:
             self._put(None)
@@ -151,14 +140,14 @@ class _Relay:
                     await self._awake.wait()
 
     def _take_due(self) -> list[bytes | None]:
-        before = self._clock() - self._pace.lag
+        before = self._clock() - self._watches.lag
         lines = []
         while self._queue and self._queue[0][0] <= before and not self.is_frozen:
             lines.append(self._queue.popleft()[1])
         return lines
 
     def _next_due(self) -> float | None:
-        return self._queue[0][0] + self._pace.lag if self._queue and not self.is_frozen else None
+        return self._queue[0][0] + self._watches.lag if self._queue and not self.is_frozen else None
 
 
 class _History:

@@ -155,37 +155,22 @@ async def _fail_init(run: PodRun, delay: float) -> None:
     await run.report()
 
 
-async def _drain(run: PodRun, delay: float) -> None:
-    # What the eviction API does, step by step: its condition is newer than the oldest API server supported.
+async def _take_away(
+    run: PodRun, delay: float, *, starts: bool = False, evicted: bool = False, grace: int | None = 0
+) -> None:
+    """Somebody deletes the pod; ``starts`` says whether its containers were reported as running before."""
     await _pending(run, delay)
-    run.status.run()
-    await run.report()
+    if starts:
+        run.status.run()
+        await run.report()
     run.record(JournalEvent.FAULT_INJECTED)
-    run.status.disrupt("EvictionByEvictionAPI", "Eviction API: evicting")
-    await run.report()
-    await run.delete()
-
-
-async def _delete_pending(run: PodRun, delay: float) -> None:
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
-    # As with kubelets before 1.27, the last that is seen of the pod is its phase Pending.
-    run.silent_end = True
-    await run.delete()
-
-
-async def _force_delete_starting(run: PodRun, delay: float) -> None:
-    await _pending(run, delay)
-    run.status.run()
-    await run.report()
-    run.record(JournalEvent.FAULT_INJECTED)
-    await run.delete(0)
-
-
-async def _vanish(run: PodRun, delay: float) -> None:
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
-    await run.delete(0)
+    if evicted:
+        # As the eviction API does, whose condition is newer than the oldest API server supported.
+        run.status.disrupt("EvictionByEvictionAPI", "Eviction API: evicting")
+        await run.report()
+    # As with kubelets before 1.27, the last that is seen of a pod that never ran is its phase Pending.
+    run.silent_end = not starts
+    await run.delete(grace)
 
 
 async def _partition(run: PodRun, delay: float) -> None:
@@ -299,10 +284,10 @@ _SCENARIOS: dict[Fault, _Play] = {
         message="The node was low on resource: memory.",
         disruption="TerminationByKubelet",
     ),
-    Fault.DRAIN: _drain,
+    Fault.DRAIN: partial(_take_away, starts=True, evicted=True, grace=None),
     Fault.INIT_FAILURE: _fail_init,
-    Fault.DELETED_PENDING: _delete_pending,
-    Fault.FORCE_DELETED_STARTING: _force_delete_starting,
+    Fault.DELETED_PENDING: partial(_take_away, grace=None),
+    Fault.FORCE_DELETED_STARTING: partial(_take_away, starts=True),
     Fault.UNKNOWN_THEN_PODGC: _unknown_then_podgc,
     Fault.FAILED_THEN_CLEANUP: _failed_then_cleanup,
     Fault.NODE_SHUTDOWN: partial(
@@ -332,7 +317,7 @@ _SCENARIOS: dict[Fault, _Play] = {
     Fault.WORKER_TERMINATED: partial(_end_container, exit_code=EXIT_SIGTERM, reason="Error"),
     Fault.SIDECAR_RUNS_ON: _leave_sidecars,
     Fault.OOM_AT_START: partial(_end_container, exit_code=EXIT_SIGKILL, reason="OOMKilled"),
-    Fault.VANISH: _vanish,
+    Fault.VANISH: _take_away,
     Fault.PARTITION: _partition,
 }
 
