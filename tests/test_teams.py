@@ -34,8 +34,8 @@ EVERYONE, BLUE, RED = "everyone", "blue", "red"
 NAMES = {EVERYONE: "KubernetesExecutor", BLUE: "blue.healing", RED: "red.healing"}
 """What the executor of each DAG's team is called in the label of its pods."""
 
-DAG = Path(__file__).parent / "dags" / "teams" / "dags.py"
-"""Of each bundle; its id is the name of the folder."""
+DAGS = Path(__file__).parent / "dags" / "teams"
+"""Of each bundle, after whose folder its Dag is called."""
 
 
 def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py looks for
@@ -43,13 +43,12 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
     template = home / "template-of-a-team.yaml"
     template.write_text(POD_TEMPLATE)
     for name in NAMES:
-        (home / name).mkdir()
-        shutil.copy(DAG, home / name)
+        shutil.copytree(DAGS, home / "bundles" / name)
     bundles = [
         {
             "name": name,
             "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-            "kwargs": {"path": str(home / name), "refresh_interval": 3600},
+            "kwargs": {"path": str(home / "bundles" / name), "refresh_interval": 3600},
             **({} if name == EVERYONE else {"team_name": name}),
         }
         for name in NAMES
