@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-from airflow_resilience.propagation.reading import (
-    current_termination,
-    execution_context,
-    previous_failure,
-)
+from airflow_resilience.propagation.reading import current_termination, execution_context, previous_failure
 
 __all__ = ["current_termination", "execution_context", "previous_failure"]

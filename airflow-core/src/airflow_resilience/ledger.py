@@ -114,7 +114,7 @@ class LedgerEntry:
                 # Rows of version 0.1.0 have none of these.
                 phase=Phase(fields.get("phase", Phase.LAUNCH)),
                 next_ti_id=_read_id(fields.get("next_ti_id")),
-                dependency=_read_dependency(fields.get("dependency")),
+                dependency=Dependency.parse(named) if (named := fields.get("dependency")) else None,
                 away_since=_read_time(fields.get("away_since")),
                 node_is_suspect=bool(fields.get("node_is_suspect")),
             )
@@ -342,10 +342,6 @@ def _read_time(text: str | None) -> datetime | None:
 def _with_zone(time: datetime) -> datetime:
     # A time without a time zone is not ours, and cannot be compared with one that has a time zone.
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _read_dependency(text: str | None) -> Dependency | None:
-    return Dependency.parse(text) if text else None
 
 
 def _read_id(value: object) -> str | None:

@@ -37,7 +37,7 @@ from airflow_resilience.ledger import (
     LedgerEntry,
 )
 from airflow_resilience.outages import Dependency
-from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
+from airflow_resilience.past_tries import IS_PAST, WITH_PAST_TRIES, PastTry
 from airflow_resilience.propagation.audit import EVENT as TASK_FAILURE_EVENT
 from airflow_resilience.propagation.stored import StoredContext
 
@@ -127,11 +127,9 @@ class TryRow(NamedTuple):
     """A try as Airflow has it."""
 
     try_number: int
-    ti_id: str
     state: str | None
     hostname: str | None
     """Of its last worker; empty or None if none has started."""
-    queued_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
     max_tries: int | None
@@ -263,10 +261,10 @@ def read_task_instance(
     :param limit: how many rows of the audit log at most, the newest ones
     """
     place = (dag_id, run_id, task_id, map_index)
-    present = _try_rows(TaskInstance, TaskInstance.id, place, limit, session)
+    present = _try_rows(TaskInstance, place, limit, session)
     if not present:
         return None
-    past = _try_rows(PastTry, PAST_TRY_ID, place, limit, session, *IS_PAST)
+    past = _try_rows(PastTry, place, limit, session, *IS_PAST)
     rows = session.execute(
         select(Log.dttm, Log.try_number, Log.event, Log.extra)
         .where(
@@ -395,7 +393,6 @@ def _is_at(model: Any, place: tuple[Any, Any, Any, Any]) -> tuple[ColumnElement[
 
 def _try_rows(
     model: Any,
-    ti_id: Any,
     place: tuple[str, str, str, int],
     limit: int,
     session: Session,
@@ -403,15 +400,8 @@ def _try_rows(
 ) -> list[TryRow]:
     """Return the newest tries, oldest first."""
     query = select(
-        model.try_number,
-        ti_id,
-        model.state,
-        model.hostname,
-        model.queued_dttm,
-        model.start_date,
-        model.end_date,
-        model.max_tries,
+        model.try_number, model.state, model.hostname, model.start_date, model.end_date, model.max_tries
     ).where(*_is_at(model, place), *conditions)
     query = query.order_by(model.try_number.desc()).limit(limit)
     rows = session.execute(query, execution_options=WITH_PAST_TRIES if conditions else {}).all()
-    return [TryRow(row[0], str(row[1]), *row[2:]) for row in reversed(rows)]
+    return [TryRow(*row) for row in reversed(rows)]

@@ -53,15 +53,17 @@ def stats(*, in_worker: bool = False) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
-    """A metric that counts."""
-
+class _Metric:
     name: str
     """As it is given to Airflow, which puts its prefix before it."""
     tags: tuple[str, ...]
     """Names of its tags."""
     description: str
     """For people."""
+
+
+class Counter(_Metric):
+    """A metric that counts."""
 
     def count(self, *, in_worker: bool = False, **tags: object) -> None:
         """Count one. If that fails, it costs a line in the log."""
@@ -77,16 +79,8 @@ _shares: dict[tuple[str, ...], WeakKeyDictionary[object, float]] = {}
 """By the name of a gauge and the values of its tags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(_Metric):
     """A metric that has a value at a time."""
-
-    name: str
-    """As it is given to Airflow, which puts its prefix before it."""
-    tags: tuple[str, ...]
-    """Names of its tags."""
-    description: str
-    """For people."""
 
     def set(self, value: float, *, of: object, **tags: object) -> None:
         """
@@ -110,14 +104,10 @@ FAILED: Final = Counter(
     "Tries that have failed, whether the task is to be retried or not.",
 )
 FAILED_BY_INFRASTRUCTURE: Final = Counter(
-    "task.failed.infrastructure",
-    ("reason", "dag_id"),
-    "Those of category INFRASTRUCTURE.",
+    "task.failed.infrastructure", ("reason", "dag_id"), "Those of category INFRASTRUCTURE."
 )
 FAILED_BY_APPLICATION: Final = Counter(
-    "task.failed.application",
-    ("reason", "dag_id"),
-    "Those of category APPLICATION.",
+    "task.failed.application", ("reason", "dag_id"), "Those of category APPLICATION."
 )
 INFRASTRUCTURE_RETRY: Final = Counter(
     "task_instance.infrastructure_retry",

@@ -4,14 +4,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow.plugins_manager import AirflowPlugin
+from jinja2 import pass_context
 
 from airflow_resilience.airflow_version import refuse_unsupported
 from airflow_resilience.propagation import listener as failure_listener
-from airflow_resilience.propagation import macros
+from airflow_resilience.propagation import reading
 from airflow_resilience.termination import listener as running_listener
 
+if TYPE_CHECKING:
+    from jinja2.runtime import Context
+
+    from airflow_resilience.context import ExecutionContext
+
 refuse_unsupported()  # Airflow shows it as the plugin's import error
+
+
+@pass_context
+def previous_failure(context: Context) -> ExecutionContext | None:
+    """Return why the run before this one has ended; None if there was none, or if that is not known."""
+    return reading.previous_failure(context.get_all())
 
 
 class AirflowResiliencePlugin(AirflowPlugin):
@@ -19,4 +33,4 @@ class AirflowResiliencePlugin(AirflowPlugin):
 
     name = "airflow_resilience"
     listeners = [running_listener, failure_listener]  # noqa: RUF012 - to its base class it is no ClassVar
-    macros = [macros.previous_failure]  # noqa: RUF012
+    macros = [previous_failure]  # noqa: RUF012

@@ -10,22 +10,13 @@ from typing import Any
 
 import pytest
 
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.retry_policy.built_in import BUILT_IN, OwnExit, ShownReasons, built_in
 from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
-from airflow_resilience.retry_policy.infrastructure import (
-    DEFAULT_REASONS,
-    InfrastructureBudget,
-)
 from airflow_resilience.retry_policy.matchers import OnReasons
-from airflow_resilience.retry_policy.rule import Policy, Rule
+from airflow_resilience.retry_policy.rule import DEFAULT_REASONS, InfrastructureBudget, Policy, Rule
 from airflow_resilience.retry_policy.selection import TaskProfile, select
 
 TASK = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p")
@@ -48,13 +39,11 @@ def ask(
     excluded: Sequence[str] = ("Error",),
     relaunches: int = 0,
     by: str = "unavailable",
-    task_retries: int | None = None,
     chance: float = 0.0,
 ) -> Decision:
     policy_set = built_in(retries, excluded)
-    task = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p", retries=task_retries)
     history = [Decision(action=Action.RELAUNCH, policy=BUILT_IN, rule=by, explanation="")] * relaunches
-    return decide(evidence, select(policy_set, task), policy_set, history, lambda: chance)
+    return decide(evidence, select(policy_set, TASK), policy_set, history, lambda: chance)
 
 
 @pytest.mark.parametrize("reason", StateChangeReason)
@@ -133,13 +122,6 @@ def test_limit(retries: int, relaunches: int, action: Action, explanation: str) 
     assert (decision.action, decision.rule, decision.explanation) == (action, "launch-failure", explanation)
 
 
-@pytest.mark.parametrize(
-    ("task_retries", "launches"), [(0, "1 of 1; no"), (4, "1 of 5; policy"), (UNLIMITED, "1 of unlimited;")]
-)
-def test_limit_of_the_task_replaces_the_configured_one(task_retries: int, launches: str) -> None:
-    assert ask(failure(), task_retries=task_retries).explanation.startswith(f"launch {launches}")
-
-
 def test_own_exit_with_an_excluded_reason_is_the_task_own_affair() -> None:
     decision = ask(own_exit())
     assert (decision.action, decision.rule) == (Action.COUNT, "excluded")
@@ -216,32 +198,6 @@ def test_error_excludes_nothing_but_the_own_exit_of_the_worker() -> None:
 def test_classified_reason_is_not_one_that_is_shown() -> None:
     assert ask(failure(), excluded=["START_ERROR"]).action is Action.RELAUNCH
     assert ShownReasons(frozenset({"START_ERROR"})).check(failure()) == (False, "the worker shows no reason")
-
-
-def test_limit_is_of_all_rules_together() -> None:
-    policy_set, history = built_in(3, ("Error",)), list[Decision]()
-    task = select(policy_set, TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p"))
-    for reason in (
-        StateChangeReason.WORKER_TERMINATION,
-        StateChangeReason.IMAGE_UNAVAILABLE,
-        StateChangeReason.START_ERROR,
-        StateChangeReason.WORKER_TERMINATION,
-    ):
-        history.append(decide(failure(reason), task, policy_set, history, lambda: 0.0))
-    assert [decision.rule for decision in history] == [
-        "disruption",
-        "unavailable",
-        "launch-failure",
-        "disruption",
-    ]
-    assert [decision.action for decision in history] == [*[Action.RELAUNCH] * 3, Action.COUNT]
-    assert history[-1].explanation.endswith("policy built-in: retried 3 of 3 times")
-
-
-@pytest.mark.parametrize("reason", StateChangeReason)
-def test_failures_of_running_tasks_count(reason: StateChangeReason) -> None:
-    decision = ask(failure(reason, phase=Phase.EXECUTION), retries=UNLIMITED)
-    assert (decision.action, decision.rule) == (Action.COUNT, "infrastructure_retry_budget")
 
 
 @pytest.mark.parametrize("category", StateChangeCategory)

@@ -6,29 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 
 from airflow_resilience.backoff import Backoff, constant_backoff
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.mutation import MemoryIncrease, Mutation
 from airflow_resilience.retry_policy.engine import Step, decide, trace
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import OnCategories, OnPhases, OnReasons
-from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
+from airflow_resilience.retry_policy.rule import InfrastructureBudget, Policy, PolicySet, Rule
 from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection
 
 EVICTED = OnReasons(reasons=frozenset({"Evicted"}))
 PULL = OnReasons(reasons=frozenset({"ErrImagePull"}))
 SPOT = Rule(name="spot", action=Action.RELAUNCH, matchers=(EVICTED,))
 OWN = ", the rule's own limit"
+P_SPOT = "policy p, rule spot"
+COMMON = "globalMaxRetries"
 LATE = "applies to whatever no rule before it is about"
 
 
@@ -138,12 +135,6 @@ def test_rule_that_does_not_relaunch_has_no_delay_and_no_limit(action: Action) -
     )
 
 
-def test_note_of_a_rule_is_told() -> None:
-    rule = Rule(name="oom", action=Action.COUNT, matchers=(EVICTED,), note="more memory is needed")
-    decision = ask(policies(Policy(name="standard", rules=(rule,), retry_limit=3)), failure("Evicted"))
-    assert decision.explanation == "launch 1 of 4; more memory is needed; policy standard, rule oom"
-
-
 @pytest.mark.parametrize("action", Action)
 def test_default_action_ends_the_chain(action: Action) -> None:
     policy_set = policies(
@@ -152,14 +143,6 @@ def test_default_action_ends_the_chain(action: Action) -> None:
     decision = ask(policy_set, failure())
     assert (decision.action, decision.policy, decision.rule) == (action, "gpu", "defaultAction")
     assert decision.explanation == "launch 1 of 11; policy gpu, rule defaultAction"
-
-
-def test_policy_without_default_action_leaves_the_rest_to_the_next_one() -> None:
-    policy_set = policies(
-        Policy(name="gpu", rules=(SPOT,)),
-        Policy(name="standard", rules=(), default_action=Action.FAIL),
-    )
-    assert ask(policy_set, failure()).policy == "standard"
 
 
 def test_what_no_rule_is_about_counts() -> None:
@@ -179,145 +162,96 @@ def test_selection_without_policies_counts() -> None:
     assert (decision.action, decision.policy) == (Action.COUNT, "standard")
 
 
+class Limits(NamedTuple):
+    """How often a launch may be repeated, as a rule, its policy, the task and the file say."""
+
+    rule: int | None = None
+    policy: int | None = None
+    retries: int | None = None
+    common: int = 10
+
+    def decide(self, history: list[Decision], **fields: Any) -> Decision:
+        """Return what is decided about a pod of policy p and its rule, spot."""
+        rule = replace(SPOT, retry_limit=self.rule, **fields)
+        policy = Policy(name="p", rules=(rule,), retry_limit=self.policy)
+        policy_set = policies(policy, global_max_retries=self.common)
+        return ask(policy_set, failure("Evicted"), history, retries=self.retries)
+
+
 @pytest.mark.parametrize(
-    ("rule_limit", "policy_limit", "retries", "global_limit", "history", "explanation"),
+    ("limits", "history", "reached"),
     [
+        (Limits(rule=3), relaunched("p", "spot", 3), f"{P_SPOT}: retried 3 of 3 times{OWN}"),
+        (Limits(rule=0), [], f"{P_SPOT}: retried 0 of 0 times{OWN}"),
         (
-            3,
-            None,
-            None,
-            10,
-            relaunched("p", "spot", 3),
-            "4 of 4; {}; policy p, rule spot: retried 3 of 3 times, the rule's own limit",
-        ),
-        (
-            0,
-            None,
-            None,
-            10,
-            [],
-            "1 of 1; {}; policy p, rule spot: retried 0 of 0 times, the rule's own limit",
-        ),
-        (
-            None,
-            2,
-            None,
-            10,
+            Limits(policy=2),
             relaunched("p", "spot", 2),
-            "3 of 3; {}; policy p, rule spot: retried 2 of 2 times, the policy's limit for each rule",
+            f"{P_SPOT}: retried 2 of 2 times, the policy's limit for each rule",
         ),
-        (
-            UNLIMITED,
-            UNLIMITED,
-            None,
-            2,
-            relaunched("q", "x", 2),
-            "3 of 3; {}; globalMaxRetries: retried 2 of 2 times",
-        ),
-        (None, None, None, 0, [], "1 of 1; {}; globalMaxRetries: retried 0 of 0 times"),
+        (Limits(UNLIMITED, UNLIMITED, common=2), relaunched("q", "x", 2), f"{COMMON}: retried 2 of 2 times"),
+        (Limits(common=0), [], f"{COMMON}: retried 0 of 0 times"),
         # The task's limit stands in for the policy's, counts what all policies did, and is below the global.
         (
-            None,
-            9,
-            1,
-            10,
+            Limits(policy=9, retries=1),
             relaunched("q", "x"),
-            "2 of 2; {}; the task's pod_launch_failure_retries: retried 1 of 1 times",
+            "the task's pod_launch_failure_retries: retried 1 of 1 times",
         ),
-        (None, 1, 99, 2, relaunched("p", "spot", 2), "3 of 3; {}; globalMaxRetries: retried 2 of 2 times"),
-        (
-            None,
-            1,
-            UNLIMITED,
-            2,
-            relaunched("p", "spot", 2),
-            "3 of 3; {}; globalMaxRetries: retried 2 of 2 times",
+        *(
+            (
+                Limits(policy=1, retries=retries, common=2),
+                relaunched("p", "spot", 2),
+                f"{COMMON}: retried 2 of 2 times",
+            )
+            for retries in (99, UNLIMITED)
         ),
         # The task's limit does not lift that of a rule.
-        (
-            1,
-            1,
-            5,
-            10,
-            relaunched("p", "spot"),
-            "2 of 2; {}; policy p, rule spot: retried 1 of 1 times" + OWN,
-        ),
+        (Limits(1, 1, retries=5), relaunched("p", "spot"), f"{P_SPOT}: retried 1 of 1 times{OWN}"),
         # The first of several is named, and a limit that was lowered meanwhile is reached too.
-        (
-            1,
-            1,
-            None,
-            1,
-            relaunched("p", "spot", 3),
-            "4 of 4; {}; policy p, rule spot: retried 3 of 1 times" + OWN,
-        ),
+        (Limits(1, 1, common=1), relaunched("p", "spot", 3), f"{P_SPOT}: retried 3 of 1 times{OWN}"),
     ],
 )
 def test_limit_that_is_reached_makes_the_failure_count(
-    rule_limit: int | None,
-    policy_limit: int | None,
-    retries: int | None,
-    global_limit: int,
-    history: list[Decision],
-    explanation: str,
+    limits: Limits, history: list[Decision], reached: str
 ) -> None:
-    rule = Rule(
-        name="spot",
-        action=Action.RELAUNCH,
-        matchers=(EVICTED,),
-        retry_limit=rule_limit,
-        backoff=Backoff(initial=5, maximum=5, jitter=0),
-        avoid_node=AvoidNode.REQUIRE,
-    )
-    policy_set = policies(
-        Policy(name="p", rules=(rule,), retry_limit=policy_limit), global_max_retries=global_limit
-    )
-    assert ask(policy_set, failure("Evicted"), history, retries=retries) == Decision(
+    backoff = Backoff(initial=5, maximum=5, jitter=0)
+    used = len(history)
+    assert limits.decide(history, backoff=backoff, avoid_node=AvoidNode.REQUIRE) == Decision(
         action=Action.COUNT,
         policy="p",
         rule="spot",
-        explanation="launch " + explanation.format("no relaunch is left"),
-        budget=BudgetUse(len(history), len(history)),
+        explanation=f"launch {used + 1} of {used + 1}; no relaunch is left; {reached}",
+        budget=BudgetUse(used, used),
         ran_out=True,
     )
 
 
 @pytest.mark.parametrize(
-    ("rule_limit", "policy_limit", "retries", "global_limit", "history", "launches"),
+    ("limits", "history", "launches"),
     [
-        (None, 3, None, 10, [], "1 of 4"),
-        (None, 3, None, 10, relaunched("p", "spot"), "2 of 4"),
+        (Limits(policy=3), [], "1 of 4"),
+        (Limits(policy=3), relaunched("p", "spot"), "2 of 4"),
         # A rule's own limit stands in the place of its policy's, above or below it.
-        (5, 3, None, 10, relaunched("p", "spot"), "2 of 6"),
-        (8, 3, None, 10, relaunched("p", "spot", 5), "6 of 9"),
+        (Limits(5, 3), relaunched("p", "spot"), "2 of 6"),
+        (Limits(8, 3), relaunched("p", "spot", 5), "6 of 9"),
         # Each rule counts by itself.
-        (5, 2, None, 10, relaunched("p", "other", 2), "3 of 8"),
-        (2, 3, None, 10, relaunched("p", "other"), "2 of 4"),
-        (None, 3, None, 10, relaunched("p", "other", 3), "4 of 7"),
+        (Limits(5, 2), relaunched("p", "other", 2), "3 of 8"),
+        (Limits(2, 3), relaunched("p", "other"), "2 of 4"),
+        (Limits(policy=3), relaunched("p", "other", 3), "4 of 7"),
         # Without a limit for it, only the common one is left of a rule.
-        (UNLIMITED, 3, None, 10, relaunched("p", "spot", 9), "10 of 11"),
-        (None, None, None, 10, relaunched("p", "spot", 9), "10 of 11"),
-        (None, 3, None, 10, relaunched("q", "spot", 2), "3 of 6"),
-        (2, None, None, 10, relaunched("p", "other", 2), "3 of 5"),
-        (2, None, None, 10, relaunched("q", "spot", 2), "3 of 5"),
-        (None, 0, 5, 10, relaunched("p", "spot"), "2 of 6"),
-        (None, 3, UNLIMITED, 10, [], "1 of 11"),
-        (None, None, None, UNLIMITED, relaunched("p", "spot", 50), "51 of unlimited"),
+        (Limits(UNLIMITED, 3), relaunched("p", "spot", 9), "10 of 11"),
+        (Limits(), relaunched("p", "spot", 9), "10 of 11"),
+        (Limits(policy=3), relaunched("q", "spot", 2), "3 of 6"),
+        (Limits(rule=2), relaunched("p", "other", 2), "3 of 5"),
+        (Limits(rule=2), relaunched("q", "spot", 2), "3 of 5"),
+        (Limits(policy=0, retries=5), relaunched("p", "spot"), "2 of 6"),
+        (Limits(policy=3, retries=UNLIMITED), [], "1 of 11"),
+        (Limits(common=UNLIMITED), relaunched("p", "spot", 50), "51 of unlimited"),
     ],
 )
 def test_limit_that_is_not_reached_says_how_many_launches_there_can_be(
-    rule_limit: int | None,
-    policy_limit: int | None,
-    retries: int | None,
-    global_limit: int,
-    history: list[Decision],
-    launches: str,
+    limits: Limits, history: list[Decision], launches: str
 ) -> None:
-    rule = Rule(name="spot", action=Action.RELAUNCH, matchers=(EVICTED,), retry_limit=rule_limit)
-    policy_set = policies(
-        Policy(name="p", rules=(rule,), retry_limit=policy_limit), global_max_retries=global_limit
-    )
-    decision = ask(policy_set, failure("Evicted"), history, retries=retries)
+    decision = limits.decide(history)
     assert decision.action is Action.RELAUNCH
     assert decision.explanation == f"launch {launches}; policy p, rule spot"
 
@@ -375,19 +309,6 @@ def test_minimum_counts_every_relaunch_of_the_try() -> None:
     history = [*relaunched(NO_POLICY, "token-expired"), *relaunched("q", "other"), *relaunched("p", "spot")]
     policy_set = policies(Policy(name="p", rules=(SPOT,)))
     assert ask(policy_set, failure("Evicted"), history).delay == 2
-
-
-@pytest.mark.parametrize("action", [Action.COUNT, Action.FAIL])
-def test_only_relaunches_have_a_minimum(action: Action) -> None:
-    rule = Rule(name="plain", action=action, matchers=(EVICTED,))
-    found = trace(
-        failure("Evicted"),
-        every(policies(Policy(name="p", rules=(rule,)))),
-        policies(Policy(name="p", rules=(rule,))),
-        relaunched("p", "plain", 5),
-        lambda: 0.0,
-    )
-    assert (found.decision.delay, [step.rule for step in found.steps]) == (0, ["plain"])
 
 
 @pytest.mark.parametrize(("initial", "delay", "is_longer"), [(0, 2, True), (2, 2, False), (7, 7, False)])
@@ -465,22 +386,6 @@ def test_trace_tells_the_default_action(default: Action | None, why: str) -> Non
     assert steps == (
         Step("p", "spot", False, "reason Killed and reason WORKER_LOST are not in Evicted"),
         Step("p", "defaultAction", True, why),
-    )
-
-
-def test_trace_tells_where_the_limit_of_a_rule_comes_from() -> None:
-    policy_set = policies(Policy(name="p", rules=(SPOT,), retry_limit=5))
-    steps = trace(
-        failure("Evicted"), every(policy_set), policy_set, relaunched("p", "spot"), lambda: 0.0
-    ).steps
-    assert steps[1:] == (
-        Step(
-            "p",
-            "retryLimit",
-            False,
-            "policy p, rule spot: retried 1 of 5 times, the policy's limit for each rule",
-        ),
-        Step("p", "globalMaxRetries", False, "globalMaxRetries: retried 1 of 10 times"),
     )
 
 
@@ -629,24 +534,8 @@ def test_running_task_that_nothing_is_about_counts() -> None:
     [
         (None, None, 2, None, 10, relaunched(*BUDGET_RULE, 2), "infrastructure_retry_budget: retried 2 of 2"),
         (None, None, 2, None, 10, relaunched("gone", "x", 2), "infrastructure_retry_budget: retried 2 of 2"),
-        (
-            None,
-            None,
-            9,
-            1,
-            10,
-            relaunched("p", "spot"),
-            f"{OF_THE_TASK}: retried 1 of 1",
-        ),
-        (
-            None,
-            None,
-            0,
-            1,
-            10,
-            relaunched("p", "spot"),
-            f"{OF_THE_TASK}: retried 1 of 1",
-        ),
+        (None, None, 9, 1, 10, relaunched("p", "spot"), f"{OF_THE_TASK}: retried 1 of 1"),
+        (None, None, 0, 1, 10, relaunched("p", "spot"), f"{OF_THE_TASK}: retried 1 of 1"),
         (None, None, UNLIMITED, None, 2, relaunched("q", "x", 2), "globalMaxRetries: retried 2 of 2"),
         (None, None, 5, UNLIMITED, 2, relaunched("q", "x", 2), "globalMaxRetries: retried 2 of 2"),
         (1, None, 5, None, 10, relaunched("p", "spot"), "policy p, rule spot: retried 1 of 1"),

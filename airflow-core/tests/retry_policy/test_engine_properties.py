@@ -11,18 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_resilience.backoff import Backoff
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode, Decision
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons, infrastructure_policy
-from airflow_resilience.retry_policy.engine import decide, trace
+from airflow_resilience.retry_policy.engine import decide, minimum_delay, trace
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import (
     ConditionPattern,
     ContainerScope,
@@ -35,9 +29,8 @@ from airflow_resilience.retry_policy.matchers import (
     OnTerminationMessage,
     Operator,
 )
-from airflow_resilience.retry_policy.minimum_backoff import minimum_delay
 from airflow_resilience.retry_policy.patterns import Pattern
-from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule, Selector
+from airflow_resilience.retry_policy.rule import InfrastructureBudget, Policy, PolicySet, Rule, Selector
 from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection, TaskProfile, select
 
 # Few words, so that what is asked for is often there.
@@ -325,9 +318,7 @@ def test_one_loss_again_and_again_uses_the_budget_up(
     policy_set, selection = question
     unlimited = {
         name: replace(
-            policy,
-            retry_limit=None,
-            rules=tuple(replace(rule, retry_limit=None) for rule in policy.rules),
+            policy, retry_limit=None, rules=tuple(replace(rule, retry_limit=None) for rule in policy.rules)
         )
         for name, policy in policy_set.policies.items()
     }

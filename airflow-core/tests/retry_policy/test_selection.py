@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_resilience.decision import UNLIMITED
 from airflow_resilience.retry_policy.built_in import built_in
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
-from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
+from airflow_resilience.retry_policy.rule import InfrastructureBudget, Policy, PolicySet, Selector
 from airflow_resilience.retry_policy.selection import TaskProfile, Wishes, select, wishes
 
 NAMES = ("standard", "gpu", "etl", "spot")
@@ -100,17 +99,9 @@ def test_unknown_names_are_left_out_and_told_once() -> None:
     assert [policy.name for policy, _ in selection.policies] == ["gpu", "standard"]
 
 
-@pytest.mark.parametrize("retries", [None, UNLIMITED, 0, 3])
-def test_limit_of_the_task_is_handed_on(retries: int | None) -> None:
-    assert select(policies(), task(retries=retries)).retries == retries
-
-
 @pytest.mark.parametrize(
     ("fields", "names"),
-    [
-        ({"default": "nix"}, "nix"),
-        ({"selectors": (Selector(policy="b"), Selector(policy="a"))}, "a, b"),
-    ],
+    [({"default": "nix"}, "nix"), ({"selectors": (Selector(policy="b"), Selector(policy="a"))}, "a, b")],
 )
 def test_names_without_a_policy_are_refused(fields: dict[str, Any], names: str) -> None:
     known = {"standard": Policy(name="standard", rules=())}

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_resilience.retry_policy.built_in import built_in
-from airflow_resilience.retry_policy.document import MAX_SIZE, PolicyFileError
-from airflow_resilience.retry_policy.source import PolicySource
+from airflow_resilience.retry_policy.document import MAX_SIZE, PolicyFileError, PolicySource
 
 FALLBACK = built_in(1, ("Error",))
 INVALID = "policies: 5\n"
@@ -48,12 +47,6 @@ def test_unchanged_file_changes_nothing(source: PolicySource, path: Path) -> Non
     os.utime(path, (1, 1))
     assert source.refresh() is None
     assert source.current is before
-
-
-def test_changed_file_is_taken_over(source: PolicySource, path: Path) -> None:
-    path.write_text(content("new"))
-    assert source.refresh() is None
-    assert names(source) == {"new"}
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["in place", "another inode"])
@@ -110,14 +103,6 @@ def test_each_invalid_content_is_told(source: PolicySource, path: Path) -> None:
         path.write_text(text)
         told.append(source.refresh() is not None)
     assert told == [True, False, True, True]
-
-
-def test_valid_content_is_taken_over_after_an_invalid_one(source: PolicySource, path: Path) -> None:
-    path.write_text(INVALID)
-    assert source.refresh()
-    path.write_text(content("new"))
-    assert source.refresh() is None
-    assert names(source) == {"new"}
 
 
 def test_return_to_the_policies_in_force_is_a_change_too(source: PolicySource, path: Path) -> None:
@@ -190,16 +175,6 @@ def test_what_cannot_be_read_is_told_once_and_forgotten_when_it_can(
     path.write_text(content("new"))
     assert source.refresh() is None
     assert names(source) == {"new"}
-
-
-@UNREADABLE
-def test_file_that_cannot_be_read_is_an_error_at_the_start(tmp_path: Path, make: object, reason: str) -> None:
-    assert callable(make)
-    path = tmp_path / "absent.yaml"
-    make(path)
-    with pytest.raises(PolicyFileError) as error:
-        PolicySource(path, FALLBACK)
-    assert str(error.value) == f"{path}: {reason}"
 
 
 def test_reading_without_permission_is_told(

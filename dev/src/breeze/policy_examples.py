@@ -50,13 +50,12 @@ def with_current_output(page: str) -> str:
 def _explain(name: str, policy: str, phase: str) -> Explanation:
     from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
-    from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import from_pod
-    from airflow.providers.cncf.kubernetes_resilience.cli.explanation import explain
+    from airflow.providers.cncf.kubernetes_resilience.cli.explanation import explain, from_pod
     from airflow.providers.cncf.kubernetes_resilience.cli.manifests import from_file
     from airflow_resilience.retry_policy.built_in import built_in
     from airflow_resilience.retry_policy.document import parse_policies
     from airflow_resilience.retry_policy.evidence import Phase
-    from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
+    from airflow_resilience.retry_policy.rule import InfrastructureBudget
 
     fallback = built_in(1, {"Error"}, InfrastructureBudget(budget=4))
     (facts,) = from_file(str(PODS / f"{name}.yaml"))

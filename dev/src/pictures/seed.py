@@ -42,7 +42,7 @@ from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
-from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
+from airflow_resilience.retry_policy.rule import INFRASTRUCTURE
 from cluster_lab.airflow_rows import store_run
 from pictures.places import HELD, QUIET, RUN_ID, STORY, UNTOUCHED
 

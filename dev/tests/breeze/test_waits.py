@@ -19,7 +19,7 @@ TASKS, THREAD = f"{KUBERNETES}/executors/tasks", f"{KUBERNETES}/pods/thread"
 LOCKED = "the caller has locked the task instances, and has waited for no lock"
 
 ENDS = {
-    "airflow_resilience/propagation/xcom_rows.py _delete": LOCKED,
+    "airflow_resilience/propagation/database.py _delete": LOCKED,
     f"{TASKS}/dependents.py _delete": LOCKED,
     f"{TASKS}/task_instances.py _update": LOCKED,
     f"{KUBERNETES}/executors/deletion/garbage_collection.py OrphanCollector.tick": "the queue is not empty",

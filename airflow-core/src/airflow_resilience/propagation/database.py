@@ -6,20 +6,127 @@ The context of a failure as an XCom of its task instance, in the metadata databa
 An executor writes it in the transaction that settles the failure. So it is there before Airflow has a
 callback run, or a listener called. The worker may write at the same time why it has failed: under a key of
 its own, so that neither waits for the other, or takes its place.
+
+Up to Airflow 3.3 an XCom is a task instance's, and has its names. From 3.4 on it is that of one try, and has
+the try's UUID; a try that has ended keeps it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
+from airflow.models import xcom
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.models.xcom import XComModel
+from sqlalchemy import Table, bindparam, delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
-from airflow_resilience.propagation.stored import XCOM_KEY, XCOM_KEYS, StoredContext
-from airflow_resilience.propagation.xcom_rows import ROWS, Place, place_of
+from airflow_resilience.past_tries import WITH_PAST_TRIES
+from airflow_resilience.propagation.stored import SETTLED_XCOM_KEY, XCOM_KEY, XCOM_KEYS, StoredContext
+
+_Place = tuple[str, str, str, int]
+"""Names of a task instance: of its DAG, task and DAG run, and its map index."""
+
+
+def _place(key: TaskInstanceKey) -> _Place:
+    return key.dag_id, key.task_id, key.run_id, key.map_index
+
+
+class _RowsOfTaskInstances:
+    """The XComs under our keys of Airflow 3.1 to 3.3."""
+
+    _PLACE = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
+
+    def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
+        """
+        Store values of what an executor has settled, in place of those that were stored before.
+
+        :param values: for each try the UUID of its task instance, and the value
+        """
+        table = XComModel.__table__
+        place = tuple_(*(table.c[column.key] for column in self._PLACE))
+        _delete(table, place.in_({_place(key) for key in values}), session)
+        runs = {(key.dag_id, key.run_id) for key in values}
+        ids = session.execute(
+            select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(
+                tuple_(DagRun.dag_id, DagRun.run_id).in_(runs)
+            )
+        )
+        run_ids = {(dag_id, run_id): row_id for dag_id, run_id, row_id in ids}
+        rows = [
+            {
+                "dag_run_id": run_ids[key.dag_id, key.run_id],
+                "dag_id": key.dag_id,
+                "task_id": key.task_id,
+                "run_id": key.run_id,
+                "map_index": key.map_index,
+                "key": SETTLED_XCOM_KEY,
+                "value": value,
+            }
+            for key, (_, value) in values.items()
+            if (key.dag_id, key.run_id) in run_ids
+        ]
+        if rows:
+            session.execute(insert(XComModel), rows)
+
+    def read(self, places: Collection[_Place], session: Session) -> Iterable[tuple[_Place, str, Any]]:
+        """Return what is stored about task instances: of which, under which key, and the value."""
+        rows = session.execute(
+            select(*self._PLACE, XComModel.key, XComModel.value).where(
+                tuple_(*self._PLACE).in_(places), XComModel.key.in_(XCOM_KEYS)
+            )
+        )
+        return [(tuple(row[:4]), row[4], row[5]) for row in rows]
+
+
+class _RowsOfTries:
+    """Those of Airflow 3.4."""
+
+    def __init__(self) -> None:
+        self._model: Any = xcom.XComModelV2
+
+    def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
+        table = self._model.__table__
+        kind = TaskInstance.id.type.python_type
+        new = {kind(ti_id): value for ti_id, value in values.values()}
+        _delete(table, table.c.task_instance_id.in_(new), session)
+        known = session.scalars(
+            select(TaskInstance.id).where(TaskInstance.id.in_(new)), execution_options=WITH_PAST_TRIES
+        )
+        rows = [{"task_instance_id": ti_id, "key": SETTLED_XCOM_KEY, "value": new[ti_id]} for ti_id in known]
+        if rows:
+            session.execute(insert(self._model), rows)
+
+    def read(self, places: Collection[_Place], session: Session) -> Iterable[tuple[_Place, str, Any]]:
+        place = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id, TaskInstance.map_index)
+        rows = session.execute(
+            select(*place, self._model.key, self._model.value)
+            .join(TaskInstance, TaskInstance.id == self._model.task_instance_id)
+            .where(tuple_(*place).in_(places), self._model.key.in_(XCOM_KEYS)),
+            execution_options=WITH_PAST_TRIES,
+        )
+        return [(tuple(row[:4]), row[4], row[5]) for row in rows]
+
+
+def _delete(table: Table, condition: Any, session: Session) -> None:
+    """
+    Remove what was stored, row by row, and none if there is none.
+
+    MySQL waits for the lock of each row that a DELETE looks at, and may look at all.
+    """
+    stored = session.execute(
+        select(*table.primary_key).where(condition, table.c.key == SETTLED_XCOM_KEY)
+    ).mappings()
+    if values := [{f"its_{name}": value for name, value in row.items()} for row in stored]:
+        is_it = [column == bindparam(f"its_{column.key}") for column in table.primary_key]
+        session.execute(delete(table).where(*is_it), values)
+
+
+_ROWS = _RowsOfTries() if hasattr(xcom, "XComModelV2") else _RowsOfTaskInstances()
 
 
 def write_failures(
@@ -36,43 +143,31 @@ def write_failures(
         for key, (ti_id, context) in failures.items()
     }
     if values:
-        ROWS.replace(values, session)
+        _ROWS.replace(values, session)
 
 
 def read_failure(key: TaskInstanceKey, *, session: Session) -> StoredContext | None:
     """Return why a try has failed; None if that is not stored."""
     # An earlier failure leaves one behind, if what follows has never begun.
-    found = _read([key], session=session)[place_of(key)]
-    return next((item.stored for item in found if item.stored.try_number == key.try_number), None)
+    found = _read([key], session).get(key)
+    return found.stored if found else None
 
 
 def read_failures_of_workers(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, StoredContext]:
     """Return why these tries have failed, of those of which only their worker has said it, with one query."""
-    if not keys:
-        return {}
-    read = _read(keys, session=session)
-    found = {
-        key: [item for item in read[place_of(key)] if item.stored.try_number == key.try_number]
-        for key in keys
-    }
-    return {key: items[0].stored for key, items in found.items() if items and items[0].xcom_key == XCOM_KEY}
+    found = _read(keys, session)
+    return {key: found[key].stored for key in keys if key in found and found[key].xcom_key == XCOM_KEY}
 
 
 def read_previous_failures(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
     """Return why the tries right before these have failed, of those of which it is stored, with one query."""
-    retried = [key for key in keys if key.try_number > 1]
-    if not retried:
-        return {}
-    read = _read(retried, session=session)
-    found = {
-        key: [item.stored for item in read[place_of(key)] if item.stored.try_number == key.try_number - 1]
-        for key in retried
-    }
-    return {key: items[0].context for key, items in found.items() if items}
+    before = {key: key._replace(try_number=key.try_number - 1) for key in keys if key.try_number > 1}
+    found = _read(before, session)
+    return {key: found[earlier].stored.context for key, earlier in before.items() if earlier in found}
 
 
 class _Item(NamedTuple):
@@ -82,11 +177,14 @@ class _Item(NamedTuple):
     stored: StoredContext
 
 
-def _read(keys: Collection[TaskInstanceKey], *, session: Session) -> defaultdict[Place, list[_Item]]:
-    """Return what is stored about these task instances. What counts comes first."""
-    rows = ROWS.read({place_of(key) for key in keys}, session)
-    found: defaultdict[Place, list[_Item]] = defaultdict(list)
-    for place, xcom_key, value in sorted(rows, key=lambda row: XCOM_KEYS.index(row[1])):
+def _read(keys: Collection[TaskInstanceKey], session: Session) -> dict[TaskInstanceKey, _Item]:
+    """Return what is stored about the tries of these task instances; of each try, what counts."""
+    rows = _ROWS.read({_place(key) for key in keys}, session) if keys else ()
+    found: dict[TaskInstanceKey, _Item] = {}
+    for (dag_id, task_id, run_id, map_index), xcom_key, value in sorted(
+        rows, key=lambda row: XCOM_KEYS.index(row[1])
+    ):
         if stored := StoredContext.from_json(value):
-            found[place].append(_Item(xcom_key, stored))
+            key = TaskInstanceKey(dag_id, task_id, run_id, stored.try_number, map_index)
+            found.setdefault(key, _Item(xcom_key, stored))
     return found

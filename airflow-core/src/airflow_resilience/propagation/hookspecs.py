@@ -44,10 +44,7 @@ def on_task_instance_failed_with_context(
 
 @hookspec
 def on_task_instance_relaunched(
-    task_instance_key: TaskInstanceKey,
-    execution_context: ExecutionContext,
-    decision: Decision,
-    attempt: int,
+    task_instance_key: TaskInstanceKey, execution_context: ExecutionContext, decision: Decision, attempt: int
 ) -> None:
     """
     The executor runs a task instance again without touching its retries. Airflow sees no failure.

@@ -17,7 +17,6 @@ from airflow_resilience.backoff import Backoff, constant_backoff
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
-from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE, OFF, InfrastructureBudget
 from airflow_resilience.retry_policy.matchers import (
     Finding,
     OnCategories,
@@ -26,7 +25,14 @@ from airflow_resilience.retry_policy.matchers import (
     comparison,
     shown_reasons,
 )
-from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
+from airflow_resilience.retry_policy.rule import (
+    INFRASTRUCTURE,
+    OFF,
+    InfrastructureBudget,
+    Policy,
+    PolicySet,
+    Rule,
+)
 
 BUILT_IN: Final = "built-in"
 """Name of the policy and origin of the set. No policy of a file can have this name."""

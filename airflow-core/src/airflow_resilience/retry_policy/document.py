@@ -11,12 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from airflow_resilience.retry_policy.doubts import find_doubts
+from airflow_resilience.retry_policy.doubts import Vocabulary, find_doubts
 from airflow_resilience.retry_policy.marked_yaml import MarkedYaml, NotYamlError, Problem, read_marked
 from airflow_resilience.retry_policy.problems import find_problems, path_of
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.schema import PolicyFile
-from airflow_resilience.retry_policy.vocabulary import Vocabulary
 
 MAX_SIZE: Final = 256 * 1024
 """Bytes: enough for a thousand rules. The scheduler waits while it reads the file, seconds at this size."""
@@ -116,3 +115,47 @@ def _decoded(content: str | bytes) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise NotYamlError(line, f"not UTF-8: the byte 0x{content[error.start]:02X}") from error
+
+
+class PolicySource:
+    """
+    The policies of a file. While the file is invalid or gone, the last valid policies stay in force.
+
+    :param path: the file; looked up each time, because a kubelet changes a mounted ConfigMap by replacing a
+        symbolic link in its path
+    :param fallback: what is in force without a file
+    :param vocabulary: words that can match, for warnings about others
+    :raises PolicyFileError: if the file cannot be read or is invalid
+
+    .. seealso:: https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically
+    """
+
+    def __init__(self, path: Path, fallback: PolicySet, vocabulary: Vocabulary | None = None) -> None:
+        self._path = path
+        self._fallback = fallback
+        self._vocabulary = vocabulary
+        self._seen: bytes | str = read_content(path)
+        self.current = parse_policies(self._seen, str(path), fallback, vocabulary)
+        """The policies in force: a new object after each change that was taken over."""
+
+    def refresh(self) -> PolicyFileError | None:
+        """
+        Take over the file if it has changed and is valid.
+
+        :returns: why a change was not taken over, once for each change; else None
+        """
+        # The content itself is compared. Two edits within one tick of a file system's clock have the same
+        # time and perhaps the same size, and to read some kilobytes takes no longer than to ask for these.
+        try:
+            content = read_content(self._path)
+        except PolicyFileError as error:
+            changed, self._seen = str(error) != self._seen, str(error)
+            return error if changed else None
+        if content == self._seen:
+            return None
+        self._seen = content
+        try:
+            self.current = parse_policies(content, str(self._path), self._fallback, self._vocabulary)
+        except PolicyFileError as error:
+            return error
+        return None

@@ -10,6 +10,7 @@ not known here, and a limit may be meant for later.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic.alias_generators import to_camel
@@ -17,7 +18,7 @@ from pydantic.alias_generators import to_camel
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import UNLIMITED, AvoidNode
 from airflow_resilience.retry_policy.evidence import Phase
-from airflow_resilience.retry_policy.fields import shown
+from airflow_resilience.retry_policy.fields import nearest, shown
 from airflow_resilience.retry_policy.marked_yaml import Location
 from airflow_resilience.retry_policy.matchers import (
     EVERY_CONTAINER,
@@ -30,7 +31,6 @@ from airflow_resilience.retry_policy.matchers import (
 )
 from airflow_resilience.retry_policy.problems import path_of
 from airflow_resilience.retry_policy.schema import PolicyFields, PolicyFile, RuleFields, SelectorFields
-from airflow_resilience.retry_policy.vocabulary import Vocabulary, nearest
 
 _Finding = tuple[Location, str]
 _RETRY: Final = "Retry"
@@ -38,6 +38,41 @@ _OF_RELAUNCHES: Final = ("retry_limit", "backoff", "avoid_node")
 _IN_PHASE: Final = {phase: (OnPhases(frozenset({phase})),) for phase in Phase}
 _COMPARED_RULES: Final = 100
 """Number of earlier rules that a rule is compared with. It keeps the time for a file linear in its length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """
+    The known words of a platform for workers that fail, and what they are classified as.
+
+    Runtimes and controllers may add words of their own, so an unknown word is doubtful, not wrong.
+    """
+
+    reasons: frozenset[str]
+    """Of a worker as a whole, and of its containers."""
+    reason_prefixes: tuple[str, ...] = ()
+    """Prefixes of reasons, of conditions too, whose rest is a name."""
+    words_of_others: Mapping[str, str] = field(default_factory=dict)
+    """What is meant by words that no failure has and that do not look like it."""
+    condition_types: frozenset[str]
+    condition_reasons: frozenset[str]
+    categories: frozenset[StateChangeCategory]
+    """What a failure can be classified as."""
+    classified_reasons: frozenset[StateChangeReason]
+    """What a failure can be classified as."""
+
+    def doubt(self, reason: str, others: Collection[str] = ()) -> str | None:
+        """
+        Return what is wrong with a word for a reason, if it is not known.
+
+        :param others: words that would do as well
+        """
+        known = self.reasons | set(others)
+        meant = self.words_of_others.get(reason)
+        if reason in known or (reason.startswith(self.reason_prefixes) and not meant):
+            return None
+        similar = f" (did you mean {meant}?)" if meant else nearest(reason, sorted(known))
+        return f"got {shown(reason)}, which is no reason that is known{similar}"
 
 
 def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
@@ -112,9 +147,9 @@ def _of_policy(policy: PolicyFields, location: Location, brake: int) -> Iterator
 
 
 def _without_effect(holder: RuleFields | PolicyFields, location: Location, why: str) -> Iterator[_Finding]:
-    for field in _OF_RELAUNCHES:
-        if field in holder.model_fields_set:
-            yield (*location, to_camel(field)), f"has no effect: {why}"
+    for name in _OF_RELAUNCHES:
+        if name in holder.model_fields_set:
+            yield (*location, to_camel(name)), f"has no effect: {why}"
 
 
 def _keeps_nodes_away(holder: RuleFields | PolicyFields, location: Location) -> Iterator[_Finding]:

@@ -21,10 +21,8 @@ from airflow_resilience.backoff import Backoff, constant_backoff
 from airflow_resilience.decision import NO_POLICY, UNLIMITED, Action, BudgetUse, Decision
 from airflow_resilience.retry_policy.built_in import AIRFLOW_UNREACHABLE, BUILT_IN, infrastructure_policy
 from airflow_resilience.retry_policy.evidence import Evidence, Phase
-from airflow_resilience.retry_policy.infrastructure import BUDGET_OPTION, INFRASTRUCTURE
 from airflow_resilience.retry_policy.matchers import Finding
-from airflow_resilience.retry_policy.minimum_backoff import describe_minimum, minimum_delay
-from airflow_resilience.retry_policy.rule import Policy, PolicySet, Rule
+from airflow_resilience.retry_policy.rule import BUDGET_OPTION, INFRASTRUCTURE, Policy, PolicySet, Rule
 from airflow_resilience.retry_policy.selection import INFRASTRUCTURE_LIMIT_KEY, RETRIES_KEY, Selection
 
 DEFAULT_ACTION: Final = "defaultAction"
@@ -35,6 +33,12 @@ NO_RULE: Final = "no rule is about it"
 
 MINIMUM: Final = "minimumBackoff"
 """The rule's name in the step about the minimum delay, which holds for every policy."""
+
+IMMEDIATE_RELAUNCHES = 3
+"""Relaunches of a try that have no minimum."""
+
+MINIMUM_BACKOFF = Backoff(initial=2.0, maximum=60.0, jitter=0.5)
+"""Before each further relaunch: a worker that always fails at once is not launched in a busy loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def trace(
     if decision.action is Action.RELAUNCH:
         made = sum(earlier.action is Action.RELAUNCH for earlier in history)
         if minimum := minimum_delay(made, random):
-            steps.append(Step(policy.name, MINIMUM, minimum > decision.delay, describe_minimum(made)))
+            steps.append(Step(policy.name, MINIMUM, minimum > decision.delay, _describe_minimum(made)))
             decision = replace(decision, delay=max(decision.delay, minimum))
     return Trace(decision, tuple(steps))
 
@@ -292,3 +296,21 @@ def _infrastructure_retries(relaunch: bool, used: int, allowed: int | None) -> s
 
 def _total(allowed: int | None) -> str:
     return "unlimited" if allowed is None else str(allowed)
+
+
+def minimum_delay(relaunches: int, random: Callable[[], float]) -> float:
+    """
+    Return the seconds that the next relaunch of a try waits at least.
+
+    :param relaunches: that the try has had, whoever has decided them
+    :param random: returns a number from 0 up to 1, for the jitter
+    """
+    attempt = relaunches + 1 - IMMEDIATE_RELAUNCHES
+    return MINIMUM_BACKOFF.delay(attempt, random) if attempt > 0 else 0.0
+
+
+def _describe_minimum(relaunches: int) -> str:
+    return (
+        f"relaunch {relaunches + 1} of the try: from relaunch {IMMEDIATE_RELAUNCHES + 1} on there is a delay,"
+        f" up to {MINIMUM_BACKOFF.maximum:g} s"
+    )

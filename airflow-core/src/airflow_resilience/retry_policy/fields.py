@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
+from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
@@ -29,6 +31,8 @@ IN_PLAIN_WORDS: Final = "in_plain_words"
 """Type of those pydantic errors whose message is ours and complete."""
 _SHOWN_LENGTH: Final = 60
 _UNIONS: Final = (Union, UnionType)
+_COMPARED_WORDS: Final = 200
+"""Thousands of words take minutes to compare with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,13 @@ def shown(value: object) -> str:
             return "a list" if value else "an empty list"
     text = repr(value)
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
+
+def nearest(word: str, possible: Iterable[str]) -> str:
+    """Return a clause with the most similar known word, ignoring case; nothing if none is similar."""
+    words = {name.lower(): name for name in islice(possible, _COMPARED_WORDS)}
+    found = get_close_matches(word.lower(), list(words), n=1)
+    return f" (did you mean {words[found[0]]}?)" if found else ""
 
 
 def _duration(value: object) -> float:

@@ -20,13 +20,13 @@ from airflow_resilience.retry_policy.fields import (
     allowed,
     fields_of,
     model_in,
+    nearest,
     shown,
     type_at,
 )
-from airflow_resilience.retry_policy.infrastructure import INFRASTRUCTURE
 from airflow_resilience.retry_policy.marked_yaml import Location
+from airflow_resilience.retry_policy.rule import INFRASTRUCTURE
 from airflow_resilience.retry_policy.schema import PolicyFile
-from airflow_resilience.retry_policy.vocabulary import nearest
 
 _Finding = tuple[Location, str]
 _EACH: Final = "*"

@@ -11,8 +11,13 @@ from reprlib import repr as short_repr
 from typing import Any, Final, NamedTuple
 
 from airflow_resilience.decision import UNLIMITED
-from airflow_resilience.retry_policy.infrastructure import DEFAULT_TASK_BUDGET, InfrastructureBudget
-from airflow_resilience.retry_policy.rule import Policy, PolicySet, Selector
+from airflow_resilience.retry_policy.rule import (
+    DEFAULT_TASK_BUDGET,
+    InfrastructureBudget,
+    Policy,
+    PolicySet,
+    Selector,
+)
 
 POLICIES_KEY: Final = "retry_policies"
 """Key of ``executor_config``: names of policies that the task's author asks for."""

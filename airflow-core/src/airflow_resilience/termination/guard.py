@@ -102,12 +102,9 @@ class TerminationGuard:
             self._hold_back_result("a normal return")
             return result
         finally:
-            self._restore_handler()
-
-    def _restore_handler(self) -> None:
-        # Unless the operator's code has set one of its own, which then outlives it, as without a guard.
-        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
-            signal.signal(signal.SIGTERM, self._airflows_handler)
+            # Unless the operator's code has set one of its own, which then outlives it, as without a guard.
+            if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+                signal.signal(signal.SIGTERM, self._airflows_handler)
 
     def _hold_back_result(self, end: str) -> None:
         # Without an on_kill() of its own the work was not disturbed: it was done within the grace period.

@@ -47,9 +47,7 @@ class Terminator(enum.Enum):
     """Airflow did not answer."""
 
 
-_WANTED = frozenset(
-    {TaskInstanceState.RUNNING, TaskInstanceState.QUEUED, TaskInstanceState.SCHEDULED},
-)
+_WANTED = frozenset({TaskInstanceState.RUNNING, TaskInstanceState.QUEUED, TaskInstanceState.SCHEDULED})
 """
 States of a task that is to run. QUEUED and SCHEDULED: the executor has already replaced this worker. A user's
 clear makes a running task RESTARTING, and it stays that until its worker has ended.
@@ -91,10 +89,7 @@ def ask_airflow(ti: RuntimeTaskInstance, unanswered: list[SimpleQueue[Answer]] |
     try:
         answers = answers or _begin_to_ask(ti)
         return answers.get(timeout=ANSWER_WITHIN)
-    except (
-        Empty,
-        RuntimeError,
-    ):  # No answer; no thread for the question, as in a container out of processes.
+    except (Empty, RuntimeError):  # no answer; no thread for the question, as in a container out of processes
         if answers:
             unanswered.append(answers)
         log.warning("Airflow did not say within %g seconds whether it still wants this task", ANSWER_WITHIN)
@@ -147,29 +142,19 @@ def _ask(ti: RuntimeTaskInstance) -> Answer:
 
 def _explain(state: str | None, ti: RuntimeTaskInstance) -> ExecutionContext:
     """Say why Airflow does not want a task any more, by the state that it has given it."""
-    category, reason, source = (
-        StateChangeCategory.USER_ACTION,
-        StateChangeReason.MANUAL_STATE_CHANGE,
-        ContextSource.API,
-    )
+    category, source = StateChangeCategory.USER_ACTION, ContextSource.API
+    reason = StateChangeReason.MANUAL_STATE_CHANGE
     if state == TaskInstanceState.RESTARTING:
         reason = StateChangeReason.MANUAL_CLEAR
     elif state == TaskInstanceState.UP_FOR_RETRY:
         # Only the scheduler does that to a task that runs: it has not heard of its worker.
-        category, reason, source = (
-            StateChangeCategory.TIMEOUT,
-            StateChangeReason.WORKER_LOST,
-            ContextSource.SCHEDULER,
-        )
-    elif state == TaskInstanceState.SKIPPED and _has_run_failed(ti):
+        category, source = StateChangeCategory.TIMEOUT, ContextSource.SCHEDULER
+        reason = StateChangeReason.WORKER_LOST
+    elif (
+        state == TaskInstanceState.SKIPPED
+        and ti.get_dagrun_state(dag_id=ti.dag_id, run_id=ti.run_id) == DagRunState.FAILED
+    ):
         # The scheduler does that to what runs when the time of a DAG run is over.
-        category, reason, source = (
-            StateChangeCategory.TIMEOUT,
-            StateChangeReason.DAG_RUN_TIMEOUT,
-            ContextSource.SCHEDULER,
-        )
+        category, source = StateChangeCategory.TIMEOUT, ContextSource.SCHEDULER
+        reason = StateChangeReason.DAG_RUN_TIMEOUT
     return ExecutionContext(category, reason, source, {MetadataKey.STATE.value: str(state or "removed")})
-
-
-def _has_run_failed(ti: RuntimeTaskInstance) -> bool:
-    return ti.get_dagrun_state(dag_id=ti.dag_id, run_id=ti.run_id) == DagRunState.FAILED

@@ -27,8 +27,8 @@ import airflow_resilience
 from airflow import exceptions as airflow_exceptions
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import NO_POLICY, Action, Decision
-from airflow_resilience.plugin import AirflowResiliencePlugin
-from airflow_resilience.propagation import listener, listeners, macros, reading
+from airflow_resilience.plugin import AirflowResiliencePlugin, previous_failure
+from airflow_resilience.propagation import listener, listeners, reading
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.observer import FailureObserver
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
@@ -149,7 +149,7 @@ def test_the_next_run_is_told_and_so_are_its_templates(monkeypatch):
     monkeypatch.setenv(PREVIOUS_FAILURE, json.dumps(StoredContext("id", 1, WHY).to_dict()))
     assert airflow_resilience.previous_failure({"ti": ti}) == WHY
     found = {item.__name__: item for item in AirflowResiliencePlugin.macros}
-    assert found["previous_failure"] is macros.previous_failure
+    assert found["previous_failure"] is previous_failure
 
 
 def test_airflow_offers_the_macro_to_templates():
@@ -157,7 +157,7 @@ def test_airflow_offers_the_macro_to_templates():
     plugins = find_spec("airflow.sdk.plugins_manager") or find_spec("airflow.plugins_manager")
     import_module(plugins.name).integrate_macros_plugins()
     offered = import_module("airflow.sdk.execution_time.macros")
-    assert offered.airflow_resilience.previous_failure is macros.previous_failure
+    assert offered.airflow_resilience.previous_failure is previous_failure
 
 
 def test_xcoms_are_stored_and_read_as_they_are():

@@ -57,9 +57,9 @@ from sqlalchemy.orm import Session
 
 import airflow
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.cli import configuration, dag_yaml_command
+from airflow.providers.cncf.kubernetes_resilience.cli import answers, dag_yaml_command
+from airflow.providers.cncf.kubernetes_resilience.cli.dag_yaml_command import preview
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
-from airflow.providers.cncf.kubernetes_resilience.cli.preview import preview
 from airflow.providers.cncf.kubernetes_resilience.executors import assembly, upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import pod_builder
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
@@ -87,7 +87,7 @@ from airflow_resilience.context import (
 )
 from airflow_resilience.decision import Action, Decision
 from airflow_resilience.past_tries import PAST_TRY_ID, PastTry
-from airflow_resilience.retry_policy.infrastructure import OFF
+from airflow_resilience.retry_policy.rule import OFF
 
 TI_ID = str(uuid.UUID("01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"))
 KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01T08:00:00+00:00", 1, 2)
@@ -571,8 +571,8 @@ def test_options_without_a_meaning_have_the_defaults_that_are_known_here() -> No
 
 
 def test_commands_without_airflow_assume_the_default_of_the_official_provider() -> None:
-    option = get_provider_info()["config"][UPSTREAM_SECTION]["options"][configuration.GIVEN_UP_REASONS]
-    assert option["default"] == configuration.GIVEN_UP_REASONS_OF_UPSTREAM
+    option = get_provider_info()["config"][UPSTREAM_SECTION]["options"][answers.GIVEN_UP_REASONS]
+    assert option["default"] == answers.GIVEN_UP_REASONS_OF_UPSTREAM
 
 
 @pytest.mark.parametrize("output", ["json", "yaml", "plain"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.cli.description import (
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import (
     describe_backoff,
     describe_condition,
     describe_limit,

@@ -2,27 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from airflow.models.log import Log
 from sqlalchemy.exc import OperationalError
 
 from airflow_resilience import ledger
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
-from airflow_resilience.decision import Action, AvoidNode, Decision
-from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.decision import Action
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 
-DUE = datetime(2026, 3, 1, 8, 2, tzinfo=UTC)
+from ...support.entries import DUE, lost
 
 
 @pytest.fixture
@@ -30,29 +24,12 @@ def fail(session):
     """Give a function that writes a failed launch of a task instance into the ledger."""
 
     def write(ti, launch=1, action=Action.RELAUNCH, phase=Phase.LAUNCH, next_ti_id=None, **metadata):
-        entry = LedgerEntry(
-            ti_id=str(ti.id),
-            worker_uid=f"uid-{launch}",
-            worker_name=f"sales-load-{launch}",
-            launch=launch,
-            reason="Evicted",
-            context=ExecutionContext(
-                StateChangeCategory.INFRASTRUCTURE,
-                StateChangeReason.WORKER_TERMINATION,
-                ContextSource.EXECUTOR,
-                metadata,
-            ),
-            decision=Decision(
-                action=action,
-                policy="standard",
-                rule="rules[0]",
-                explanation=f"launch {launch} of 2 [spot]",
-                delay=90.0,
-                avoid_node=AvoidNode.PREFER,
-            ),
-            due=DUE if action is Action.RELAUNCH else None,
-            phase=phase,
-            next_ti_id=next_ti_id,
+        explanation = f"launch {launch} of 2 [spot]"
+        entry = lost(launch, action, phase, ti_id=str(ti.id), explanation=explanation, next_ti_id=next_ti_id)
+        entry = replace(
+            entry,
+            context=replace(entry.context, metadata=metadata),
+            decision=replace(entry.decision, delay=90.0),
         )
         ledger.record([(ti.key, entry)], session=session)
         session.commit()
@@ -72,11 +49,11 @@ def test_everything_that_the_ledger_says(run, fail, queued_ti):
         "map_index": -1,
         "phase": "launch",
         "launch": 1,
-        "pod": "sales-load-1",
+        "pod": "pod-1",
         "uid": "uid-1",
         "task_instance_id": str(ti.id),
         "next_task_instance_id": None,
-        "reason": "Evicted",
+        "reason": "EvictionByEvictionAPI",
         "context": entry.context.to_dict(),
         "decision": entry.decision.to_dict(),
         "due": DUE.isoformat(),
@@ -111,8 +88,8 @@ def test_table_for_people(run, fail, queued_ti):
     assert code == 0
     header, _, row, *_ = out.splitlines()
     assert "map index" not in header
-    words = ["sales-load-1", "node-1", "Evicted", "INFRASTRUCTURE", "relaunch", "1m30s", "1 of 2 [spot]"]
-    assert [word for word in words if word not in row] == []
+    for word in ("pod-1", "node-1", "Eviction", "INFRASTRUCTURE", "relaunch", "1m30s", "1 of 2 [spot]"):
+        assert word in row
 
 
 def test_losses_of_the_running_task_stand_beside_its_launches(run, fail, queued_ti):

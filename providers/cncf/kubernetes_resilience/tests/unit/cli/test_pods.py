@@ -13,7 +13,7 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import MaxRetryError
 
-from airflow.providers.cncf.kubernetes_resilience.cli import manifests, pods
+from airflow.providers.cncf.kubernetes_resilience.cli import explain_command, manifests
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 
 from ...support import manifests as m
@@ -132,7 +132,7 @@ def answer(monkeypatch):
 
     def make(content):
         client = Client(content)
-        monkeypatch.setattr(pods, "make_client", lambda team_name: client)
+        monkeypatch.setattr(explain_command, "make_client", lambda team_name: client)
         return client
 
     return make
@@ -141,7 +141,7 @@ def answer(monkeypatch):
 @pytest.mark.parametrize(("stated", "asked"), [("airflow", "airflow"), (None, "default")])
 def test_pod_of_the_cluster(answer, stated, asked):
     client = answer(named("a"))
-    assert pods.from_cluster("a", stated, KubeConfig()).ref.name == "a"
+    assert explain_command.from_cluster("a", stated, KubeConfig()).ref.name == "a"
     assert client.asked == (asked, "a")
 
 
@@ -172,9 +172,9 @@ def silent_server(tmp_path, monkeypatch):
 def test_api_server_that_does_not_answer_is_not_waited_for_without_end(silent_server, monkeypatch, arguments):
     if arguments:
         monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__KUBE_CLIENT_REQUEST_ARGS", arguments)
-    monkeypatch.setattr(pods, "CLIENT_TIMEOUT", 0.01)
+    monkeypatch.setattr(explain_command, "CLIENT_TIMEOUT", 0.01)
     with pytest.raises(CommandError, match="does not answer"):
-        pods.from_cluster("a", "airflow", KubeConfig())
+        explain_command.from_cluster("a", "airflow", KubeConfig())
 
 
 @pytest.mark.parametrize("content", [b"- a", b"hello", b"a: [", b"\xff\xfe"])
@@ -184,13 +184,13 @@ def test_kubeconfig_that_is_none_ends_in_a_sentence(tmp_path, monkeypatch, conte
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(file))
     with pytest.raises(CommandError, match="pod airflow/a cannot be read: "):
-        pods.from_cluster("a", "airflow", KubeConfig())
+        explain_command.from_cluster("a", "airflow", KubeConfig())
 
 
 def test_page_of_a_proxy_is_no_pod(answer):
     answer(b"<html>Log in</html>")
     with pytest.raises(CommandError, match="pod airflow/a cannot be read: JSONDecodeError"):
-        pods.from_cluster("a", "airflow", KubeConfig())
+        explain_command.from_cluster("a", "airflow", KubeConfig())
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_page_of_a_proxy_is_no_pod(answer):
 def test_cluster_that_does_not_give_the_pod(answer, error, said):
     answer(error)
     with pytest.raises(CommandError, match=said):
-        pods.from_cluster("a", "airflow", KubeConfig())
+        explain_command.from_cluster("a", "airflow", KubeConfig())

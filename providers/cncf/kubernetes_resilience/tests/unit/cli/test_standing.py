@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.cli.standing import State, examine
+from airflow.providers.cncf.kubernetes_resilience.cli.explanation import State, examine
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from ...support import manifests as m

@@ -16,7 +16,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import Connect
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 from airflow_resilience.backoff import Backoff
-from airflow_resilience.retry_policy import minimum_backoff
+from airflow_resilience.retry_policy import engine
 
 from ...support import manifests as m
 from ...support.cluster import Pod
@@ -96,8 +96,8 @@ def test_a_deletion_is_overdue_by_our_own_clock(harness, queued_ti):
 def test_a_due_time_of_a_clock_that_was_ahead_is_no_further_away_than_the_delay(
     harness, queued_ti, successor, session, monkeypatch
 ):
-    monkeypatch.setattr(minimum_backoff, "IMMEDIATE_RELAUNCHES", 0)
-    monkeypatch.setattr(minimum_backoff, "MINIMUM_BACKOFF", Backoff(initial=60.0, maximum=60.0, jitter=0.0))
+    monkeypatch.setattr(engine, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(engine, "MINIMUM_BACKOFF", Backoff(initial=60.0, maximum=60.0, jitter=0.0))
     ti = queued_ti()
     pod = harness.launch(ti)
     harness.observe(pod, m.evicted())

@@ -19,7 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies im
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.metrics import stats
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
+from airflow_resilience.retry_policy.rule import InfrastructureBudget
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m

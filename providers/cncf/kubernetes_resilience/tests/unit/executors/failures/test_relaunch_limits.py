@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_resilience.retry_policy.minimum_backoff import IMMEDIATE_RELAUNCHES, MINIMUM_BACKOFF
+from airflow_resilience.retry_policy.engine import IMMEDIATE_RELAUNCHES, MINIMUM_BACKOFF
 
 from ....support import manifests as m
 from ....support.harness import lock

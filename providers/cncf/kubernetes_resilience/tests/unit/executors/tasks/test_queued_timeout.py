@@ -23,7 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated, PodNotDeleted
 from airflow_resilience.backoff import Backoff
-from airflow_resilience.retry_policy import minimum_backoff
+from airflow_resilience.retry_policy import engine
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -90,10 +90,8 @@ def test_while_the_pod_goes_that_airflow_has_taken_back(start, queued_ti):
 
 
 def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
-    monkeypatch.setattr(minimum_backoff, "IMMEDIATE_RELAUNCHES", 0)
-    monkeypatch.setattr(
-        minimum_backoff, "MINIMUM_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0)
-    )
+    monkeypatch.setattr(engine, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(engine, "MINIMUM_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0))
     harness = start(**CONFIG)
     ti = queued_ti()
     harness.observe(harness.launch(ti), m.evicted())

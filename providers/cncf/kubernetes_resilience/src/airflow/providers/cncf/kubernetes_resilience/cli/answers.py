@@ -12,20 +12,14 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances
-from airflow.providers.cncf.kubernetes_resilience.cli.configuration import (
-    GIVEN_UP_REASONS,
-    GIVEN_UP_REASONS_OF_UPSTREAM,
-)
-from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies, show_policies
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
-from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Explanation, explain
+from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Circumstances, explain
 from airflow.providers.cncf.kubernetes_resilience.cli.explanation_view import show_explanation
 from airflow.providers.cncf.kubernetes_resilience.cli.manifests import STANDARD_INPUT
 from airflow.providers.cncf.kubernetes_resilience.cli.output import make_console, print_data, print_text
-from airflow.providers.cncf.kubernetes_resilience.cli.policy_view import show_policies
 from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import (
     UPSTREAM_SECTION,
     read_policy_settings,
@@ -37,6 +31,12 @@ from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import read_policies
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
+
+GIVEN_UP_REASONS: Final = "worker_pod_pending_fatal_container_state_reasons"
+GIVEN_UP_REASONS_OF_UPSTREAM: Final = (
+    "CreateContainerConfigError,ErrImagePull,CreateContainerError,ImageInspectError,InvalidImageName"
+)
+"""The default of that option of the official executor. A contract test compares it."""
 
 
 def lint(args: Namespace) -> int:
@@ -80,9 +80,11 @@ def explain_all(found: Iterable[tuple[PodFacts, Circumstances]], conf: Any, args
     ]
     if output in ("json", "yaml"):
         print_data([explanation.to_dict() for explanation in explanations], output)
-    else:
-        for explanation in explanations:
-            _print(explanation, output)
+    for explanation in explanations:
+        if output == "plain":
+            print_data(explanation.to_dict(), output)
+        elif output == "table":
+            show_explanation(make_console(), explanation)
     codes = {explanation.exit_code for explanation in explanations}
     return next((code for code in (1, 3) if code in codes), 0)
 
@@ -110,10 +112,3 @@ def read_policies_of(conf: Any, path: str | None = None) -> PolicySet:
     settings = read_policy_settings(conf)
     file = Path(path) if path else settings.retry_policy_file
     return read_policies(file, settings.built_in) if file else settings.built_in
-
-
-def _print(explanation: Explanation, output: str) -> None:
-    if output == "plain":
-        print_data(explanation.to_dict(), output)
-    else:
-        show_explanation(make_console(), explanation)

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from queue import Queue
 from typing import Any, cast
 from uuid import UUID
 
@@ -19,37 +21,47 @@ from airflow.exceptions import (  # type: ignore[attr-defined]  # 3.1 has the se
     AirflowException,
     DeserializationError,
 )
+from airflow.executors.executor_loader import ExecutorLoader
 from airflow.executors.executor_utils import ExecutorName
 from airflow.executors.workloads import ExecuteTask
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 from airflow.providers.cncf.kubernetes.pod_generator import datetime_to_label_safe_datestring
 from airflow.utils.cli import get_bagged_dag
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 
-from airflow.providers.cncf.kubernetes_resilience.cli import executors
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
-from airflow.providers.cncf.kubernetes_resilience.cli.preview import preview
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.pod_builder import PodBuilder
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import describe
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import read_settings
+from airflow_resilience.ledger import LaunchHistory
 
 FOLDER = "airflow_yaml_output"
 """As the official command names it."""
 
-_AT_LAUNCH = UUID(int=0)
+_NO_ID = UUID(int=0)
 """Stands for the identifiers that a task instance is given when its run is made."""
+
+AT_LAUNCH = "set-at-launch"
+"""Stands for what is not known before the launch, or is secret."""
 
 
 def generate_dag_yaml(args: Namespace) -> int:
     """Write a file for each task that an executor of ours would launch; say which tasks are left out."""
     if args.logical_date is None:
         raise CommandError("--logical-date is needed")
-    names, ours = executors.read_names()
+    names, ours = _read_names()
     names = [name for name in names if name.team_name in (None, args.team)]
-    loaded = {name: executors.load(name) for name in names if name in ours}
+    loaded = {
+        name: cast("KubernetesExecutor", ExecutorLoader.load_executor(name)) for name in names if name in ours
+    }
     if not loaded:
         whose = f"team {args.team}" if args.team else "Dags without a team"
         raise CommandError(f"[core] executor names no executor of this provider for {whose}")
@@ -77,6 +89,33 @@ def generate_dag_yaml(args: Namespace) -> int:
     return 0
 
 
+def _read_names() -> tuple[Sequence[ExecutorName], Sequence[ExecutorName]]:
+    """
+    Return the names of all executors, and of those that are ours.
+
+    :raises CommandError: if none of them is ours
+    """
+    names = ExecutorLoader.get_executor_names()
+    ours = [name for name in names if _is_ours(name)]
+    if not ours:
+        raise CommandError("[core] executor names no executor of this provider")
+    return names, ours
+
+
+def _texts_of(name: ExecutorName) -> set[str]:
+    """Return by what a task can name an executor: an alias, a class with its module, or without."""
+    texts = {name.module_path, name.module_path.rpartition(".")[2]}
+    return texts | {name.alias} if name.alias else texts
+
+
+def _is_ours(name: ExecutorName) -> bool:
+    try:
+        class_, _ = ExecutorLoader.import_executor_cls(name)
+    except ImportError:
+        return False  # that of another provider, which is not installed here
+    return issubclass(class_, KubernetesExecutor)
+
+
 def _parse(dag_id: str, bundle_names: Sequence[str] | None) -> tuple[Sequence[Any], str | None]:
     """Return the tasks of a Dag as the scheduler knows them, and the Dag's file in its bundle."""
     try:
@@ -90,7 +129,7 @@ def _parse(dag_id: str, bundle_names: Sequence[str] | None) -> tuple[Sequence[An
 def _choose(names: Sequence[ExecutorName], wanted: str | None, team: str | None) -> ExecutorName | None:
     """Return the executor that the scheduler hands a task to; None if there is no such executor."""
     if wanted:
-        return next((name for name in names if wanted in executors.texts_of(name)), None)
+        return next((name for name in names if wanted in _texts_of(name)), None)
     return next((name for name in names if name.team_name == team), names[0])
 
 
@@ -110,8 +149,8 @@ def make_run(dag_id: str, date: datetime) -> DagRun:
 
 def make_workload(task: Any, model: DagModel, run: DagRun) -> ExecuteTask:
     """Make what the scheduler hands to an executor for the first try of a task. Nothing is stored."""
-    ti = TaskInstance(task, run_id=run.run_id, dag_version_id=_AT_LAUNCH)
-    ti.id, ti.try_number, ti.dag_run, ti.dag_model = _AT_LAUNCH, 1, run, model
+    ti = TaskInstance(task, run_id=run.run_id, dag_version_id=_NO_ID)
+    ti.id, ti.try_number, ti.dag_run, ti.dag_model = _NO_ID, 1, run, model
     return ExecuteTask.make(ti)
 
 
@@ -127,3 +166,40 @@ def _preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, A
         if isinstance(error.__cause__, Exception):  # the provider's own errors say no more than where
             why = f"{type(error).__name__}: {describe(error.__cause__)}"
         raise CommandError(f"{workload.ti.dag_id}.{workload.ti.task_id} has no pod: {why}") from error
+
+
+def preview(executor: KubernetesExecutor, workload: ExecuteTask) -> dict[str, Any]:
+    """
+    Return the manifest of the pod in which a task would be launched first. Nothing is launched.
+
+    What only a launch has is :data:`AT_LAUNCH`: its id, the scheduler's, and the token, which is secret.
+
+    :param executor: one that has not been started
+    :raises AirflowConfigException: if a configured value or the task's ``executor_config`` is wrong
+    :raises Exception: if a coordinator's template cannot be used, and as :meth:`.PodBuilder.build` does
+    """
+    settings, ti = read_settings(executor.conf), workload.ti
+    launch = Launch(ti.key, str(ti.id), launch_id=AT_LAUNCH, waiting=Waiting(_accept(executor, workload)))
+    builder = PodBuilder(
+        executor.kube_config,
+        AT_LAUNCH,
+        executor.label,
+        lambda _: AT_LAUNCH,
+        worker_log_as_termination_message=settings.worker_log_as_termination_message,
+        infrastructure=RetryPolicies(settings, time.monotonic).current.infrastructure,
+    )
+    return builder.build(launch, LaunchHistory()).body
+
+
+def _accept(executor: KubernetesExecutor, workload: ExecuteTask) -> KubernetesJob:
+    """Have the inherited executor make of a workload what a pod is built from."""
+    ti, executor.task_queue = workload.ti, Queue()
+    executor.scheduler_job_id = AT_LAUNCH
+    super(KubernetesExecutor, executor).execute_async(
+        key=ti.key, command=[workload], queue=ti.queue, executor_config=ti.executor_config or {}
+    )
+    if executor.task_queue.empty():
+        _, why = executor.event_buffer.pop(ti.key)
+        raise AirflowConfigException(f"{ti.dag_id}.{ti.task_id}: {why}")
+    job: KubernetesJob = executor.task_queue.get_nowait()
+    return job

@@ -1,20 +1,52 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""``airflow kubernetes-resilience explain``: what is decided about a pod, and why."""
+"""
+``airflow kubernetes-resilience explain``: what is decided about a pod, and why.
+
+A pod of the cluster is read from the API server, and what the decision depends on from the metadata database.
+"""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from airflow.configuration import conf
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from kubernetes.client import ApiException
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+from urllib3.exceptions import HTTPError
 
-from airflow.providers.cncf.kubernetes_resilience.cli import answers, manifests, pods
-from airflow.providers.cncf.kubernetes_resilience.cli.circumstances import Circumstances, from_pod
+from airflow.providers.cncf.kubernetes_resilience.cli import answers
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
-from airflow.providers.cncf.kubernetes_resilience.cli.recorded import from_database
+from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Circumstances, from_pod
+from airflow.providers.cncf.kubernetes_resilience.cli.manifests import from_file, read_manifest
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    Place,
+    locate,
+    task_key,
+    ti_id_of,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.settings import REQUEST_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_profiles
+from airflow.providers.cncf.kubernetes_resilience.executors.upstream import CLIENT_TIMEOUT, make_client
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+from airflow_resilience import ledger
+from airflow_resilience.decision import NO_POLICY, Decision
+from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
+
+_KNOWN = "The task, and what was decided about earlier failures of the try, are from the metadata database."
 
 
 def explain(args: Namespace) -> int:
@@ -26,6 +58,112 @@ def _find_pods(args: Namespace) -> list[tuple[PodFacts, Circumstances]]:
     if (file := answers.find_file(args)) is not None:
         if args.namespace:
             raise CommandError("--namespace is for a pod of the cluster, and a manifest has its own")
-        return [(facts, from_pod(facts)) for facts in manifests.from_file(file)]
-    facts = pods.from_cluster(args.name, args.namespace, KubeConfig())
+        return [(facts, from_pod(facts)) for facts in from_file(file)]
+    facts = from_cluster(args.name, args.namespace, KubeConfig())
     return [(facts, from_database(facts, Phase(args.phase) if args.phase else None))]
+
+
+def from_cluster(name: str, namespace: str | None, kube_config: KubeConfig) -> PodFacts:
+    """
+    Ask the API server for one pod.
+
+    :param namespace: None for that of the executor's pods
+    :raises CommandError: if it cannot be read
+    """
+    namespace = namespace or kube_config.executor_namespace
+    # The other arguments have no effect in the scheduler either. This call would not take each of them.
+    limit = kube_config.kube_client_request_args.get(REQUEST_TIMEOUT) or CLIENT_TIMEOUT
+    what = f"pod {namespace}/{name}"
+    with _asking_for(what):
+        response = make_client(None).read_namespaced_pod(
+            name, namespace, _preload_content=False, _request_timeout=limit
+        )
+        manifest = json.loads(response.data)
+    return read_manifest(manifest, what)
+
+
+@contextmanager
+def _asking_for(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ApiException as error:
+        raise CommandError(f"{what}: {error.status} {error.reason}") from error
+    except (HTTPError, OSError) as error:
+        raise CommandError(f"the Kubernetes API server does not answer: {error}") from error
+    except Exception as error:
+        # A kubeconfig may be anything, so may what the deployment's own client raises, or a proxy answers.
+        raise CommandError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
+    """
+    Read the task instance of a pod and its ledger. Without them, read what the pod says.
+
+    :param phase: how far the task had come; None if that is to be found out
+    """
+    key, ti_id = task_key(facts.annotations), ti_id_of(facts)
+    if key is None or ti_id is None:
+        return from_pod(facts, "The pod does not say which task instance it is of")
+    try:
+        with create_session() as session:
+            present = _read_present(key, session)
+            now = str(present.id) if present and present.try_number == key.try_number else ti_id
+            whole_try = ledger.read_whole_tries({key: now}, session=session)[key]
+            launches = ledger.read_histories({key: ti_id}, until=facts.ref.uid, session=session)[key]
+            # A task instance that runs again after a loss has another UUID than its earlier pods.
+            earlier_ids = {entry.ti_id for entry in whole_try.entries}
+            profile = read_profiles([now], session=session).get(now) if ti_id in {now, *earlier_ids} else None
+    except SQLAlchemyError as error:
+        return from_pod(facts, f"The metadata database does not answer ({type(error).__name__})")
+    if profile is None:
+        return from_pod(facts, "The pod's task instance is not in the metadata database any more")
+    runs = present is not None and ti_id == now and present.state == TaskInstanceState.RUNNING
+    hostname = present.hostname if present else None
+    host = locate(hostname, name=facts.ref.name, addresses=facts.addresses)
+    entry = whole_try.of_worker(facts.ref.uid)
+    # A pod that was given up may have started after all. One that had ended has run nothing of its task.
+    if runs and host is Place.HERE and entry is not None and entry.was_pending:
+        entry = None
+    if phase is None:
+        phase = entry.phase if entry else Phase.EXECUTION if runs else None
+    elif entry and entry.phase is not phase:
+        entry = None
+    return Circumstances(
+        profile=profile,
+        earlier=(
+            _decisions_before(facts, whole_try, Phase.EXECUTION)
+            if phase is Phase.EXECUTION
+            else _decisions_before(facts, launches, Phase.LAUNCH)
+        ),
+        source=_KNOWN,
+        phase=phase,
+        recorded=entry.reason if entry else None,
+        decided=entry.decision if entry and entry.decision.policy == NO_POLICY else None,
+    )
+
+
+def _decisions_before(facts: PodFacts, history: LaunchHistory, phase: Phase) -> list[Decision]:
+    before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
+    return [entry.decision for entry in before if entry.phase is phase]
+
+
+class _Present(NamedTuple):
+    """What a task instance is now."""
+
+    id: Any
+    try_number: int
+    state: str | None
+    hostname: str | None
+
+
+def _read_present(key: TaskInstanceKey, session: Session) -> _Present | None:
+    ti = TaskInstance
+    row = session.execute(
+        select(ti.id, ti.try_number, ti.state, ti.hostname).where(
+            ti.dag_id == key.dag_id,
+            ti.task_id == key.task_id,
+            ti.run_id == key.run_id,
+            ti.map_index == key.map_index,
+        )
+    ).one_or_none()
+    return _Present(*row) if row else None

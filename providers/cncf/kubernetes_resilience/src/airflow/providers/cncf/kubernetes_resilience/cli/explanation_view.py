@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Answer, Explanation
+from airflow.providers.cncf.kubernetes_resilience.cli.explanation import Answer, Explanation, State
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_heading, print_names, print_table
-from airflow.providers.cncf.kubernetes_resilience.cli.standing import State
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import summarise
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.decision import Action, AvoidNode

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.cli.output import print_rows
 from airflow.providers.cncf.kubernetes_resilience.reporting.words import end_in_words
+from airflow_resilience.context import ExecutionContext
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import FAILURE_EVENTS, read_row
 from airflow_resilience.propagation.stored import StoredContext
@@ -26,93 +27,59 @@ from airflow_resilience.retry_policy.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)
-class LostWorker:
-    """One row of the ledger, and what it says."""
+class TryEnd:
+    """One row about the loss of a worker, or about another end of the task, and what it says."""
 
     row: Log
-    entry: LedgerEntry
+    said: LedgerEntry | StoredContext
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """What the ledger says; None if no worker was lost."""
+        return self.said if isinstance(self.said, LedgerEntry) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that the ledger says, for JSON."""
+        """Return everything that is known, for JSON."""
         entry = self.entry
         return {
             "when": self.row.dttm,
             "try_number": self.row.try_number,
             "map_index": self.row.map_index,
-            "phase": entry.phase,
-            "launch": entry.launch,
-            "pod": entry.worker_name,
-            "uid": entry.worker_uid,
-            "task_instance_id": entry.ti_id,
-            "next_task_instance_id": entry.next_ti_id,
-            "reason": entry.reason,
-            "context": entry.context.to_dict(),
-            "decision": entry.decision.to_dict(),
-            "due": entry.due,
+            "phase": entry and entry.phase,
+            "launch": entry and entry.launch,
+            "pod": entry and entry.worker_name,
+            "uid": entry and entry.worker_uid,
+            "task_instance_id": self.said.ti_id,
+            "next_task_instance_id": entry and entry.next_ti_id,
+            "reason": entry.reason if entry else self.said.context.reason,
+            "context": self.said.context.to_dict(),
+            "decision": entry and entry.decision.to_dict(),
+            "due": entry and entry.due,
         }
 
     def to_row(self) -> dict[str, Any]:
         """Return the columns for people."""
-        row, entry, decision = self.row, self.entry, self.entry.decision
+        row, entry, context = self.row, self.entry, self.said.context
+        decision = entry and entry.decision
         return {
             "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),
             "map index": None if row.map_index == -1 else row.map_index,
             "try": row.try_number,
-            "phase": entry.phase.value,
-            "launch": entry.launch,
-            "pod": entry.worker_name,
-            "node": entry.context.metadata.get("node"),
-            "reason": entry.reason,
-            "category": entry.context.category.value,
-            "decision": decision.action.value,
-            "delay": format_duration(decision.delay),
-            "why": decision.explanation,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class OtherEnd:
-    """One row about an end of the task that was not the loss of a worker."""
-
-    row: Log
-    stored: StoredContext
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything that is known, for JSON, by the names that a lost worker has."""
-        return {
-            "when": self.row.dttm,
-            "try_number": self.row.try_number,
-            "map_index": self.row.map_index,
-            "phase": None,
-            "launch": None,
-            "pod": None,
-            "uid": None,
-            "task_instance_id": self.stored.ti_id,
-            "next_task_instance_id": None,
-            "reason": self.stored.context.reason,
-            "context": self.stored.context.to_dict(),
-            "decision": None,
-            "due": None,
-        }
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the columns for people."""
-        row, context = self.row, self.stored.context
-        said = (end_in_words(context), context.metadata.get("exception"), context.metadata.get("message"))
-        return {
-            "when": row.dttm and row.dttm.isoformat(sep=" ", timespec="seconds"),
-            "map index": None if row.map_index == -1 else row.map_index,
-            "try": row.try_number,
-            "phase": None,
-            "launch": None,
-            "pod": None,
-            "node": None,
-            "reason": context.reason.value,
+            "phase": entry and entry.phase.value,
+            "launch": entry and entry.launch,
+            "pod": entry and entry.worker_name,
+            "node": entry and context.metadata.get("node"),
+            "reason": entry.reason if entry else context.reason.value,
             "category": context.category.value,
-            "decision": None,
-            "delay": None,
-            "why": " ".join(str(text) for text in said if text),
+            "decision": decision and decision.action.value,
+            "delay": decision and format_duration(decision.delay),
+            "why": decision.explanation if decision else _why(context),
         }
+
+
+def _why(context: ExecutionContext) -> str:
+    said = (end_in_words(context), context.metadata.get("exception"), context.metadata.get("message"))
+    return " ".join(str(text) for text in said if text)
 
 
 def history(args: Namespace) -> int:
@@ -133,7 +100,7 @@ def history(args: Namespace) -> int:
     return 0
 
 
-def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | OtherEnd | None]:
+def _read(args: Namespace, *, session: Session) -> Iterator[TryEnd | None]:
     query = select(Log).where(
         Log.event.in_(FAILURE_EVENTS),
         Log.dag_id == args.dag_id,
@@ -145,13 +112,8 @@ def _read(args: Namespace, *, session: Session) -> Iterator[LostWorker | OtherEn
     if args.try_number is not None:
         query = query.where(Log.try_number == args.try_number)
     for row in session.scalars(query.order_by(Log.id)):
-        match read_row(row.event, row.extra):
-            case LedgerEntry() as entry:
-                yield LostWorker(row, entry)
-            case StoredContext() as stored:
-                yield OtherEnd(row, stored)
-            case None:
-                yield None
+        said = read_row(row.event, row.extra)
+        yield TryEnd(row, said) if said else None
 
 
 def _exists(args: Namespace, *, session: Session) -> bool:

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The official provider's wheel, with this executor in the place of the official one.
+``airflow kubernetes-resilience build-provider-wheel``: the official provider's wheel, with this executor.
 
 The official module is moved as it is, and a new one takes its place: all that the official one has, but for
 the executor. So ``executor = KubernetesExecutor`` means this one, and nothing else of the provider changes.
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import zlib
+from argparse import Namespace
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +29,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
 from airflow.providers.cncf.kubernetes_resilience.executors.upstream import (
     MOVED_EXECUTOR_MODULE,
     OFFICIAL_EXECUTOR_MODULE,
@@ -77,10 +80,6 @@ Copyright 2026 The Airflow Resilience authors
 """
 
 
-class WheelError(Exception):
-    """A wheel cannot be used, or not be written. The text says which, and why."""
-
-
 class _Member(NamedTuple):
     """A file of a wheel."""
 
@@ -100,18 +99,13 @@ class _Wheel(NamedTuple):
     members: dict[str, _Member]
 
 
-def build_in_place_wheel(official: Path, folder: Path) -> Path:
+def build_provider_wheel(args: Namespace) -> int:
     """
-    Make a wheel of the provider that has this executor under the official one's path.
+    Make a wheel of the provider that has this executor under the official one's path, and say where it is.
 
     The same input gives the same bytes: the times of its files are those of the official wheel.
-
-    :param official: a wheel of the official provider, unchanged
-    :param folder: where to put the new one; made if it is not there
-    :returns: the new wheel
-    :raises WheelError: if the official wheel cannot be used, or the new one is there already
     """
-    wheel = _read(official)
+    wheel, folder = _read(Path(args.official)), Path(args.folder)
     version = Version(f"{wheel.version}+{LOCAL_VERSION}")
     target = folder / f"{_DISTRIBUTION}-{version}-{wheel.tag}"
     content = _archive(_modify(wheel, version))
@@ -120,10 +114,11 @@ def build_in_place_wheel(official: Path, folder: Path) -> Path:
         with target.open("xb") as file:
             file.write(content)
     except FileExistsError as error:
-        raise WheelError(f"{error.filename} exists already") from error
+        raise CommandError(f"{error.filename} exists already") from error
     except OSError as error:
-        raise WheelError(f"{target} cannot be written: {error.strerror}") from error
-    return target
+        raise CommandError(f"{target} cannot be written: {error.strerror}") from error
+    sys.stdout.write(f"{target}\n")
+    return 0
 
 
 def _read(path: Path) -> _Wheel:
@@ -131,12 +126,12 @@ def _read(path: Path) -> _Wheel:
         with ZipFile(path) as archive:
             return _checked(path, archive, WheelFile(archive))
     except OSError as error:
-        raise WheelError(f"{path} cannot be read: {error.strerror}") from error
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from error
     except (BadZipFile, EOFError, zlib.error) as error:
-        raise WheelError(f"{path} is not a wheel: {error}") from error
+        raise CommandError(f"{path} is not a wheel: {error}") from error
     except (ValueError, KeyError, InvalidRecordEntry) as error:
         # Of the wheel's name, of its dist-info folder, or of what is and is not in there.
-        raise WheelError(f"{path} is not a wheel as it should be: {_tell(path, error)}") from error
+        raise CommandError(f"{path} is not a wheel as it should be: {_tell(path, error)}") from error
 
 
 def _tell(path: Path, error: Exception) -> str:
@@ -150,19 +145,19 @@ def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:
     """
     Read a wheel that can be used.
 
-    :raises WheelError: for any other
+    :raises CommandError: for any other
     :raises ValueError: if it is none
     """
     about = parse_metadata_file(source.read_dist_info("METADATA"))
     if canonicalize_name(str(about["Name"])) != OFFICIAL:
-        raise WheelError(f"{path} is a wheel of {about['Name']}, and not of {OFFICIAL}")
+        raise CommandError(f"{path} is a wheel of {about['Name']}, and not of {OFFICIAL}")
     version, supported = Version(str(about["Version"])), _supported()
     if version.local:
-        raise WheelError(f"{path} has been modified already: {version} is not an official version")
+        raise CommandError(f"{path} has been modified already: {version} is not an official version")
     if not supported.contains(version, prereleases=True):
-        raise WheelError(f"{path} is version {version}; supported are {supported}")
+        raise CommandError(f"{path} is version {version}; supported are {supported}")
     if signatures := [name for name in source.dist_info_filenames if name.startswith("RECORD.")]:
-        raise WheelError(
+        raise CommandError(
             f"{path} is signed ({', '.join(signatures)}), and no signature holds for another wheel"
         )
     _check_record(source, archive)

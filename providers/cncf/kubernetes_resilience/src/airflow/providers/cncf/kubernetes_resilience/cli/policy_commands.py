@@ -7,12 +7,16 @@ from __future__ import annotations
 from argparse import Namespace
 
 from airflow.configuration import conf
+from airflow.models.dag import DagTag
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli import answers
-from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import DefinedTask, EffectivePolicies
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
-from airflow.providers.cncf.kubernetes_resilience.cli.serialized_tasks import read_task
+from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 
 def show(args: Namespace) -> int:
@@ -22,5 +26,35 @@ def show(args: Namespace) -> int:
     policies, task = answers.read_policies_of(conf, args.policy), None
     if args.dag:
         with create_session() as session:
-            task = read_task(args.dag, args.task, session=session)
+            task = _read_task(args.dag, args.task, session=session)
     return answers.show(EffectivePolicies(policies, task), args.output)
+
+
+def _read_task(dag_id: str, task_id: str, *, session: Session) -> DefinedTask:
+    """
+    Read what the policies of a task depend on, from the latest version of its Dag.
+
+    A mapped task has one definition, so all of its instances have the same policies.
+
+    :raises CommandError: if there is no such Dag, or no such task in it
+    """
+    row = SerializedDagModel.get(dag_id, session=session)
+    if row is None:
+        raise CommandError(f"there is no Dag {dag_id} in the metadata database")
+    dag = row.dag
+    if not dag.has_task(task_id):
+        raise CommandError(f"Dag {dag_id} has no task {task_id}; it has {', '.join(sorted(dag.task_ids))}")
+    task = dag.get_task(task_id)
+    wished = wishes(task.executor_config)
+    profile = TaskProfile(
+        dag_id=dag_id,
+        task_id=task_id,
+        queue=task.queue,
+        pool=task.pool,
+        dag_tags=frozenset(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id))),
+        policies=wished.policies,
+        retries=wished.retries,
+        infrastructure_retries=wished.infrastructure_retries,
+        wants_infrastructure_retries=wished.wants_infrastructure_retries,
+    )
+    return DefinedTask(profile, wished.problems)

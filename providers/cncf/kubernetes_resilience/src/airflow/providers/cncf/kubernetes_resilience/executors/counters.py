@@ -3,7 +3,7 @@
 """
 What the executor counts beside the failures of tasks: metrics with names of its own.
 
-Those of calls to the Kubernetes API are the official executor's, in :mod:`...pods.api.metrics`.
+Those of calls to the Kubernetes API are the official executor's, in :mod:`...pods.thread.launcher`.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.decision import LONGEST_DELAY
 from airflow_resilience.retry_policy.built_in import built_in
-from airflow_resilience.retry_policy.infrastructure import (
+from airflow_resilience.retry_policy.rule import (
     BUDGET_OPTION,
     DELAY_OPTION,
     REASONS_OPTION,
     InfrastructureBudget,
+    PolicySet,
 )
-from airflow_resilience.retry_policy.rule import PolicySet
 
 UPSTREAM_SECTION = "kubernetes_executor"
 OWN_SECTION = "kubernetes_resilience"

@@ -45,7 +45,7 @@ from airflow_resilience.exits import contained
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
-from airflow_resilience.retry_policy.infrastructure import InfrastructureBudget
+from airflow_resilience.retry_policy.rule import InfrastructureBudget
 from airflow_resilience.retry_policy.selection import infrastructure_budget, wishes
 from airflow_resilience.termination import environment
 

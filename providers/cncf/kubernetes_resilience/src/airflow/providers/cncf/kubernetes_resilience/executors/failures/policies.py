@@ -27,12 +27,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.decision import Decision
 from airflow_resilience.ledger import LaunchHistory
-from airflow_resilience.retry_policy.document import PolicyFileError
+from airflow_resilience.retry_policy.document import PolicyFileError, PolicySource
 from airflow_resilience.retry_policy.engine import decide
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
 from airflow_resilience.retry_policy.selection import TaskProfile, infrastructure_budget, select
-from airflow_resilience.retry_policy.source import PolicySource
 
 log = logging.getLogger(__name__)
 
