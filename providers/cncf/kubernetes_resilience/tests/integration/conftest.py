@@ -25,7 +25,7 @@ from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.conformance import connect
 from testbed.waiting import wait_for
 
-from ..support.waiting import WAIT
+from ..support.waiting import WAIT, wait_synced
 
 T = TypeVar("T")
 TOKEN = "lab-token"  # of a server that lives as long as a test
@@ -158,7 +158,7 @@ def runtime(make_runtime: Callable[..., KubernetesRuntime], proxy: ApiProxy) -> 
     """A started runtime whose watch is open."""
     runtime = make_runtime()
     runtime.start()
-    assert runtime.wait_synced(WAIT)
+    assert wait_synced(runtime)
     wait_for("one watch is open", lambda: proxy.open_watches == 1, show=lambda: proxy.open_watches)
     return runtime
 

@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreate
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from cluster_lab.apiserver import ApiServer
 
-from ..support.waiting import WAIT
+from ..support.waiting import wait_synced
 from .conftest import TOKEN
 
 Make = Callable[..., KubernetesRuntime]
@@ -77,7 +77,7 @@ def test_a_credential_plugin_is_run_once_however_many_namespaces_there_are(
     runtime = make_runtime(namespaces=("default", *MANY))
     runtime.start()
     assert plugin.runs == 1
-    assert runtime.wait_synced(WAIT)
+    assert wait_synced(runtime)
     runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
     assert inbox.of(PodCreated).ref.name == "a"
 
@@ -129,5 +129,5 @@ def test_a_factory_of_the_deployment_makes_each_client(
 ) -> None:
     runtime = make_runtime(namespaces=("default", *MANY))
     runtime.start()
-    assert runtime.wait_synced(WAIT)
+    assert wait_synced(runtime)
     assert len({id(client) for client in made_by_factory}) == 1 + 1 + len(MANY)

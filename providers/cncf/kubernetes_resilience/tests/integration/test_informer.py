@@ -19,7 +19,7 @@ from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer
 from testbed.waiting import wait_for
 
-from ..support.waiting import WAIT
+from ..support.waiting import wait_synced
 
 Pod = Callable[..., dict[str, Any]]
 Make = Callable[..., KubernetesRuntime]
@@ -177,7 +177,7 @@ def test_refused_lists_and_watches_are_tried_again(
     kubelet.create(pod("a"))
     runtime = make_runtime()
     runtime.start()
-    assert not runtime.wait_synced(0)
+    assert not wait_synced(runtime, 0)
     assert inbox.of(PodObservation).facts.ref.name == "a"
     kubelet.status("a", phase="Running")
     assert inbox.of(PodObservation).facts.phase == "Running"
@@ -201,7 +201,7 @@ def test_long_lists_come_in_pages(
 def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: Any, pod: Pod) -> None:
     runtime = make_runtime(namespaces=(None,))
     runtime.start()
-    assert runtime.wait_synced(WAIT)
+    assert wait_synced(runtime)
     large = pod("large")
     large["metadata"]["annotations"]["filler"] = "x" * 200_000  # more than one read of the stream
     kubelet.create(large)

@@ -4,5 +4,12 @@
 
 from __future__ import annotations
 
+from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
+
 WAIT = 120.0
 """Seconds: a hang, and not a slow machine. No test that passes waits for as long."""
+
+
+def wait_synced(runtime: KubernetesRuntime, timeout: float = WAIT) -> bool:
+    """Wait until each informer has emitted its first list; return whether it has."""
+    return all(informer.synced.wait(timeout) for informer in runtime._running().informers)

@@ -43,6 +43,21 @@ def watched(cluster: Any, time: Any) -> Watched:
     return Watched(cluster, time)
 
 
+@pytest.fixture
+def noted(watched: Watched, time: Any) -> list[bool]:
+    """What the informer says of the server, each time that it waits: whether that is away."""
+    noted: list[bool] = []
+    sleep = time.sleep
+
+    async def note(seconds: float) -> None:
+        noted.append(watched.informer.is_away)
+        await sleep(seconds)
+
+    time.sleep = note
+    watched.informer._timing = time.timing
+    return noted
+
+
 async def test_lists_then_watches_from_the_lists_version(watched: Watched, cluster: Any, pod: Pod) -> None:
     cluster.lists = [("7", [pod(uid="a"), pod(uid="b", phase="Running")])]
     assert not watched.informer.synced.is_set()
@@ -237,17 +252,8 @@ async def test_started_again_it_still_knows_the_pods(watched: Watched, cluster: 
     ids=str,
 )
 async def test_the_server_is_away_if_it_does_not_list(
-    watched: Watched, cluster: Any, pod: Pod, time: Any, error: Exception, is_away: bool
+    watched: Watched, cluster: Any, pod: Pod, noted: list[bool], error: Exception, is_away: bool
 ) -> None:
-    noted: list[bool] = []
-    sleep = time.sleep
-
-    async def note(seconds: float) -> None:
-        noted.append(watched.informer.is_away)
-        await sleep(seconds)
-
-    time.sleep = note
-    watched.informer._timing = time.timing
     cluster.lists = [error, error, ("1", [pod()])]
     await watched.play()
     assert noted == [is_away, is_away]
@@ -255,17 +261,8 @@ async def test_the_server_is_away_if_it_does_not_list(
 
 
 async def test_a_watch_that_breaks_does_not_say_that_it_is_away(
-    watched: Watched, cluster: Any, pod: Pod, time: Any
+    watched: Watched, cluster: Any, pod: Pod, noted: list[bool]
 ) -> None:
-    noted: list[bool] = []
-    sleep = time.sleep
-
-    async def note(seconds: float) -> None:
-        noted.append(watched.informer.is_away)
-        await sleep(seconds)
-
-    time.sleep = note
-    watched.informer._timing = time.timing
     cluster.lists = [("1", [pod()]), ("2", [pod()])]
     cluster.watches = [[BROKEN]]
     await watched.play()

@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import Session
 
-from ....support.waiting import WAIT
+from ....support.waiting import WAIT, wait_synced
 
 SETTINGS = RuntimeSettings(namespaces=("airflow",), label_selector="a=b", concurrency=2)
 
@@ -88,7 +88,7 @@ def test_starts_syncs_and_stops(runtime: KubernetesRuntime, quiet: Any, inbox: S
     runtime.start()
     runtime.start()
     assert runtime.is_alive
-    assert runtime.wait_synced(WAIT)
+    assert wait_synced(runtime)
     assert isinstance(inbox.get(timeout=WAIT), PodObservation)
     runtime.stop(1)
     runtime.stop(1)
@@ -281,7 +281,7 @@ def test_stop_while_it_connects(
 def test_the_server_is_away_while_no_informer_can_list_or_there_is_none(runtime: KubernetesRuntime) -> None:
     assert runtime.is_away
     runtime.start()
-    assert runtime.wait_synced(WAIT)
+    assert wait_synced(runtime)
     assert not runtime.is_away
     (informer,) = runtime._running().informers
     informer.is_away = True

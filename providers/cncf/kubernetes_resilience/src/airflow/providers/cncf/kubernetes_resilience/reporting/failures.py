@@ -88,7 +88,6 @@ class Told:
 class Filter:
     """Which failures to choose; None chooses all."""
 
-    dag_id: str | None = None
     cause: str | None = None
     node: str | None = None
     phase: Phase | None = None
@@ -105,7 +104,6 @@ class Filter:
         """Whether a failure is one of these."""
         failure = told.failure
         wanted: tuple[tuple[object, object], ...] = (
-            (self.dag_id, failure.key.dag_id),
             (self.cause, cause_of(told.entry)),
             (self.node, node_of(told.entry)),
             (self.phase, told.entry.phase),

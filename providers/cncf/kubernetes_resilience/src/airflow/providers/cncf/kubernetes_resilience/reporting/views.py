@@ -21,12 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
     in_words,
     message_of,
 )
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action, AvoidNode, Decision
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.ledger_queries import TaskFailure
@@ -222,11 +217,7 @@ class FailureRow(BaseModel):
         found = told.failure
         return cls(
             at=found.at,
-            dag_id=found.key.dag_id,
-            run_id=found.key.run_id,
-            task_id=found.key.task_id,
-            map_index=found.key.map_index,
-            try_number=found.key.try_number,
+            **found.key._asdict(),
             try_state=found.try_state,
             outcome=told.outcome,
             failure=FailureView.of(told.entry),
@@ -254,15 +245,7 @@ class TaskFailureRow(BaseModel):
     @classmethod
     def of(cls, failure: TaskFailure) -> TaskFailureRow:
         """Show a failure."""
-        key = failure.key
-        return cls(
-            dag_id=key.dag_id,
-            run_id=key.run_id,
-            task_id=key.task_id,
-            map_index=key.map_index,
-            try_number=key.try_number,
-            end=EndView.of(failure.at, failure.context),
-        )
+        return cls(**failure.key._asdict(), end=EndView.of(failure.at, failure.context))
 
 
 class TaskFailureRows(BaseModel):

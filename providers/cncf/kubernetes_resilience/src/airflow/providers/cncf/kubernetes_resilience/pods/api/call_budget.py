@@ -85,12 +85,7 @@ class Calls:
                     raise
 
     async def until_answered(
-        self,
-        what: str,
-        request: Request[T],
-        *,
-        attempts: int | None = None,
-        is_housekeeping: bool = False,
+        self, what: str, request: Request[T], *, attempts: int | None = None, is_housekeeping: bool = False
     ) -> T:
         """
         Repeat a request until the API server gives a final answer.

@@ -145,10 +145,7 @@ class PodClient:
             "watch": "true",
         }
         stream = self._transport.stream(
-            *_collection(namespace),
-            query=query,
-            inactivity_timeout=inactivity_timeout,
-            decoder=POD_EVENT,
+            *_collection(namespace), query=query, inactivity_timeout=inactivity_timeout, decoder=POD_EVENT
         )
         async with aclosing(stream):
             async for line in stream:

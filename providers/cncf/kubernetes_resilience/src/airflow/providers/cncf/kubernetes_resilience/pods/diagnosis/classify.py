@@ -11,10 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import Cause, find_cause
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    HEARTBEAT_TIMEOUT,
-    PodFailure,
-)
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, keep
 from airflow_resilience.context import ContextSource, ExecutionContext, MetadataKey
 from airflow_resilience.retry_policy.evidence import Phase

@@ -23,12 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerState
-from airflow_resilience.retry_policy.evidence import (
-    ConditionEvidence,
-    ContainerEvidence,
-    Evidence,
-    Phase,
-)
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 
 OWN_REASONS = frozenset(
     {

@@ -220,11 +220,7 @@ def find_unschedulable(facts: PodFacts) -> PodFailure | None:
 def find_overdue_deletion(facts: PodFacts) -> PodFailure:
     """Describe a pod whose deletion did not happen within its grace period."""
     return PodFailure(
-        reason=DELETION_OVERDUE,
-        facts=facts,
-        disruption=find_disruption(facts),
-        deleted=True,
-        alive=True,
+        reason=DELETION_OVERDUE, facts=facts, disruption=find_disruption(facts), deleted=True, alive=True
     )
 
 

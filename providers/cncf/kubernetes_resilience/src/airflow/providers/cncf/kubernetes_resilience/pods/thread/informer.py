@@ -4,7 +4,8 @@
 Emits the changes of the pods of one namespace.
 
 It lists, then watches from the list's resource version, and relists when the watch cannot be continued. Each
-list is compared with the store, so a relist emits nothing for pods that did not change.
+list is compared with the store: the pods as they were last seen. So a relist emits nothing for pods that did
+not change.
 
 .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -13,22 +14,83 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import aclosing
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient, WatchEvent
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     KubernetesApiError,
+    ResourceExpiredError,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.api.outage import Outage
-from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import is_unanswered
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import is_unanswered, retry_delay
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import REAL, Timing
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import MalformedPodError, PodFacts, read_pod
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LABELS,
+    MalformedPodError,
+    PodFacts,
+    read_pod,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
-from airflow.providers.cncf.kubernetes_resilience.pods.thread.store import PodStore
 from airflow_resilience.backoff import Backoff
+
+DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
+"""Conditions that repeat the containers' states, some seconds later. That a pod is not ready
+although its containers are is another matter: then its node is not heard of. A change of any other condition
+matters, also of a custom one, because a policy may name it."""
+
+
+class PodStore:
+    """The pods of one watched namespace, by UID. A name may be used again, a UID is not."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodFacts] = {}
+
+    @property
+    def known(self) -> Mapping[str, PodFacts]:
+        """The last readings, by UID."""
+        return self._pods
+
+    def replace(self, pods: Iterable[PodFacts]) -> list[PodObservation]:
+        """Take over a complete list. Return an observation of each pod that is new, changed or gone."""
+        present = {facts.ref.uid: facts for facts in pods}
+        gone = [known for uid, known in self._pods.items() if uid not in present]
+        observations = [self.remove(facts) for facts in gone]
+        changed = (self.update(facts) for facts in present.values())
+        return observations + [observation for observation in changed if observation is not None]
+
+    def update(self, facts: PodFacts) -> PodObservation | None:
+        """Take over one reading. Return an observation; None if nothing that matters has changed."""
+        known = self._pods.get(facts.ref.uid)
+        self._pods[facts.ref.uid] = facts
+        # The known signature is computed again: to store it for each pod would take too much memory.
+        is_same = known is not None and _signature(known) == _signature(facts)
+        return None if is_same else PodObservation(facts)
+
+    def remove(self, facts: PodFacts) -> PodObservation:
+        """Remove a pod."""
+        self._pods.pop(facts.ref.uid, None)
+        return PodObservation(facts, gone=True)
+
+
+def _signature(facts: PodFacts) -> Hashable:
+    # Without messages and times, which the kubelet changes with every attempt to pull an image.
+    return (
+        facts.phase,
+        facts.reason,
+        facts.node,
+        facts.deletion_timestamp,
+        facts.is_on_silent_node,
+        tuple(facts.labels.get(label) for label in LABELS),
+        tuple((item.name, item.state, item.reason, item.exit_code) for item in facts.containers),
+        tuple(
+            (item.type, item.status, item.reason)
+            for item in facts.conditions
+            if item.type not in DERIVED_CONDITIONS
+        ),
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +109,55 @@ LONG_WATCH = 20.0
 SHORT_WATCH = 1.0
 """Seconds. If a watch ends cleanly before this and without an event, a proxy does not let it through. To
 resume it at once would be a busy loop."""
+
+
+class Outage:
+    """
+    Failures of one connection that is made again and again.
+
+    It logs one warning when the connection breaks, one more if it fails with another status or is refused for
+    another reason, and one line when it is back. A line for each attempt would bury the rest of the log just
+    when it is needed.
+
+    :param subject: the subject of the log lines
+    """
+
+    def __init__(self, subject: str, backoff: Backoff, timing: Timing) -> None:
+        self._subject = subject
+        self._backoff = backoff
+        self._timing = timing
+        self._attempts = 0
+        self._began = 0.0
+        self._failure: tuple[int | None, str] | None = None
+
+    def failed(self, error: KubernetesApiError) -> float:
+        """Record a failure and return the seconds to wait before the next attempt."""
+        self._attempts += 1
+        # A refusal names the permission that is missing. Other messages may be different each time.
+        failure = (error.status, error.message if error.is_denied else "")
+        new = self._attempts == 1 or failure != self._failure
+        # An expired resource version is no fault: it asks for a relist.
+        level = logging.INFO if isinstance(error, ResourceExpiredError) else logging.WARNING
+        self._failure = failure
+        if self._attempts == 1:
+            self._began = self._timing.clock()
+        delay = retry_delay(error, self._backoff, self._attempts, self._timing.random)
+        logger.log(
+            level if new else logging.DEBUG,
+            "%s: attempt %d failed, next in %.1f s: %s",
+            self._subject,
+            self._attempts,
+            delay,
+            error,
+        )
+        return delay
+
+    def over(self) -> None:
+        """Record that the connection works."""
+        if self._attempts:
+            seconds = self._timing.clock() - self._began
+            logger.info("%s: back after %d attempts, %.1f s", self._subject, self._attempts, seconds)
+        self._attempts = 0
 
 
 class Informer:

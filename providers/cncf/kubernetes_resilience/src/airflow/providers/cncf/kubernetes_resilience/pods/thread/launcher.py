@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
@@ -26,7 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     PodNotFoundError,
     UnknownOwnerError,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.api.metrics import measured
 from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_LIST_WITH_WORKLOADS
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
@@ -49,12 +49,37 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodNotDeleted,
 )
+from airflow_resilience.metrics import stats
 
 logger = logging.getLogger(__name__)
 
 LOOKUPS = 3
 """Attempts to find out whether a create call without an answer was carried out. More would only delay the
 executor's next attempt, which finds the pod by its name."""
+
+
+@contextmanager
+def _measured(
+    operation: Literal["pod_creation", "pod_deletion", "pod_patching"], team_name: str | None
+) -> Iterator[None]:
+    """
+    Time one API call and count its outcome by HTTP status (``error`` if there was no answer).
+
+    The metrics have the official executor's names, so that dashboards keep working.
+
+    .. seealso:: https://airflow.apache.org/docs/apache-airflow/stable/administration-and-deployment/logging-monitoring/metrics.html
+    """
+    tags = {"team_name": team_name} if team_name else {}
+    status = "error"
+    try:
+        with stats().timer(f"kubernetes_executor.{operation}", tags=tags):
+            yield
+        status = "200"
+    except KubernetesApiError as error:
+        status = str(error.status or status)
+        raise
+    finally:
+        stats().incr(f"kubernetes_executor.{operation}_status", tags={**tags, "status": status})
 
 
 class Launcher:
@@ -139,7 +164,7 @@ class Launcher:
         what = f"Deleting pod {ref}"
 
         async def request(version: str | None = None) -> Json:
-            with measured("pod_deletion", self._team_name):
+            with _measured("pod_deletion", self._team_name):
                 answer = await self._client.delete_pod(
                     ref.namespace,
                     ref.name,
@@ -230,10 +255,7 @@ class Launcher:
         :raises KubernetesApiError: if the list cannot be had
         """
         listing = await self._client.list_pods(
-            namespace,
-            label_selector=label_selector,
-            read=_read_or_skip,
-            decoder=POD_LIST_WITH_WORKLOADS,
+            namespace, label_selector=label_selector, read=_read_or_skip, decoder=POD_LIST_WITH_WORKLOADS
         )
         return listing.items
 
@@ -245,14 +267,14 @@ class Launcher:
                 raise CreationCalledOffError("called off")
             if unsent > 1:
                 self._unsent[launch_id] = unsent - 1
-            with measured("pod_creation", self._team_name):
+            with _measured("pod_creation", self._team_name):
                 answer = await self._client.create_pod(namespace, body)
             return _pod(answer)
 
         try:
             return PodCreated(launch_id, _ref(await self._calls.once(request, patient=True)))
         except KubernetesApiError as error:
-            if not _may_exist(error):
+            if answer_of(error) is not Answer.NAME_TAKEN and not error.leaves_open:
                 raise
             pod = await self._look_up(namespace, name, error)
         if _launch_id(pod) != launch_id:
@@ -263,9 +285,7 @@ class Launcher:
     async def _look_up(self, namespace: str, name: str, error: KubernetesApiError) -> Json:
         try:
             return await self._calls.until_answered(
-                f"Looking for pod {namespace}/{name}",
-                lambda: self._get(namespace, name),
-                attempts=LOOKUPS,
+                f"Looking for pod {namespace}/{name}", lambda: self._get(namespace, name), attempts=LOOKUPS
             )
         except PodNotFoundError:
             raise error from None
@@ -321,7 +341,7 @@ class Launcher:
         body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}, **more}
 
         async def request() -> Json:
-            with measured("pod_patching", self._team_name):
+            with _measured("pod_patching", self._team_name):
                 answer = await self._client.patch_pod(ref.namespace, ref.name, body)
             return _pod(answer)
 
@@ -361,10 +381,6 @@ class Launcher:
         except PodNotFoundError:
             return None
         return pod if _ref(pod).uid == ref.uid else None
-
-
-def _may_exist(error: KubernetesApiError) -> bool:
-    return answer_of(error) is Answer.NAME_TAKEN or error.leaves_open
 
 
 def _pod(answer: Json) -> Json:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
@@ -72,11 +71,7 @@ class KubernetesRuntime:
     """
 
     def __init__(
-        self,
-        settings: RuntimeSettings,
-        emit: Callable[[Message], None],
-        *,
-        connect: Connect | None = None,
+        self, settings: RuntimeSettings, emit: Callable[[Message], None], *, connect: Connect | None = None
     ) -> None:
         self._settings = settings
         self._emit = emit
@@ -155,18 +150,6 @@ class KubernetesRuntime:
             return future.result(timeout)
         finally:
             future.cancel()
-
-    def wait_synced(self, timeout: float) -> bool:
-        """
-        Wait until each informer has emitted its first list.
-
-        :param timeout: seconds, for all together
-        """
-        deadline = time.monotonic() + timeout
-        return all(
-            informer.synced.wait(max(0.0, deadline - time.monotonic()))
-            for informer in self._running().informers
-        )
 
     def stop(self, timeout: float) -> None:
         """

@@ -23,7 +23,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause im
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.containers import CONTAINERS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import PODS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
-from airflow_resilience.context import StateChangeCategory, StateChangeReason
+from airflow_resilience.context import StateChangeReason
 from airflow_resilience.retry_policy.evidence import Phase
 
 __all__ = ["TABLE", "UNKNOWN_CAUSE", "Cause", "find_cause"]
@@ -31,7 +31,6 @@ __all__ = ["TABLE", "UNKNOWN_CAUSE", "Cause", "find_cause"]
 UNKNOWN_CAUSE = Cause(
     name="unknown",
     applies=lambda failure: True,  # noqa: ARG005
-    category=StateChangeCategory.INFRASTRUCTURE,
     reason=StateChangeReason.UNKNOWN,
     why="The pod failed, but no container of it is known to have failed by itself, so nothing speaks "
     "against the task.",

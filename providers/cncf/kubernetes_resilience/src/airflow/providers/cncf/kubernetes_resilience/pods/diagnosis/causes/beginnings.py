@@ -94,7 +94,6 @@ BEGINNINGS = (
     Cause(
         name="airflow-api-unreachable",
         applies=both(_worker_exited_by_itself, either(_NO_CONNECTION, _SERVER_ERROR)),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.DB_CONNECTION_ERROR,
         why="The worker could not tell Airflow's API server that its task begins: the name was not known, "
         "the connection or TLS failed, or the answer was 5xx or none.",

@@ -24,7 +24,8 @@ class Cause:
     """Shown to people, and a tag of metrics. Kebab case; it never changes."""
     applies: Predicate = field(repr=False, compare=False)
     """Whether the row applies to a failure, if no earlier row does."""
-    category: StateChangeCategory
+    category: StateChangeCategory = StateChangeCategory.INFRASTRUCTURE
+    """In doubt the platform's: one more launch is the smaller error than a retry of the task's own."""
     reason: StateChangeReason
     why: str
     """One sentence for people."""

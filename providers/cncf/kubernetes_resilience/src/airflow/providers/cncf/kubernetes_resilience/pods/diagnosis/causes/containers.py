@@ -194,7 +194,6 @@ CONTAINERS = (
             _OUT_OF_MEMORY,
             lambda failure: failure.container is not None and failure.container.unlimited_memory,
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="A container that has no memory limit was killed for want of memory, of which its node had no "
         "more.",
@@ -220,7 +219,6 @@ CONTAINERS = (
     Cause(
         name="sidecar-out-of-memory",
         applies=_OUT_OF_MEMORY,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="A sidecar needed more memory than its limit allows.",
         url=_MEMORY,
@@ -232,7 +230,6 @@ CONTAINERS = (
             both(NOT_STARTED, either(_RUNTIME_BROKEN, container_says(_OF_ANOTHER_PROGRAM))),
             both(either(NOT_STARTED, _NOT_PULLED), _SOCKET_AWAY),
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="A program of the node's container runtime is missing or fails, whatever the container's own is.",
         url=f"{_DOCS}/setup/production-environment/container-runtimes/",
@@ -250,7 +247,6 @@ CONTAINERS = (
     Cause(
         name="image-not-on-node",
         applies=container_reason("ErrImageNeverPull"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The image may only be one that the node has already, and this node has not; another may.",
         url=f"{_IMAGES}/#pre-pulled-images",
@@ -301,7 +297,6 @@ CONTAINERS = (
                 r"|not match the specified platform|cannot be used on this platform"
             ),
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The image has no variant for the platform of this node; that of another node may be another.",
         url=f"{_IMAGES}/#multi-architecture-images-with-image-indexes",
@@ -321,7 +316,6 @@ CONTAINERS = (
                 ),
             ),
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The node could not unpack the image that it had pulled, or has lost it: its image store is "
         "damaged or full.",
@@ -347,7 +341,6 @@ CONTAINERS = (
     Cause(
         name="registry-unavailable",
         applies=either(container_reason("RegistryUnavailable"), both(_NOT_PULLED, _REGISTRY_IN_TROUBLE)),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The registry could not be reached, did not answer in time, or had too much to do.",
         url=f"{_IMAGES}/#imagepullbackoff",
@@ -356,7 +349,6 @@ CONTAINERS = (
     Cause(
         name="image-pull-failed",
         applies=_NOT_PULLED,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The image could not be pulled, and nothing says that it does not exist.",
         url=f"{_IMAGES}/#imagepullbackoff",
@@ -364,7 +356,6 @@ CONTAINERS = (
     Cause(
         name="image-inspection-failed",
         applies=container_reason("ImageInspectError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The node's container runtime could not read an image that it has.",
         url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
@@ -373,10 +364,7 @@ CONTAINERS = (
     # A container cannot be created or started, or still waits for it.
     Cause(
         name="config-missing",
-        applies=both(
-            _NOT_CONFIGURED,
-            container_says(r"(secret|configmap) .*not found|couldn't find key"),
-        ),
+        applies=both(_NOT_CONFIGURED, container_says(r"(secret|configmap) .*not found|couldn't find key")),
         # It may still come: many clusters copy secrets from elsewhere, after the pods that need them.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
@@ -406,7 +394,6 @@ CONTAINERS = (
     Cause(
         name="wrong-architecture",
         applies=either(_is_not_for_the_node, both(NOT_STARTED, container_says(r"exec format error"))),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The node cannot execute the container's program: the image is for another processor, which "
         "another node may have.",
@@ -416,7 +403,6 @@ CONTAINERS = (
     Cause(
         name="root-file-system-failed",
         applies=both(NOT_STARTED, container_says(_OF_ROOT_FILE_SYSTEM)),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The node could not mount the container's root file system, which is made of its image.",
         url=f"{_DOCS}/tasks/debug/debug-cluster/crictl/",
@@ -442,8 +428,7 @@ CONTAINERS = (
         name="volume-unavailable",
         applies=both(
             either(
-                either(_NOT_CONFIGURED, NOT_STARTED),
-                container_reason("ContainerCreating", "PodInitializing"),
+                either(_NOT_CONFIGURED, NOT_STARTED), container_reason("ContainerCreating", "PodInitializing")
             ),
             container_says(
                 # Not within a name of a pod, which is made of those of its Dag and its task
@@ -451,7 +436,6 @@ CONTAINERS = (
                 r"|imagevolumemountfailed)\b"
             ),
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.VOLUME_UNAVAILABLE,
         why="A volume, or a file or folder in one, could not be mounted into the container.",
         url=f"{_DOCS}/concepts/storage/volumes/",
@@ -460,7 +444,6 @@ CONTAINERS = (
     Cause(
         name="config-refused",
         applies=_NOT_CONFIGURED,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
         why="The kubelet could not put the container's configuration together.",
         url=f"{_DOCS}/concepts/configuration/configmap/",
@@ -468,7 +451,6 @@ CONTAINERS = (
     Cause(
         name="create-container-error",
         applies=container_reason("CreateContainerError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The node's container runtime could not create the container.",
         url=_STATES,
@@ -477,7 +459,6 @@ CONTAINERS = (
     Cause(
         name="run-container-error",
         applies=container_reason("RunContainerError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The node's container runtime created the container and could not start it.",
         url=_STATES,
@@ -486,7 +467,6 @@ CONTAINERS = (
     Cause(
         name="start-error",
         applies=container_reason("StartError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The container's process could not be started, and nothing says that its command is to blame.",
         url=_STATES,
@@ -495,7 +475,6 @@ CONTAINERS = (
     Cause(
         name="container-cannot-run",
         applies=container_reason("ContainerCannotRun"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="Docker could not start the container's process, and nothing says that its command is to blame.",
         url=_STATES,
@@ -504,7 +483,6 @@ CONTAINERS = (
     Cause(
         name="post-start-hook-failed",
         applies=container_reason("PostStartHookError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The container's postStart hook, which is a part of the pod template, failed.",
         url=f"{_DOCS}/concepts/containers/container-lifecycle-hooks/",
@@ -513,7 +491,6 @@ CONTAINERS = (
         name="start-not-prepared",
         # pkg/kubelet/kuberuntime/kuberuntime_container.go: steps of the kubelet's own
         applies=container_reason("PreCreateHookError", "PreStartHookError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The kubelet could not give the container the processors, memory or devices meant for it.",
         url=f"{_DOCS}/concepts/policy/node-resource-managers/",
@@ -522,7 +499,6 @@ CONTAINERS = (
     Cause(
         name="sandbox-not-created",
         applies=container_reason("CreatePodSandboxError", "ConfigPodSandboxError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The node could not set up the pod's sandbox, most often its network.",
         url=_STATES,
@@ -534,7 +510,6 @@ CONTAINERS = (
         applies=container_reason(
             "KillContainerError", "KillPodSandboxError", "RemoveContainerError", "ResizePodInPlaceError"
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The node's container runtime could not end, remove or resize a container of the pod.",
         url=_STATES,
@@ -543,7 +518,6 @@ CONTAINERS = (
     Cause(
         name="crash-loop",
         applies=container_reason("CrashLoopBackOff"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="A container that is started whenever it has ended, as native sidecars are, ends each time.",
         url=f"{_DOCS}/concepts/workloads/pods/sidecar-containers/",
@@ -551,7 +525,6 @@ CONTAINERS = (
     Cause(
         name="init-container-running",
         applies=_waits_for_init,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.UNKNOWN,
         why="An init container still runs, and the worker has to wait for its end.",
         url=f"{_DOCS}/concepts/workloads/pods/init-containers/#detailed-behavior",
@@ -559,7 +532,6 @@ CONTAINERS = (
     Cause(
         name="container-creating",
         applies=container_reason("ContainerCreating", "PodInitializing"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.UNKNOWN,
         why="The node still prepares the pod: its network, volumes or images; the pod's events say which.",
         url=f"{_DOCS}/tasks/debug/debug-application/debug-pods/#my-pod-stays-waiting",
@@ -574,7 +546,6 @@ CONTAINERS = (
             either(container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code),
             _has_untold_end,
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
         url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states",
@@ -591,7 +562,6 @@ CONTAINERS = (
     Cause(
         name="init-container-failed",
         applies=container_failed(ContainerType.INIT),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="An init container failed, so the worker was never started; its log says why.",
         url=f"{_DOCS}/concepts/workloads/pods/init-containers/#detailed-behavior",
@@ -599,7 +569,6 @@ CONTAINERS = (
     Cause(
         name="sidecar-failed-before-worker",
         applies=both(container_failed(ContainerType.SIDECAR), _worker_never_started),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="A sidecar failed before the worker had been started.",
         url=_SIDECARS,
@@ -607,7 +576,6 @@ CONTAINERS = (
     Cause(
         name="sidecar-failed",
         applies=container_failed(ContainerType.SIDECAR),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.UNKNOWN,
         why="The pod failed for a sidecar; the worker beside it did not.",
         url=_SIDECARS,
@@ -624,7 +592,6 @@ CONTAINERS = (
     Cause(
         name="worker-terminated",
         applies=both(_WORKER_FAILED, _killed_by(*STOP_SIGNALS)),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The worker was told to go (SIGTERM, or the stop signal of its image), and neither the pod nor a "
         "condition says by whom; a node that goes down without its kubelet's knowledge looks like that.",
@@ -633,7 +600,6 @@ CONTAINERS = (
     Cause(
         name="worker-killed",
         applies=both(_WORKER_FAILED, _killed_by(SIGKILL)),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The worker was killed (SIGKILL) from outside, and nobody says by whom; "
         "a node that is out of memory looks like that.",
@@ -651,7 +617,6 @@ CONTAINERS = (
     Cause(
         name="worker-token-expired",
         applies=lambda failure: failure.reason == TOKEN_EXPIRED,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.START_ERROR,
         why="The worker could not report that the task starts: its pod had taken longer to start than its "
         "token was good for.",

@@ -142,7 +142,6 @@ PODS = (
     Cause(
         name="quota-exceeded",
         applies=lambda failure: failure.reason == QUOTA_EXCEEDED,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="The quota of the namespace was used up by other pods.",
         url="https://kubernetes.io/docs/concepts/policy/resource-quotas/",
@@ -151,7 +150,6 @@ PODS = (
     Cause(
         name="creation-conflict",
         applies=lambda failure: failure.reason == CREATION_CONFLICT,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="Each call that was to create the pod met a change of something else, such as of the used "
         "amounts of a quota.",
@@ -160,7 +158,6 @@ PODS = (
     Cause(
         name="creation-failed",
         applies=lambda failure: failure.reason == CREATION_FAILED,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="Each call that was to create the pod failed, while other pods were created: the pod is too "
         "large for etcd, or a webhook fails on it.",
@@ -176,7 +173,6 @@ PODS = (
                 r"is forbidden: .*service account .*not found|no api token found for service account",
             ),
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         # It may still come, as a secret may.
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
         why="The service account that the pod names, or the token of it, is not in the pod's namespace.",
@@ -185,7 +181,6 @@ PODS = (
     Cause(
         name="api-refused-credentials",
         applies=_refused,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The API server did not accept the executor's credentials, or did not let it create the pod: a "
         "credential has expired, a role binding has changed, or an admission plug-in is not ready.",
@@ -194,7 +189,6 @@ PODS = (
     Cause(
         name="api-unreachable",
         applies=lambda failure: failure.reason == CREATION_UNANSWERED,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The call that was to create the pod got an answer that the API server does not give: of a "
         "proxy, a load balancer or a login page on the way to it.",
@@ -204,7 +198,6 @@ PODS = (
     Cause(
         name="preempted-by-scheduler",
         applies=_disrupted_by("PreemptionByScheduler"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The scheduler made room on the node for a pod of higher priority.",
         url=f"{_CONCEPTS}/scheduling-eviction/pod-priority-preemption/#preemption",
@@ -212,7 +205,6 @@ PODS = (
     Cause(
         name="evicted-by-taint",
         applies=_disrupted_by("DeletionByTaintManager"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The node got a NoExecute taint that the pod does not tolerate, as when it stopped answering.",
         url=f"{_CONCEPTS}/scheduling-eviction/taint-and-toleration/#taint-based-evictions",
@@ -220,7 +212,6 @@ PODS = (
     Cause(
         name="evicted-by-device-taint",
         applies=_disrupted_by("DeletionByDeviceTaintManager"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="A device that was allocated to the pod got a NoExecute taint, as when it has failed.",
         url=f"{_CONCEPTS}/scheduling-eviction/dynamic-resource-allocation/#device-taints-and-tolerations",
@@ -228,7 +219,6 @@ PODS = (
     Cause(
         name="evicted-by-api",
         applies=_disrupted_by("EvictionByEvictionAPI"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The pod was evicted through the API, as kubectl drain and autoscalers that remove nodes do.",
         url=f"{_CONCEPTS}/scheduling-eviction/api-eviction/",
@@ -247,7 +237,6 @@ PODS = (
     Cause(
         name="evicted-by-kueue",
         applies=_evicted_by_kueue,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="Kueue took the pod's quota back, as for a workload of higher priority or from a queue that was "
         "stopped.",
@@ -256,7 +245,6 @@ PODS = (
     Cause(
         name=NODE_GONE,
         applies=_disrupted_by("DeletionByPodGC"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The pod's node does not exist any more or is out of service, so the pod was removed too.",
         url=f"{_CONCEPTS}/workloads/pods/pod-lifecycle/#pod-garbage-collection",
@@ -264,7 +252,6 @@ PODS = (
     Cause(
         name="evicted-by-node-pressure",
         applies=_under_node_pressure,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="The node ran short of memory, disk space or process ids, and the kubelet chose this pod to go.",
         url=f"{_CONCEPTS}/scheduling-eviction/node-pressure-eviction/",
@@ -272,7 +259,6 @@ PODS = (
     Cause(
         name="preempted-by-kubelet",
         applies=pod_reason("Preempting"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The kubelet made room for a pod that the cluster itself cannot do without.",
         url="https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/",
@@ -280,7 +266,6 @@ PODS = (
     Cause(
         name="refused-by-node-shutdown",
         applies=_refused_by_shutdown,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The pod came to its node when that was shutting down already.",
         url=_SHUTDOWN,
@@ -291,7 +276,6 @@ PODS = (
         name="node-shutdown",
         # The word has changed: Shutdown in Kubernetes 1.21 and before, Terminated since.
         applies=pod_reason("Terminated", "Shutdown", "NodeShutdown"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The node was shut down, and the kubelet ended its pods in time, as with most spot machines.",
         url=_SHUTDOWN,
@@ -299,7 +283,6 @@ PODS = (
     Cause(
         name="terminated-by-kubelet",
         applies=_disrupted_by("TerminationByKubelet"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The kubelet ended the pod for the node's sake, and the pod does not say for which reason.",
         url=_CONDITIONS,
@@ -307,7 +290,6 @@ PODS = (
     Cause(
         name="disrupted",
         applies=lambda failure: failure.disruption is not None,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The pod was marked as the target of a disruption, for a reason that is not Kubernetes' own.",
         url=_CONDITIONS,
@@ -324,7 +306,6 @@ PODS = (
     Cause(
         name="node-lost",
         applies=pod_reason("NodeLost"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The pod's node stopped answering the control plane.",
         url=f"{_DOCS}/concepts/architecture/nodes/#node-controller",
@@ -332,7 +313,6 @@ PODS = (
     Cause(
         name="lost-by-virtual-kubelet",
         applies=pod_reason(PROVIDER_NOT_FOUND),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The service behind a virtual kubelet does not know the running pod any more.",
         url="https://virtual-kubelet.io/docs/architecture/",
@@ -340,7 +320,6 @@ PODS = (
     Cause(
         name="refused-by-node-affinity",
         applies=pod_reason("NodeAffinity"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The node's labels did not suit the pod when its kubelet looked, as after a restart of the node.",
         url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/#node-affinity",
@@ -350,7 +329,6 @@ PODS = (
     Cause(
         name="refused-out-of-resources",
         applies=lambda failure: (failure.facts.reason or "").startswith(_OUT_OF),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The node had less left than the scheduler believed, and its kubelet refused the pod.",
         url=f"{_DOCS}/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run",
@@ -360,7 +338,6 @@ PODS = (
     Cause(
         name="refused-by-topology-manager",
         applies=pod_reason("TopologyAffinityError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The node could not give the pod processors, memory and devices that are close to each other.",
         url=f"{_DOCS}/tasks/administer-cluster/topology-manager/",
@@ -370,7 +347,6 @@ PODS = (
     Cause(
         name="refused-by-admission-error",
         applies=pod_reason("UnexpectedAdmissionError"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The kubelet could not prepare what the pod needs, most often a device that is not healthy.",
         url=f"{_DOCS}/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
@@ -388,7 +364,6 @@ PODS = (
     Cause(
         name="refused-by-virtual-kubelet",
         applies=pod_reason(PROVIDER_FAILED),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The service behind a virtual kubelet could not create the pod.",
         url="https://virtual-kubelet.io/docs/architecture/",
@@ -398,7 +373,6 @@ PODS = (
     Cause(
         name="refused-by-kubelet",
         applies=_not_admitted,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The node's kubelet did not admit the pod, whose reason says which check it failed; the "
         "scheduler had taken another view of the node.",
@@ -409,7 +383,6 @@ PODS = (
     Cause(
         name="not-admitted-again",
         applies=_not_admitted,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The node's kubelet was restarted under the running worker, looked at all pods of the node anew, "
         "and did not admit this one.",
@@ -419,7 +392,6 @@ PODS = (
     Cause(
         name="deletion-overdue",
         applies=lambda failure: failure.reason == DELETION_OVERDUE,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The pod's deletion was asked for, and its node did not confirm it within the grace period.",
         url="https://kubernetes.io/docs/tasks/run-application/force-delete-stateful-set-pod/",
@@ -436,7 +408,6 @@ PODS = (
     Cause(
         name="vanished",
         applies=lambda failure: failure.deleted,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="The pod was there and then was not, and nobody saw its deletion: it was removed by force, or "
         "while the watch was interrupted.",
@@ -446,7 +417,6 @@ PODS = (
     Cause(
         name="other-pod-reason",
         applies=lambda failure: failure.facts.reason is not None,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.UNKNOWN,
         why="The pod has a reason of its own that is not in this table; pods get one from the platform, "
         "and not from their containers.",
@@ -456,7 +426,6 @@ PODS = (
     Cause(
         name="node-not-ready",
         applies=_on_lost_node,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_LOST,
         why="Airflow has not heard of the worker for too long, nor the control plane of the worker's node.",
         url="https://kubernetes.io/docs/concepts/architecture/nodes/#node-status",
@@ -473,7 +442,6 @@ PODS = (
     Cause(
         name="scheduling-gated",
         applies=lambda failure: failure.facts.is_gated,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="A scheduling gate holds the pod back, as Kueue's does until there is quota for it.",
         url=f"{_DOCS}/concepts/scheduling-eviction/pod-scheduling-readiness/",
@@ -481,7 +449,6 @@ PODS = (
     Cause(
         name="unschedulable-volume",
         applies=_unscheduled(r"persistent ?volume|\bvolumes?\b|\bpvc|enough free storage|available disk"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.VOLUME_UNAVAILABLE,
         why="The scheduler waits for a volume: it does not exist, is not bound, or is where no node is free.",
         url=f"{_DOCS}/concepts/storage/persistent-volumes/#binding",
@@ -489,7 +456,6 @@ PODS = (
     Cause(
         name="unschedulable-resources",
         applies=_unscheduled(r"\binsufficient\b|too many pods|cannot allocate all claims"),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="No node has enough left of what the pod asks for.",
         url=f"{_DOCS}/tasks/debug/debug-application/debug-pods/#my-pod-stays-pending",
@@ -499,7 +465,6 @@ PODS = (
         applies=lambda failure: (
             failure.facts.unscheduled is not None and failure.facts.unscheduled.reason == "SchedulerError"
         ),
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.UNKNOWN,
         why="The scheduler met an error while it looked for a node, or while it bound the pod to one.",
         url=f"{_DOCS}/concepts/scheduling-eviction/scheduling-framework/",
@@ -507,7 +472,6 @@ PODS = (
     Cause(
         name="unschedulable",
         applies=lambda failure: failure.facts.unscheduled is not None,
-        category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The scheduler has no node for the pod: selectors, affinities or taints forbid each.",
         url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/",
