@@ -33,6 +33,7 @@ DECISIONS = st.builds(
     budget=st.none() | st.builds(BudgetUse, st.integers(), st.none() | st.integers()),
     ran_out=st.booleans(),
 )
+FIELDS = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
 
 
 @given(DECISIONS)
@@ -46,22 +47,14 @@ def test_json_and_back(decision):
     ids=str,
 )
 def test_a_delay_can_be_calculated_with(said, read):
-    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
-    delay = Decision.from_dict(fields | {"delay": said}).delay
+    delay = Decision.from_dict(FIELDS | {"delay": said}).delay
     assert delay == read
     assert datetime.now(UTC) + timedelta(seconds=delay)
 
 
-def test_a_delay_that_is_no_float_is_refused():
-    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
-    with pytest.raises(ValueError, match="not a decision"):
-        Decision.from_dict(fields | {"delay": 10**400})
-
-
 def test_what_version_0_1_0_has_written_says_less():
-    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
     later = ("budget", "ran_out", "mutation")
-    read = Decision.from_dict({name: value for name, value in fields.items() if name not in later})
+    read = Decision.from_dict({name: value for name, value in FIELDS.items() if name not in later})
     assert (read.budget, read.ran_out, read.mutation) == (None, False, None)
 
 
@@ -78,24 +71,23 @@ def test_what_version_0_1_0_has_written_says_less():
     ids=str,
 )
 def test_a_mutation_that_is_none_is_refused(mutation):
-    fields = Decision(action=Action.RELAUNCH, policy="p", rule="r", explanation="e").to_dict()
     with pytest.raises(ValueError, match=r"no changes to a launch|could not convert|dictionary update"):
-        Decision.from_dict(fields | {"mutation": mutation})
+        Decision.from_dict(FIELDS | {"mutation": mutation})
 
 
 @pytest.mark.parametrize("budget", ["1 of 2", 1, {}, {"used": 1}, {"used": "some", "allowed": 2}], ids=str)
 def test_a_budget_that_is_none_is_refused(budget):
-    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
     with pytest.raises(ValueError, match=r"not a decision|invalid literal"):
-        Decision.from_dict(fields | {"budget": budget})
+        Decision.from_dict(FIELDS | {"budget": budget})
 
 
 @pytest.mark.parametrize(
-    "change", [{"action": "ponder"}, {"delay": "soon"}, {"delay": None}, {"avoid_node": 1}]
+    "change",
+    [{"action": "ponder"}, {"delay": "soon"}, {"delay": None}, {"delay": 10**400}, {"avoid_node": 1}],
+    ids=str,
 )
 def test_what_is_not_a_decision_is_refused(change):
-    fields = Decision(action=Action.COUNT, policy="p", rule="r", explanation="e").to_dict()
     with pytest.raises(ValueError, match=r"decision|Action|float|AvoidNode"):
-        Decision.from_dict(fields | change)
+        Decision.from_dict(FIELDS | change)
     with pytest.raises(ValueError, match="not a decision"):
-        Decision.from_dict({name: value for name, value in fields.items() if name not in change})
+        Decision.from_dict({name: value for name, value in FIELDS.items() if name not in change})

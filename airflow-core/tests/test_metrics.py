@@ -16,12 +16,7 @@ from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
 
 from airflow_resilience import metrics
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.propagation import audit, listener, reading
 from airflow_resilience.propagation.database import write_failures
 

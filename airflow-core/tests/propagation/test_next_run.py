@@ -8,12 +8,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.propagation.next_run import LENGTH, describe
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.termination import listener

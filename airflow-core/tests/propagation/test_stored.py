@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.propagation.stored import NUMBER_LIMIT, TEXT_LIMIT, StoredContext
 
 

@@ -141,13 +141,6 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, line: int, m
     assert str(error.value) == f"line {line}: {error.value.problem.text}"
 
 
-def test_aliases_that_would_fill_the_memory_are_refused() -> None:
-    lines = ["a: &x0 [x, x, x, x, x, x, x, x]"]
-    lines += [f"a{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 8)}]" for level in range(1, 20)]
-    with pytest.raises(NotYamlError, match="line 2: an alias"):
-        read_marked("\n".join(lines))
-
-
 @pytest.mark.parametrize("opening", ["[", "- ", "? ", "{", "{a: ", "[{", "&a - "])
 def test_deep_nesting_is_refused_before_it_costs_anything(opening: str) -> None:
     with pytest.raises(NotYamlError):

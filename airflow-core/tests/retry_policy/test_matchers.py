@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.matchers import (
     SEARCHED_LENGTH,
@@ -31,6 +26,7 @@ from airflow_resilience.retry_policy.matchers import (
 )
 from airflow_resilience.retry_policy.patterns import Pattern
 
+ANY = ContainerScope()
 BASE = ContainerScope(name="base")
 NO_INIT = ContainerScope(include_init=False)
 
@@ -88,24 +84,24 @@ def test_container(decided: str | None, finding: tuple[bool, str]) -> None:
 @pytest.mark.parametrize(
     ("operator", "containers", "scope", "finding"),
     [
-        ("In", [base(137)], ContainerScope(), (True, "exit code 137 of base is in 137, 143")),
-        ("In", [base(1)], ContainerScope(), (False, "exit code 1 of base is not in 137, 143")),
-        ("NotIn", [base(1)], ContainerScope(), (True, "exit code 1 of base is not in 137, 143")),
-        ("NotIn", [base(137)], ContainerScope(), (False, "exit code 137 of base is in 137, 143")),
+        ("In", [base(137)], ANY, (True, "exit code 137 of base is in 137, 143")),
+        ("In", [base(1)], ANY, (False, "exit code 1 of base is not in 137, 143")),
+        ("NotIn", [base(1)], ANY, (True, "exit code 1 of base is not in 137, 143")),
+        ("NotIn", [base(137)], ANY, (False, "exit code 137 of base is in 137, 143")),
         # One container is enough, for either operator.
-        ("In", [base(1), init(143)], ContainerScope(), (True, "exit code 143 of git-sync is in 137, 143")),
-        ("NotIn", [base(1), init(143)], ContainerScope(), (True, "exit code 1 of base is not in 137, 143")),
+        ("In", [base(1), init(143)], ANY, (True, "exit code 143 of git-sync is in 137, 143")),
+        ("NotIn", [base(1), init(143)], ANY, (True, "exit code 1 of base is not in 137, 143")),
         (
             "In",
             [base(1), init(2)],
-            ContainerScope(),
+            ANY,
             (False, "exit code 1 of base and exit code 2 of git-sync are not in 137, 143"),
         ),
         # Success is not a failure with an exit code that is not listed.
-        ("NotIn", [base(0)], ContainerScope(), (False, "no exit code but 0 is known of any container")),
+        ("NotIn", [base(0)], ANY, (False, "no exit code but 0 is known of any container")),
         ("NotIn", [base(0), init(2)], BASE, (False, "no exit code but 0 is known of base")),
-        ("NotIn", [base(None)], ContainerScope(), (False, "no exit code but 0 is known of any container")),
-        ("In", [], ContainerScope(), (False, "no exit code but 0 is known of any container")),
+        ("NotIn", [base(None)], ANY, (False, "no exit code but 0 is known of any container")),
+        ("In", [], ANY, (False, "no exit code but 0 is known of any container")),
         # Only the named container, only those that are not init containers.
         ("In", [init(137)], BASE, (False, "no exit code but 0 is known of base")),
         ("NotIn", [init(1)], NO_INIT, (False, "no exit code but 0 is known of any container")),
@@ -177,21 +173,13 @@ def test_conditions_are_explained(noted: list[ConditionEvidence], why: str) -> N
     ("evidence", "scope", "finding"),
     [
         (failure(reasons=["Failed", "Evicted"]), BASE, (True, "reason Evicted is in Error, Evicted")),
-        (
-            failure(base(reason="Error")),
-            ContainerScope(),
-            (True, "reason Error of base is in Error, Evicted"),
-        ),
+        (failure(base(reason="Error")), ANY, (True, "reason Error of base is in Error, Evicted")),
         (
             failure(reasons={"Evicted"}, containers=(base(reason="Error"),)),
-            ContainerScope(),
+            ANY,
             (True, "reason Evicted and reason Error of base are in Error, Evicted"),
         ),
-        (
-            failure(init(reason="Error")),
-            BASE,
-            (False, "reason WORKER_TERMINATION is not in Error, Evicted"),
-        ),
+        (failure(init(reason="Error")), BASE, (False, "reason WORKER_TERMINATION is not in Error, Evicted")),
         (
             failure(init(reason="Error"), base()),
             NO_INIT,
@@ -199,11 +187,8 @@ def test_conditions_are_explained(noted: list[ConditionEvidence], why: str) -> N
         ),
         (
             failure(base(reason="Y"), reasons=["X"]),
-            ContainerScope(),
-            (
-                False,
-                "reason X and reason Y of base and reason WORKER_TERMINATION are not in Error, Evicted",
-            ),
+            ANY,
+            (False, "reason X and reason Y of base and reason WORKER_TERMINATION are not in Error, Evicted"),
         ),
     ],
 )
@@ -221,16 +206,12 @@ def test_reason_of_the_context_counts_too() -> None:
     [
         (
             failure(base(message="write: no space left on device")),
-            ContainerScope(),
+            ANY,
             (True, "the message of base matches 'no space left'"),
         ),
-        (
-            failure(message="no space left"),
-            ContainerScope(),
-            (True, "the message of the worker matches 'no space left'"),
-        ),
+        (failure(message="no space left"), ANY, (True, "the message of the worker matches 'no space left'")),
         (failure(message="no space left"), BASE, (False, "no message is known of base")),
-        (failure(), ContainerScope(), (False, "no message is known of any container")),
+        (failure(), ANY, (False, "no message is known of any container")),
         (
             failure(base(message="fine"), init(message="no space left")),
             BASE,

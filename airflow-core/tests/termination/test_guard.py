@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -354,16 +353,6 @@ def test_a_task_that_goes_on_after_a_deferral_is_guarded(caplog):
         result = task.resume_execution(next_method="resumed", next_kwargs={"event": "e"}, context={})
     assert result == ("e", "result")
     assert caplog.text.count(HELD) == 1, "execute(), which it calls, is not guarded by itself"
-
-
-def test_the_code_meets_the_operator_as_it_is_without_a_guard():
-    seen = []
-    task = Undisturbed.of(
-        lambda: seen.append((dict(vars(task)), copy.copy(task).execute.__self__ is not task))
-    )
-    without = dict(vars(task))
-    run(task, infrastructure())
-    assert seen == [(without, True)]
 
 
 def test_an_operator_whose_execute_was_replaced_keeps_it():

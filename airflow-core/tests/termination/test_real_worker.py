@@ -20,12 +20,7 @@ import psutil
 import pytest
 
 from airflow import __version__ as airflow_version
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, XCOM_KEY, StoredContext
 from airflow_resilience.termination.environment import GRACE_PERIOD, INFRASTRUCTURE_RETRY
 from testbed.waiting import LONGEST_WAIT, wait_for
@@ -49,8 +44,6 @@ class ExecutionApi(ThreadingHTTPServer):
         self.retries, self.next_method = retries, next_method
         self.state: str | None = "running"
         self.asked = 0
-        self.answers = True
-        """Whether it says in which state the task is; else it breaks the connection."""
         self.reports: list[str] = []
         """States that were reported, in order."""
         self.failure: dict[str, Any] | None = None
@@ -91,9 +84,6 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         assert "/task-instances/states" in self.path
         self.server.asked += 1
-        if not self.server.answers:
-            self.close_connection = True
-            return
         task_id = self.path.split("task_ids=")[1].split("&")[0]
         states = {} if self.server.state is None else {task_id: self.server.state}
         self._reply(200, {"task_states": {RUN_ID: states}})
@@ -283,25 +273,6 @@ def test_without_a_budget_it_reports_what_airflow_does(start, retries, report):
 
 
 @pytest.mark.long
-def test_work_that_was_destroyed_is_no_success(start):
-    api, worker = start("stops_as_if_done")
-    worker.wait_until_begun()
-    worker.terminate()
-    worker.wait_for_output(HELD)
-    worker.kill()
-    assert api.reports == []
-
-
-@pytest.mark.long
-def test_without_a_budget_it_is_one(start):
-    api, worker = start("stops_as_if_done", {})
-    worker.wait_until_begun()
-    worker.terminate()
-    assert worker.wait() == 0
-    assert api.reports == ["success"]
-
-
-@pytest.mark.long
 def test_a_task_that_goes_on_after_a_deferral_is_guarded_too(start):
     api, worker = start("stops_after_deferral", next_method="resumed")
     worker.wait_until_begun()
@@ -318,56 +289,6 @@ def test_a_task_that_finishes_within_its_grace_period_is_a_success(start):
     assert worker.wait() == 0
     assert api.reports == ["success"]
     assert api.asked == 0
-
-
-@pytest.mark.long
-def test_a_user_who_clears_the_task_gets_airflows_way(start):
-    api, worker = start("bash", retries=1)
-    worker.wait_until_begun()
-    # The next heartbeat is refused, and the supervisor sends SIGTERM.
-    api.state = "restarting"
-    worker.wait()
-    assert HELD not in worker.output
-    assert "Command exited with return code -15" in worker.output
-    assert "Task failed with exception" in worker.output
-    assert api.asked == 1
-
-
-@pytest.mark.long
-def test_a_user_who_clears_the_task_while_its_end_is_held_back_gets_airflows_way(start):
-    api, worker = start("bash", retries=1)
-    worker.wait_until_begun()
-    worker.terminate()
-    worker.wait_for_output(HELD)
-    assert "Task failed with exception" not in worker.output
-    api.state = "restarting"
-    worker.wait()
-    assert "Task failed with exception" in worker.output
-    assert api.asked == 2
-
-
-@pytest.mark.long
-def test_without_an_answer_it_reports_what_airflow_does(start):
-    # It asks again for half of its grace period.
-    api, worker = start("bash", {**GUARDED, GRACE_PERIOD: "4"}, retries=1)
-    worker.wait_until_begun()
-    api.answers = False
-    worker.terminate()
-    worker.wait()
-    assert api.asked
-    assert api.reports == ["up_for_retry"]
-    assert "Task failed with exception" in worker.output
-    assert HELD not in worker.output
-
-
-@pytest.mark.long
-def test_an_execution_timeout_is_the_tasks_own_failure(start):
-    api, worker = start("asks_why_with_timeout")
-    worker.wait()
-    assert api.reports == ["failed"]
-    assert api.asked == 0
-    assert "AirflowTaskTimeout" in worker.output
-    assert told(api) == ("TIMEOUT", "EXECUTION_TIMEOUT", "WORKER")
 
 
 def test_on_kill_is_told_of_an_execution_timeout(start):
@@ -425,21 +346,3 @@ def test_the_next_run_is_told_why_there_is_one(start):
     worker.wait()
     assert api.reports == ["success"]
     assert "macro: WORKER_LOST" in worker.output
-
-
-@pytest.mark.long
-def test_the_first_run_is_told_nothing(start):
-    _, worker = start("tells_why", {})
-    worker.wait()
-    assert "macro: none" in worker.output
-
-
-@pytest.mark.long
-def test_its_own_failure_is_reported(start):
-    api, worker = start("fails", retries=1)
-    worker.wait()
-    assert api.reports == ["up_for_retry"]
-    assert api.asked == 0
-    assert told(api) == ("APPLICATION", "TASK_ERROR", "WORKER")
-    assert api.failure["metadata"] == {"exception": "builtins.ValueError", "message": "its own failure"}
-    assert "callback: APPLICATION / TASK_ERROR / WORKER" in worker.output
