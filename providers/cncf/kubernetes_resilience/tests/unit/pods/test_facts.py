@@ -70,21 +70,14 @@ def test_pod_that_was_evicted_by_the_api_is_read_completely() -> None:
     assert (facts.node, facts.phase, facts.deletion_grace_seconds) == (m.NODE, "Failed", 30)
     assert (facts.reason, facts.message) == (None, None)
     assert [condition.type for condition in facts.conditions] == ["PodScheduled", "DisruptionTarget"]
-    assert facts.worker is not None
     assert (facts.worker.state, facts.worker.exit_code) == (ContainerState.TERMINATED, 143)
 
 
 def test_pod_that_was_evicted_by_the_kubelet_has_a_reason_of_its_own() -> None:
     facts = read_pod(m.evicted())
     assert facts.reason == "Evicted"
-    assert facts.message is not None
     assert facts.message.startswith("The node was low on resource")
     assert facts.worker is None
-
-
-def test_pod_that_waits_for_a_node_has_none() -> None:
-    facts = read_pod(m.unscheduled())
-    assert (facts.node, facts.containers) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -123,7 +116,7 @@ def test_only_a_pod_that_succeeded_or_failed_is_terminal(phase: str | None, term
 def test_a_worker_may_start_as_its_own_status_says(manifest: m.Json, may_start: bool) -> None:
     pod = read_pod(manifest)
     assert pod.may_start is may_start
-    assert (pod.resource_version is not None) is may_start
+    assert pod.resource_version == ("48213" if may_start else None)
 
 
 @pytest.mark.parametrize(("seconds", "read"), [(0, 0), (600, 600), (None, 30), ("90", 30), (True, 30)])
@@ -137,10 +130,7 @@ def test_grace_period_is_that_of_kubernetes_where_none_is_set(seconds: Any, read
     [
         ("2026-03-01T08:00:00Z", datetime(2026, 3, 1, 8, 0, tzinfo=UTC)),
         ("2026-03-01T08:00:00.250000Z", datetime(2026, 3, 1, 8, 0, 0, 250_000, tzinfo=UTC)),
-        (
-            "2026-03-01T08:00:00+02:00",
-            datetime(2026, 3, 1, 8, 0, tzinfo=timezone(timedelta(hours=2))),
-        ),
+        ("2026-03-01T08:00:00+02:00", datetime(2026, 3, 1, 8, 0, tzinfo=timezone(timedelta(hours=2)))),
         ("2026-03-01T08:00:00", datetime(2026, 3, 1, 8, 0, tzinfo=UTC)),
         ("yesterday", None),
         (1_772_352_000, None),
@@ -157,7 +147,6 @@ def test_times_have_a_time_zone_or_are_not_known(text: Any, time: datetime | Non
 def test_worker_is_the_container_named_base_wherever_it_stands() -> None:
     statuses = [m.status_of("statsd", m.running()), m.base(m.terminated(1, "Error"))]
     facts = read_pod(m.pod("Running", statuses))
-    assert facts.worker is not None
     assert facts.worker.exit_code == 1
     assert containers(m.pod("Running", statuses)) == [
         ("statsd", ContainerType.SIDECAR, False),
@@ -202,7 +191,6 @@ def test_init_container_named_base_is_not_the_worker() -> None:
 )
 def test_state_of_a_container_is_the_one_that_is_there(state: Any, read: ContainerState) -> None:
     worker = read_pod(m.pod(containers=[m.base(state or {}) | {"state": state}])).worker
-    assert worker is not None
     assert worker.state is read
 
 
@@ -211,14 +199,7 @@ def test_details_of_a_container_come_from_its_present_state_only() -> None:
         "lastState": m.terminated(1, "Error")
     }
     worker = read_pod(m.pod(containers=[crashed_before])).worker
-    assert worker is not None
     assert (worker.reason, worker.message, worker.exit_code) == ("CrashLoopBackOff", "back-off 10s", None)
-
-
-def test_signal_and_message_of_a_terminated_container_are_read() -> None:
-    worker = read_pod(m.pod("Failed", [m.base(m.terminated(139, "Error", "segfault", signal=11))])).worker
-    assert worker is not None
-    assert (worker.exit_code, worker.signal, worker.message) == (139, 11, "segfault")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +215,6 @@ def test_signal_and_message_of_a_terminated_container_are_read() -> None:
 )
 def test_container_has_failed_if_it_ended_without_exit_code_zero(state: m.Json, failed: bool) -> None:
     worker = read_pod(m.pod(containers=[m.base(state)])).worker
-    assert worker is not None
     assert worker.failed is failed
 
 
@@ -261,7 +241,6 @@ def test_container_has_started_if_a_process_of_it_has_ever_run(
     state: m.Json, last: Any, started: bool
 ) -> None:
     worker = read_pod(m.pod(containers=[m.base(state) | {"lastState": last}])).worker
-    assert worker is not None
     assert worker.started is started
 
 
@@ -284,31 +263,12 @@ def test_a_worker_that_has_not_started_has_no_time_of_it(state: m.Json) -> None:
     assert (facts.scheduled, facts.started) == (None, None)
 
 
-def test_container_that_ended_says_when() -> None:
-    ended, runs = m.base(m.COMPLETED), m.status_of("statsd", m.running())
-    times = [item.finished_at for item in read_pod(m.pod(containers=[ended, runs])).containers]
-    assert times == [datetime(2026, 3, 1, 8, 0, 31, tzinfo=UTC), None]
-
-
 @pytest.mark.parametrize(
     ("exit_code", "signal", "killed_by"),
     [
-        *(
-            (0, None, None),
-            (1, None, None),
-            (128, None, None),
-            (129, None, 1),
-            (137, None, 9),
-            (143, None, 15),
-        ),
-        *(
-            (192, None, 64),
-            (193, None, None),
-            (255, None, None),
-            (255, 9, 9),
-            (137, 0, 9),
-            (None, None, None),
-        ),
+        *((0, None, None), (1, None, None), (128, None, None), (129, None, 1), (137, None, 9)),
+        *((143, None, 15), (192, None, 64), (193, None, None), (255, None, None), (255, 9, 9)),
+        *((137, 0, 9), (None, None, None)),
     ],
 )
 def test_signal_is_told_in_its_field_or_in_the_exit_code(
@@ -316,13 +276,7 @@ def test_signal_is_told_in_its_field_or_in_the_exit_code(
 ) -> None:
     state = {"terminated": {"exitCode": exit_code, "signal": signal}}
     worker = read_pod(m.pod("Failed", [m.base(state)])).worker
-    assert worker is not None
     assert worker.killed_by == killed_by
-
-
-def test_container_without_a_name_is_kept_and_called_unknown() -> None:
-    manifest = m.pod("Failed", [m.base(m.terminated(1, "Error")) | {"name": None}], init=[])
-    assert containers(manifest) == [("unknown", ContainerType.SIDECAR, False)]
 
 
 # ------------------------------------------------------------------------------------------------- conditions
@@ -342,10 +296,6 @@ def test_condition_holds_with_status_true_only(status: Any, holds: bool) -> None
 )
 def test_only_a_pending_pod_waits_for_the_scheduler(manifest: m.Json, unscheduled: bool) -> None:
     assert (read_pod(manifest).unscheduled is not None) is unscheduled
-
-
-def test_condition_of_another_type_is_not_taken_for_it() -> None:
-    assert read_pod(m.pod(conditions=(m.condition("Ready"),))).condition("DisruptionTarget") is None
 
 
 # --------------------------------------------------------------------------------------------- malformed pods
@@ -476,14 +426,3 @@ def test_memory_is_limited_by_the_container_or_by_its_pod(
     first, worker, unknown = read_pod(manifest).containers
     assert (first.unlimited_memory, worker.unlimited_memory) == (unlimited, unlimited)
     assert not unknown.unlimited_memory
-
-
-def test_container_whose_resources_are_not_shown_may_have_a_limit() -> None:
-    (worker,) = read_pod(m.pod("Running", [m.base(m.running())])).containers
-    assert not worker.unlimited_memory
-
-
-def test_version_of_a_pod_whose_worker_may_still_start_beside_a_sidecar_is_kept() -> None:
-    worker = m.base(m.waiting("RunContainerError", "no"))
-    facts = read_pod(m.pod("Running", [worker, m.status_of("statsd", m.running())]))
-    assert (facts.has_started, facts.resource_version) == (False, "48213")

@@ -67,11 +67,7 @@ def test_a_registry_that_is_not_known_is_none():
 def test_what_a_pod_needs():
     spec = {
         "initContainers": [{"name": "git-sync", "image": "registry.k8s.io/git-sync"}],
-        "containers": [
-            {"name": "base", "image": "airflow"},
-            {"image": "apache/x"},
-            {"name": "y"},
-        ],
+        "containers": [{"name": "base", "image": "airflow"}, {"image": "apache/x"}, {"name": "y"}],
     }
     assert [str(need) for need in needs_of({"metadata": {"namespace": "team-a"}, "spec": spec})] == [
         "quota/team-a",

@@ -38,8 +38,6 @@ def test_native_sidecar_decides_only_if_nothing_else_failed(
     facts: PodFacts, containers: list[ContainerFacts]
 ) -> None:
     failure = find_failure(replace(facts, phase="Failed", containers=tuple(containers)))
-    assert failure is not None
-    assert failure.container is not None
     if failure.container.type is ContainerType.SIDECAR and failure.container.before_worker:
         assert all(item.type is ContainerType.SIDECAR and item.before_worker for item in containers)
 
@@ -77,11 +75,7 @@ def test_pod_that_can_still_start_its_worker_counts_as_alive(
     status=st.sampled_from(["True", "False", "Unknown"]),
 )
 def test_disruption_only_ever_excuses_and_only_if_it_is_true(
-    facts: PodFacts,
-    gone: bool,
-    given_up: frozenset[str],
-    reason: str | None,
-    status: str,
+    facts: PodFacts, gone: bool, given_up: frozenset[str], reason: str | None, status: str
 ) -> None:
     condition = ConditionFacts("DisruptionTarget", status, reason)
     disrupted = replace(facts, conditions=(*facts.conditions, condition))

@@ -23,9 +23,7 @@ from ....support.pod_fixtures import read_worker_log
 
 
 def container(
-    message: str | None,
-    reason: str | None = "Error",
-    state: ContainerState = ContainerState.TERMINATED,
+    message: str | None, reason: str | None = "Error", state: ContainerState = ContainerState.TERMINATED
 ) -> ContainerFacts:
     return ContainerFacts("base", ContainerType.WORKER, state, reason, message, 1)
 
@@ -41,7 +39,6 @@ def test_message_that_fits_is_not_cut() -> None:
 def test_end_of_what_a_program_said_is_kept(reason: str | None) -> None:
     assert keep(container("x" * LOG_LIMIT, reason)) == "x" * LOG_LIMIT
     kept = keep(container("x" * LOG_LIMIT + "y", reason))
-    assert kept is not None
     assert kept.startswith("…x")
     assert kept.endswith("xy")
     assert len(kept.encode()) == LOG_LIMIT
@@ -65,7 +62,6 @@ def test_beginning_of_what_the_kubelet_or_the_runtime_said_is_kept(
 
 def test_limit_is_of_bytes_and_cuts_no_character_in_two() -> None:
     kept = keep(container("\N{SNOWMAN}" * 1000))
-    assert kept is not None
     assert LOG_LIMIT - 3 <= len(kept.encode()) <= LOG_LIMIT
     assert set(kept) == {"…", "\N{SNOWMAN}"}
 

@@ -341,12 +341,6 @@ class TestDelete:
         retry.set()
         await deleting
 
-    @pytest.mark.parametrize("status", [400, 413, 422])
-    async def test_a_page_is_no_such_answer(self, created: Bench, cluster: Any, status: int) -> None:
-        cluster.fail["delete"] = [error_from_status(status, None, text="<html>")]
-        await created.launcher.delete(REF, grace_seconds=0)
-        assert created.outcome() == PodDeleted(REF)
-
     async def test_answer_that_no_retry_changes_is_raised(
         self, created: Bench, cluster: Any, refused: Any
     ) -> None:
@@ -420,21 +414,6 @@ class TestDeleteUnlessStarted:
         cluster.before["delete"] = [deleted_by_somebody]
         await created.launcher.delete(REF, "1")
         assert created.outcome() == PodDeletionAccepted(REF, 12)
-
-    async def test_a_deletion_without_an_answer_is_found_to_be_accepted(
-        self, created: Bench, cluster: Any
-    ) -> None:
-        def lost() -> None:
-            cluster.change("worker")
-            cluster.pods["worker"]["metadata"] |= {
-                "deletionTimestamp": "2026-01-01T00:00:00Z",
-                "deletionGracePeriodSeconds": 30,
-            }
-
-        cluster.fail["delete"] = [DROPPED]
-        cluster.before["delete"] = [lost]
-        await created.launcher.delete(REF, "1")
-        assert created.outcome() == PodDeletionAccepted(REF, 30)
 
     async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
         old = PodRef("airflow", "worker", "uid-0")
@@ -634,13 +613,10 @@ BESIDE_A_SIDECAR = {
 }
 
 
-@pytest.mark.parametrize("status", [302, 404, 520])
+@pytest.mark.parametrize("status", [302, 400, 404, 413, 422, 520])
 @pytest.mark.parametrize("version", [None, "1"])
 async def test_a_deletion_is_not_lost_to_an_answer_of_a_proxy(
-    created: Bench,
-    cluster: Any,
-    status: int,
-    version: str | None,
+    created: Bench, cluster: Any, status: int, version: str | None
 ) -> None:
     """Its pod would live on beside its replacement (I2)."""
     cluster.fail["delete"] = [error_from_status(status, None, text="<html>")]
@@ -697,8 +673,7 @@ async def test_a_creation_that_a_proxy_has_answered_is_no_outage(
 
 
 async def test_a_pod_whose_sidecar_has_started_is_deleted_if_its_worker_has_not(
-    created: Bench,
-    cluster: Any,
+    created: Bench, cluster: Any
 ) -> None:
     """Else it would be followed again, in a phase in which no waiting reason gives it up."""
     cluster.pods["worker"]["status"] = BESIDE_A_SIDECAR
