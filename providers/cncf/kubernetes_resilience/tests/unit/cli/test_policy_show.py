@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 from airflow.models.dag import DagTag
 from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy.orm.attributes import flag_modified
@@ -72,15 +71,6 @@ def test_table_for_people(run, configured):
     assert "10s times 2 up to 5m, jitter 0.2" in out
     assert "'no [space]+ left'" in out, "brackets are not taken for markup"
     assert "unlimited" in out
-
-
-def test_yaml_says_the_same_as_json(run, configured):
-    assert yaml.safe_load(run("policy", "show", "-o", "yaml").out) == run("policy", "show", "-o", "json").data
-
-
-def test_plain_has_a_line_for_each_value(run, configured):
-    lines = run("policy", "show", "-o", "plain").out.splitlines()
-    assert ["policies[0].rules[0].action", "Retry"] in [line.split() for line in lines]
 
 
 def test_task_without_anything_of_its_own_has_the_default_policy(run, configured, define):

@@ -94,11 +94,12 @@ def test_every_exit_code_is_among_them(run_quick, file_of):
     assert set(codes.values()) == {0, 1, 2, 3}
 
 
-def test_pipe_is_read(run, run_quick, monkeypatch):
+@pytest.mark.parametrize("words", [["-"], ["-f", "-"]])
+def test_pipe_is_read(run, run_quick, monkeypatch, words):
     def piped(command):
         content = io.BytesIO(json.dumps(m.evicted()).encode())
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content))
-        return command("explain", "-")
+        return command("explain", *words)
 
     assert piped(run_quick) == piped(run)
     assert piped(run_quick)[0] == 0

@@ -13,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.plugin import api
 from airflow_resilience import ledger
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
 from airflow_resilience.propagation.exceptions import explain
@@ -228,17 +227,6 @@ def test_the_default_is_a_week_until_now(log_in):
     since, until = datetime.fromisoformat(told["since"]), datetime.fromisoformat(told["until"])
     assert until - since == timedelta(days=7)
     assert datetime.now(UTC) - until < timedelta(minutes=1)
-
-
-def test_rows_of_another_version_are_counted_and_do_no_harm(log_in, queued_ti, fail, session):
-    ti = queued_ti()
-    fail(ti, lost())
-    session.add(Log(event=LAUNCH_FAILURE_EVENT, task_instance=ti.key, extra='{"ti_id": []}'))
-    session.commit()
-    client = log_in("admin")
-    told = client.get(DATA[1]).json()
-    assert (told["failures"], told["unreadable"]) == (1, 1)
-    assert client.get(launches_of(ti)).status_code == 200
 
 
 def test_what_a_pod_has_said_is_text_and_stays_as_it_was(log_in, queued_ti, fail):

@@ -157,7 +157,6 @@ def test_no_failures():
 @pytest.mark.parametrize(
     "wanted",
     [
-        Filter(dag_id="dag"),
         Filter(cause="oom"),
         Filter(node="node-2"),
         Filter(phase=Phase.EXECUTION),
@@ -165,21 +164,14 @@ def test_no_failures():
         Filter(relaunched=False),
         Filter(ran_out=True),
         Filter(after=NOON),
-        Filter(dag_id="dag", cause="oom", node="node-2"),
+        Filter(cause="oom", node="node-2"),
     ],
 )
 def test_each_number_leads_to_its_rows(wanted):
     one, other = tell(
         [
             failure(
-                2,
-                lost(
-                    action=Action.COUNT,
-                    phase=Phase.EXECUTION,
-                    ran_out=True,
-                    cause="oom",
-                    node="node-2",
-                ),
+                2, lost(action=Action.COUNT, phase=Phase.EXECUTION, ran_out=True, cause="oom", node="node-2")
             ),
             failure(1, lost(), dag="other", at=NOON - DAY),
         ]
@@ -201,7 +193,3 @@ def test_a_pod_that_is_heard_of_again_is_one_pod():
     told = summary(given_up, heard_of)
     assert (told.failures, told.launches, told.executions) == (1, 0, 1)
     assert (told.outcomes[Outcome.HEALED], told.outcomes[Outcome.FAILED_AGAIN]) == (1, 0)
-
-
-def test_pods_of_other_tries_are_others():
-    assert summary(failure(1, task="one"), failure(2, task="other")).failures == 2

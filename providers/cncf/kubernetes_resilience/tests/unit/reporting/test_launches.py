@@ -7,13 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.reporting.launches import tell_tries
-from airflow.providers.cncf.kubernetes_resilience.reporting.views import EndView, FailureView, LaunchEnd
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow.providers.cncf.kubernetes_resilience.reporting.views import EndView, FailureView
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, HeldLaunch
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
@@ -33,7 +28,7 @@ def minute(number):
 
 
 def row(state, number=1, hostname="", started=None, ended=None, max_tries=1):
-    return TryRow(number, "ti", state, hostname, NOON, started, ended, max_tries)
+    return TryRow(number, state, hostname, started, ended, max_tries)
 
 
 def fails(at, entry, number=1):
@@ -64,25 +59,13 @@ def test_a_task_that_has_never_been_launched():
     assert tell(present=row("upstream_failed", 0)) == []
 
 
-def test_a_task_without_trouble():
-    (told,) = tell(
-        says(1, "running"), says(5, "success"), present=row("success", 1, "pod-a", minute(1), minute(5))
-    )
+@pytest.mark.parametrize("events", [[says(1, "running"), says(5, "success")], []], ids=["3.2", "before"])
+def test_a_task_without_trouble(events):
+    (told,) = tell(*events, present=row("success", 1, "pod-a", minute(1), minute(5)))
     (launch,) = told.launches
     assert (launch.number, launch.end, launch.state, launch.host) == (1, "reported", "success", "pod-a")
     assert (launch.started_at, launch.ended_at) == (minute(1), minute(5))
     assert budgets(told) == (None, None, (0, 1))
-
-
-def test_the_same_where_airflow_writes_no_events():
-    (told,) = tell(present=row("success", 1, "pod-a", minute(1), minute(5)))
-    (launch,) = told.launches
-    assert (launch.end, launch.host, launch.started_at, launch.ended_at) == (
-        LaunchEnd.REPORTED,
-        "pod-a",
-        minute(1),
-        minute(5),
-    )
 
 
 @pytest.mark.parametrize("event", [LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, EVENT])
@@ -156,10 +139,7 @@ def test_what_the_api_says_of_a_failed_launch():
 def test_a_loss_of_a_running_worker_and_the_one_that_runs():
     loss = lost(1, phase=Phase.EXECUTION, budget=LOSS)
     (told,) = tell(
-        says(1, "running"),
-        fails(4, loss),
-        says(6, "running"),
-        present=row("running", 1, "pod-b", minute(6)),
+        says(1, "running"), fails(4, loss), says(6, "running"), present=row("running", 1, "pod-b", minute(6))
     )
     assert ends(told) == [(1, "failed", None), (2, "running", "running")]
     first, second = told.launches

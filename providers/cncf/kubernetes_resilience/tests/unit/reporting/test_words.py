@@ -11,12 +11,7 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
     in_words,
     node_of,
 )
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 
 from ...support.entries import lost
 
