@@ -91,30 +91,6 @@ def test_a_mutation_in_words() -> None:
     )
 
 
-def test_first_rule_that_matches_wins() -> None:
-    fails = Rule(name="never", action=Action.FAIL, matchers=(EVICTED,))
-    counts = Rule(name="plain", action=Action.COUNT, matchers=(PULL,))
-    policy_set = policies(
-        Policy(name="gpu", rules=(counts, SPOT)), Policy(name="standard", rules=(fails, SPOT))
-    )
-    decision = ask(policy_set, failure("Evicted"))
-    assert decision == Decision(
-        action=Action.RELAUNCH,
-        policy="gpu",
-        rule="spot",
-        explanation="launch 1 of 11; policy gpu, rule spot",
-        budget=BudgetUse(1, 10),
-    )
-
-
-def test_all_conditions_of_a_rule_must_hold() -> None:
-    strict = Rule(name="strict", action=Action.FAIL, matchers=(EVICTED, OnPhases(frozenset({Phase.LAUNCH}))))
-    policy_set = policies(Policy(name="standard", rules=(strict,)))
-    assert ask(policy_set, failure("Evicted")).action is Action.FAIL
-    assert ask(policy_set, failure("Ready")).action is Action.COUNT
-    assert ask(policy_set, failure()).action is Action.COUNT
-
-
 @pytest.mark.parametrize("action", [Action.FAIL, Action.COUNT])
 def test_rule_that_does_not_relaunch_has_no_delay_and_no_limit(action: Action) -> None:
     rule = Rule(

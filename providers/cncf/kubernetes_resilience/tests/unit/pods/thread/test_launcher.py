@@ -81,10 +81,6 @@ async def created(bench: Bench) -> Bench:
 
 
 class TestCreate:
-    async def test_success(self, bench: Bench, cluster: Any) -> None:
-        await bench.launcher.create("launch-1", body())
-        assert bench.outcome() == PodCreated("launch-1", REF)
-
     async def test_repeating_finds_the_same_pod(self, bench: Bench, cluster: Any) -> None:
         await bench.launcher.create("launch-1", body())
         await bench.launcher.create("launch-1", body())
@@ -279,10 +275,6 @@ class TestDelete:
                 "options": {"propagationPolicy": "Background"},
             }
         ]
-
-    async def test_removed_at_once(self, created: Bench) -> None:
-        await created.launcher.delete(REF, grace_seconds=0)
-        assert created.outcome() == PodDeleted(REF)
 
     async def test_a_finalizer_keeps_it(self, created: Bench, cluster: Any) -> None:
         cluster.pods["worker"]["metadata"]["finalizers"] = ["example.com/hold"]
