@@ -165,8 +165,11 @@ def policy_sets(draw: st.DrawFn) -> PolicySet:
     )
 
 
+Question = tuple[PolicySet, Selection]
+
+
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[PolicySet, Selection]:
+def questions(draw: st.DrawFn) -> Question:
     policy_set = draw(policy_sets())
     profile = TaskProfile(
         dag_id="dag",
@@ -193,6 +196,16 @@ histories = st.lists(
 )
 
 
+def thirty(question: Question, failures: list[Evidence], chance: float = 0.0) -> list[Decision]:
+    """Return what is decided about thirty failures, each of which is one of these."""
+    policy_set, selection = question
+    history: list[Decision] = []
+    for number in range(30):
+        evidence = failures[number % len(failures)]
+        history.append(decide(evidence, selection, policy_set, history, lambda: chance))
+    return history
+
+
 def all_backoffs(policy_set: PolicySet) -> list[Backoff]:
     policies = policy_set.policies.values()
     found = [thing.backoff for policy in policies for thing in (policy, *policy.rules)]
@@ -201,7 +214,7 @@ def all_backoffs(policy_set: PolicySet) -> list[Backoff]:
 
 @given(question=questions(), evidence=evidences, history=histories, chance=chances)
 def test_every_failure_gets_the_same_decision_each_time(
-    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision], chance: float
+    question: Question, evidence: Evidence, history: list[Decision], chance: float
 ) -> None:
     policy_set, selection = question
     first = trace(evidence, selection, policy_set, history, lambda: chance)
@@ -215,7 +228,7 @@ def test_every_failure_gets_the_same_decision_each_time(
 
 @given(question=questions(), evidence=evidences, history=histories)
 def test_only_a_relaunch_changes_the_next_launch(
-    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+    question: Question, evidence: Evidence, history: list[Decision]
 ) -> None:
     policy_set, selection = question
     decision = decide(evidence, selection, policy_set, history, lambda: 0.0)
@@ -224,7 +237,7 @@ def test_only_a_relaunch_changes_the_next_launch(
 
 @given(question=questions(), evidence=evidences, history=histories, chance=chances)
 def test_delay_is_for_relaunches_between_the_minimum_and_the_longest_backoff(
-    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision], chance: float
+    question: Question, evidence: Evidence, history: list[Decision], chance: float
 ) -> None:
     policy_set, selection = question
     decision = decide(evidence, selection, policy_set, history, lambda: chance)
@@ -240,9 +253,7 @@ def test_delay_is_for_relaunches_between_the_minimum_and_the_longest_backoff(
 
 
 @given(question=questions(), evidence=launches, history=histories)
-def test_first_match_wins(
-    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
-) -> None:
+def test_first_match_wins(question: Question, evidence: Evidence, history: list[Decision]) -> None:
     policy_set, selection = question
     found = trace(evidence, selection, policy_set, history, lambda: 0.0)
     for policy in policies_asked(policy_set, selection):
@@ -261,7 +272,7 @@ def test_first_match_wins(
 
 @given(question=questions(), evidence=losses, history=histories)
 def test_first_rule_that_matches_a_running_task_wins_then_the_infrastructure(
-    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+    question: Question, evidence: Evidence, history: list[Decision]
 ) -> None:
     policy_set, selection = question
     decision = decide(evidence, selection, policy_set, history, lambda: 0.0)
@@ -284,13 +295,10 @@ def test_first_rule_that_matches_a_running_task_wins_then_the_infrastructure(
 
 @given(question=questions(), failures=st.lists(losses, min_size=1, max_size=3), chance=chances)
 def test_infrastructure_retries_never_exceed_the_budget(
-    question: tuple[PolicySet, Selection], failures: list[Evidence], chance: float
+    question: Question, failures: list[Evidence], chance: float
 ) -> None:
     policy_set, selection = question
-    history: list[Decision] = []
-    for number in range(30):
-        evidence = failures[number % len(failures)]
-        history.append(decide(evidence, selection, policy_set, history, lambda: chance))
+    history = thirty(question, failures, chance)
     relaunches = [decision for decision in history if decision.action is Action.RELAUNCH]
     assert within(len(relaunches), budget_of(policy_set, selection))
     assert within(len(relaunches), policy_set.global_max_retries)
@@ -303,7 +311,7 @@ def test_infrastructure_retries_never_exceed_the_budget(
 
 @given(question=questions(), evidence=losses, history=histories)
 def test_without_a_budget_whatever_the_file_says_a_running_task_is_not_launched_again(
-    question: tuple[PolicySet, Selection], evidence: Evidence, history: list[Decision]
+    question: Question, evidence: Evidence, history: list[Decision]
 ) -> None:
     policy_set, selection = question
     policy_set = replace(policy_set, infrastructure=replace(policy_set.infrastructure, budget=0))
@@ -312,9 +320,7 @@ def test_without_a_budget_whatever_the_file_says_a_running_task_is_not_launched_
 
 
 @given(question=questions(), evidence=losses)
-def test_one_loss_again_and_again_uses_the_budget_up(
-    question: tuple[PolicySet, Selection], evidence: Evidence
-) -> None:
+def test_one_loss_again_and_again_uses_the_budget_up(question: Question, evidence: Evidence) -> None:
     policy_set, selection = question
     unlimited = {
         name: replace(
@@ -327,23 +333,16 @@ def test_one_loss_again_and_again_uses_the_budget_up(
         selection,
         policies=tuple(SelectedPolicy(unlimited[policy.name], why) for policy, why in selection.policies),
     )
-    history: list[Decision] = []
-    for _ in range(30):
-        history.append(decide(evidence, selection, policy_set, history, lambda: 0.0))
+    history = thirty((policy_set, selection), [evidence])
     relaunches = sum(decision.action is Action.RELAUNCH for decision in history)
     budget = budget_of(policy_set, selection)
     assert relaunches in (0, 30 if budget == UNLIMITED else budget)
 
 
 @given(question=questions(), failures=st.lists(launches, min_size=1, max_size=3), chance=chances)
-def test_relaunches_never_exceed_a_limit(
-    question: tuple[PolicySet, Selection], failures: list[Evidence], chance: float
-) -> None:
+def test_relaunches_never_exceed_a_limit(question: Question, failures: list[Evidence], chance: float) -> None:
     policy_set, selection = question
-    history: list[Decision] = []
-    for number in range(30):
-        evidence = failures[number % len(failures)]
-        history.append(decide(evidence, selection, policy_set, history, lambda: chance))
+    history = thirty(question, failures, chance)
     for decision in history:
         for counted, limit in bounds(decision, policy_set, selection, history):
             assert within(len(counted), limit)
@@ -351,12 +350,10 @@ def test_relaunches_never_exceed_a_limit(
 
 @given(question=questions(), evidence=launches)
 def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
-    question: tuple[PolicySet, Selection], evidence: Evidence
+    question: Question, evidence: Evidence
 ) -> None:
     policy_set, selection = question
-    history: list[Decision] = []
-    for _ in range(30):
-        history.append(decide(evidence, selection, policy_set, history, lambda: 0.0))
+    history = thirty(question, [evidence])
     first = history[0]
     policy = next(item for item in policies_asked(policy_set, selection) if item.name == first.policy)
     rule = next((rule for rule in policy.rules if rule.name == first.rule), None)
@@ -370,16 +367,14 @@ def test_one_failure_again_and_again_uses_the_narrowest_limit_up(
 
 @given(question=questions(), failures=st.lists(launches, min_size=1, max_size=3))
 def test_failure_counts_only_if_a_limit_of_its_rule_or_of_all_is_reached(
-    question: tuple[PolicySet, Selection], failures: list[Evidence]
+    question: Question, failures: list[Evidence]
 ) -> None:
     policy_set, selection = question
-    history: list[Decision] = []
-    for number in range(30):
-        decision = decide(failures[number % len(failures)], selection, policy_set, history, lambda: 0.0)
+    history = thirty(question, failures)
+    for number, decision in enumerate(history):
         if "no relaunch is left" in decision.explanation:
-            reached = bounds(decision, policy_set, selection, history)
+            reached = bounds(decision, policy_set, selection, history[:number])
             assert any(limit not in (None, UNLIMITED) and len(used) >= limit for used, limit in reached)
-        history.append(decision)
 
 
 def policies_asked(policy_set: PolicySet, selection: Selection) -> list[Policy]:
