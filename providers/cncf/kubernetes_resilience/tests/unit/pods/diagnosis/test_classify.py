@@ -444,6 +444,10 @@ def test_condition_of_kueue_says_why_it_has_deleted_a_pod(reason: str, row: str,
     assert metadata["message"] == "Preempted to accommodate a workload"
 
 
+def test_shutdown_of_a_node_on_which_the_worker_ran_is_no_refusal() -> None:
+    assert row_of(failure_of(m.node_shutdown())) == "node-shutdown"
+
+
 @pytest.mark.parametrize(
     "reason", [*sorted(REFUSALS), "OutOfcpu", "SMTAlignmentError", "OutOfnvidia.com/gpu", "NodeShutdown"]
 )

@@ -24,7 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_silent_exit,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ConditionFacts, PodFacts
-from airflow_resilience.context import StateChangeCategory
+from airflow_resilience.context import MetadataKey, StateChangeCategory
 from airflow_resilience.retry_policy.evidence import Phase
 
 from ....support.strategies import PODS, REASONS, SETS_OF_REASONS, WORDS
@@ -58,6 +58,7 @@ def test_every_failure_is_classified_always_alike_and_fit_for_json(
     assert classified == classify(failure, launch_number=launch_number)
     assert classified.cause in TABLE
     metadata = classified.context.metadata
+    assert metadata.keys() <= set(MetadataKey)
     assert json.loads(json.dumps(metadata)) == metadata
     assert {type(value) for value in metadata.values()} <= {str, int}, "flat, and nothing that is not known"
 
