@@ -426,3 +426,8 @@ def test_memory_is_limited_by_the_container_or_by_its_pod(
     first, worker, unknown = read_pod(manifest).containers
     assert (first.unlimited_memory, worker.unlimited_memory) == (unlimited, unlimited)
     assert not unknown.unlimited_memory
+
+
+def test_container_whose_resources_are_not_shown_may_have_a_limit() -> None:
+    (worker,) = read_pod(m.pod("Running", [m.base(m.running())])).containers
+    assert not worker.unlimited_memory

@@ -293,6 +293,14 @@ def test_of_two_sidecars_the_one_that_ended_first_decides(
     assert container.name == decides
 
 
+def test_ordinary_sidecar_decides_over_a_native_one_that_ended_before_it() -> None:
+    init = [m.status_of("proxy", m.terminated(143, "Error"))]
+    statsd = m.terminated(2, "Error", finishedAt="2026-03-01T09:00:00Z")
+    statuses = [m.base(OK), m.status_of("statsd", statsd)]
+    failure = failure_of(m.pod("Failed", statuses, init=init, native_sidecars=("proxy",)))
+    assert failure.container.name == "statsd"
+
+
 # ------------------------------------------------------------------------------------------ whose fault it is
 
 
