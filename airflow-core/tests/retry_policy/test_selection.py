@@ -99,6 +99,11 @@ def test_unknown_names_are_left_out_and_told_once() -> None:
     assert [policy.name for policy, _ in selection.policies] == ["gpu", "standard"]
 
 
+@pytest.mark.parametrize("retries", [None, UNLIMITED, 0, 3])
+def test_limit_of_the_task_is_handed_on(retries: int | None) -> None:
+    assert select(policies(), task(retries=retries)).retries == retries
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [({"default": "nix"}, "nix"), ({"selectors": (Selector(policy="b"), Selector(policy="a"))}, "a, b")],
