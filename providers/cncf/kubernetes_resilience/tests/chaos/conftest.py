@@ -8,18 +8,12 @@ import yaml
 
 from cluster_lab import airflow_fixtures
 
+from ..support.cluster import TEMPLATE
 from .execution_machine import ExecutionChaos
 from .executions import ExecutionWorld
 from .machine import Chaos
 from .outage_machine import MAX_WAIT, THRESHOLD, OutageChaos, OutageWorld
 from .world import World, read_task_instances
-
-TEMPLATE = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "worker"},
-    "spec": {"containers": [{"name": "base", "image": "airflow"}], "restartPolicy": "Never"},
-}
 
 
 @pytest.fixture

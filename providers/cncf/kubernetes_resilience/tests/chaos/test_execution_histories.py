@@ -10,7 +10,7 @@ from .execution_machine import LOSSES
 from .executions import HEARTBEAT_TIMEOUT
 from .poison import Poison
 from .scheduler import Killed
-from .test_histories import stand_still_while_another_launches
+from .test_histories import stand_still_while_another_launches, succeeds_in_the_first_try
 
 BUDGET = 2
 
@@ -29,11 +29,6 @@ def lose(chaos, how="drain", *, goes_on=False):
     chaos.world.take(pod, how, goes_on=goes_on)
     chaos.flush()
     return pod
-
-
-def succeeds_in_the_first_try(chaos):
-    chaos.come_to_rest()
-    assert [(ti.state, ti.try_number) for ti in chaos.world.tis] == [("success", 1)] * 2
 
 
 def runs_of_the_first(world):

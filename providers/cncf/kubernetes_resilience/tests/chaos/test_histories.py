@@ -75,9 +75,7 @@ def test_a_replacement_that_waits_to_be_created_is_not_taken_for_the_pod_before(
 @pytest.mark.parametrize("relabels", [0, 1, 2])
 def test_an_adopter_is_killed_before_its_commit_and_a_third_scheduler_starts_at_once(chaos, world, relabels):
     start(chaos)
-    heir = world.pause(world.schedulers[0])
-    world.pass_time(40)
-    world.adopt_orphans(heir, commits=False, relabels=relabels)
+    heir = world.overtake(world.schedulers[0], commits=False, relabels=relabels)
     world.kill_scheduler(heir)
     world.adopt_orphans(world.add_scheduler())
     chaos.flush()
@@ -88,9 +86,7 @@ def test_an_adopter_is_killed_before_its_commit_and_a_third_scheduler_starts_at_
 @pytest.mark.parametrize("heir_dies", [True, False])
 def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(chaos, world, heir_dies):
     first = world.schedulers[0]
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir, commits=False)
+    heir = world.overtake(first, commits=False)
     if heir_dies:
         world.kill_scheduler(heir)
     world.resume(first)
@@ -102,9 +98,7 @@ def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(chaos, world,
 def test_the_first_owner_that_came_back_dies_while_the_adopter_lives(chaos, world):
     start(chaos)
     first = world.schedulers[0]
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir, commits=False)
+    world.overtake(first, commits=False)
     world.resume(first)
     chaos.flush()
     third = world.add_scheduler()
@@ -119,9 +113,7 @@ def test_the_first_owner_that_came_back_dies_while_the_adopter_lives(chaos, worl
 def test_an_adoption_is_rolled_back_and_offered_again(chaos, world):
     start(chaos)
     first = world.schedulers[0]
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir, commits=False)
+    heir = world.overtake(first, commits=False)
     world.adopt_orphans(heir)
     chaos.flush()
     assert [ti.queued_by_job_id for ti in world.tis] == [heir.job_id] * 2
@@ -142,9 +134,7 @@ def test_relabels_are_carried_out_after_another_scheduler_has_adopted(chaos, wor
     world.pass_time(40)
     world.adopt_orphans(paused)
     world.turn(paused)  # its relabels lie there
-    heir = world.pause(paused)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+    world.overtake(paused)
     chaos.flush()
     world.resume(paused)
     paused.runtime.carry_out_all()
@@ -160,9 +150,7 @@ def test_relabels_are_carried_out_after_another_scheduler_has_adopted(chaos, wor
 
 def test_pods_that_wait_are_left_to_the_scheduler_that_has_adopted_them(chaos, world):
     paused = world.schedulers[0]
-    heir = world.pause(paused)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+    world.overtake(paused)
     chaos.flush()
     world.resume(paused)
     chaos.flush()
@@ -172,9 +160,7 @@ def test_pods_that_wait_are_left_to_the_scheduler_that_has_adopted_them(chaos, w
 
 def test_a_relabel_of_a_pod_that_leaves_does_not_pass_for_its_end(chaos, world):
     first, pod = world.schedulers[0], chaos.pods("Pending")[0]
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir, commits=False, relabels=0)
+    world.overtake(first, commits=False, relabels=0)
     world.resume(first)
     world.refuses_deletions = True
     world.stall(pod)
@@ -207,9 +193,7 @@ def test_a_relaunch_waits_in_a_scheduler_that_is_paused_until_two_others_have_fa
     for pod in chaos.pods("Pending"):
         world.stall(pod)
     chaos.decide(first)  # both are given up; their replacements wait for their deletion
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+    heir = world.overtake(first)
     for _ in range(3):
         chaos.launch_all()
     assert all(pod.is_healthy for pod in chaos.pods("Pending"))
@@ -225,9 +209,7 @@ def test_a_relaunch_waits_in_a_scheduler_that_is_paused_until_two_others_have_fa
 @pytest.mark.parametrize("replacement_runs", [True, False])
 def test_a_scheduler_adopts_what_it_had_before_it_was_paused(chaos, world, replacement_runs):
     paused = world.schedulers[0]
-    heir = world.pause(paused)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+    heir = world.overtake(paused)
     chaos.flush()
     kill_all(chaos)
     chaos.flush()
@@ -250,9 +232,7 @@ def postpone_adoption(chaos):
     """Have a second scheduler adopt while no pods can be listed, and then stand still; return it."""
     world = chaos.world
     world.is_away = True
-    second = world.pause(world.schedulers[0])
-    world.pass_time(40)
-    world.adopt_orphans(second)
+    second = world.overtake(world.schedulers[0])
     world.is_away = False
     return second
 
@@ -262,9 +242,7 @@ def test_another_scheduler_has_adopted_what_was_postponed(chaos, world):
     kill_all(chaos)
     chaos.decide(first)  # asks for the replacements, and stands still before they are created
     second = postpone_adoption(chaos)
-    third = world.pause(second)
-    world.pass_time(40)
-    world.adopt_orphans(third)
+    third = world.overtake(second)
     for _ in range(3):
         world.pass_time(10)
         chaos.launch_all()
@@ -301,9 +279,7 @@ def test_another_scheduler_has_launched_what_was_revoked_during_a_postponed_adop
 
 def test_a_pod_ends_under_the_eyes_of_a_scheduler_that_does_not_have_its_task_instance(chaos, world):
     first = world.schedulers[0]
-    second = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(second, commits=False, relabels=1)
+    second = world.overtake(first, commits=False, relabels=1)
     world.paused.remove(first)
     world.watchers.remove(first.notice)
     third = world.add_scheduler()
@@ -337,9 +313,7 @@ def test_a_token_has_expired_in_an_outage_and_another_scheduler_has_adopted_the_
         world.pass_time(300)
     first = world.schedulers[0]
     world.end_outage()
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+    world.overtake(first)
     if started:
         for pod in chaos.pods("Pending"):
             world.run(pod)
@@ -355,9 +329,7 @@ def stand_still_with_creations_under_way(chaos):
     first = chaos.world.schedulers[0]
     kill_all(chaos)
     chaos.decide(first)
-    heir = chaos.world.pause(first)
-    chaos.world.pass_time(40)
-    chaos.world.adopt_orphans(heir)
+    heir = chaos.world.overtake(first)
     return first, heir
 
 

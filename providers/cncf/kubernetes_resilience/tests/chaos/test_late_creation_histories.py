@@ -151,9 +151,7 @@ def test_a_pod_of_an_old_call_is_adopted_by_another_before_it_is_deleted(chaos, 
     complete_adoption(chaos, first)
     first.runtime.carry_out_all()
     chaos.decide(first)
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir)
+    world.overtake(first)
     chaos.flush()
     if starts:
         start_all(chaos)
@@ -231,9 +229,7 @@ def label_in_vain(chaos):
         world.stall(pod)
     while first.stream:
         first.deliver()
-    heir = world.pause(first)
-    world.pass_time(40)
-    world.adopt_orphans(heir, commits=False)
+    heir = world.overtake(first, commits=False)
     world.kill_scheduler(heir)
     world.resume(first)
     world.turn(first)

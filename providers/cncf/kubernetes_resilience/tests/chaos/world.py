@@ -185,6 +185,13 @@ class World(Cluster):
         elif orphans:
             self._fail_to_adopt(heir, orphans, relabels)
 
+    def overtake(self, scheduler: Scheduler, **options: Any) -> Scheduler:
+        """Have a scheduler stand still until another adopts what was its; return that one."""
+        heir = self.pause(scheduler)
+        self.pass_time(40)
+        self.adopt_orphans(heir, **options)
+        return heir
+
     def _adopt(self, heir: Scheduler, orphans: list[Any]) -> None:
         asleep = {scheduler.job_id: scheduler for scheduler in self.paused}
         for ti in orphans:

@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import jwt
+
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
 from cluster_lab.apiserver.selectors import parse_labels
 
@@ -78,6 +80,11 @@ class Pod:
     def workload(self) -> dict[str, Any]:
         args = self.base["args"]
         return json.loads(args[args.index("--json-string") + 1])
+
+    @property
+    def claims(self) -> dict[str, Any]:
+        """What the worker's token says."""
+        return jwt.decode(self.workload["token"], options={"verify_signature": False})
 
     def facts(self, **status: Any) -> PodFacts:
         """Read the pod with that status (which then stays)."""

@@ -13,15 +13,20 @@ import asyncio
 import json
 import logging
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import structlog
+from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.executors.workloads import ExecuteTask
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
 
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import QUIET_SECONDS
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -112,10 +117,25 @@ class Harness:
         workload = ExecuteTask.make(ti, generator=self.executor.jwt_generator)
         self.executor.queue_workload(workload, session=self.session)
 
+    def hand_over(self, *tis) -> None:
+        """Queue task instances and let the executor turn once."""
+        for ti in tis:
+            self.queue(ti)
+        self.executor.heartbeat()
+
+    def requeue(self, ti) -> None:
+        """Let this scheduler queue a task instance again, in the same try."""
+        self.set_state(ti, "queued", queued_by_job_id=self.executor.job_id)
+        self.hand_over(ti)
+
+    def call_for(self, ti) -> tuple[str, dict[str, Any]]:
+        """Queue a task instance and return the create call for its pod, which stays open."""
+        self.hand_over(ti)
+        return self.create_call()
+
     def launch(self, ti) -> Pod:
         """Queue a task instance and return its pod, created."""
-        self.queue(ti)
-        self.executor.heartbeat()
+        self.hand_over(ti)
         return self.created()
 
     def offer(self, *tis) -> list[Any]:
@@ -138,6 +158,11 @@ class Harness:
         self.relabel()
         return lost
 
+    def take_over(self, *tis) -> None:
+        """As :meth:`adopt`, with one more turn."""
+        self.adopt(*tis)
+        self.executor.sync()
+
     def relabel(self) -> None:
         """Let the pods be relabelled that were adopted."""
         self.runtime.carry_out("FakeLauncher.adopt")
@@ -147,6 +172,11 @@ class Harness:
         for name, value in {"state": state, **values}.items():
             setattr(ti, name, value)
         self.session.commit()
+
+    def begin_anew(self, ti, state, **values) -> None:
+        """Let a task instance have a state under another UUID, as when it is cleared or tried again."""
+        self.row(ti).prepare_db_for_next_try(self.session)
+        self.set_state(ti, state, **values)
 
     def begin(self, ti, pod: Pod) -> None:
         """Let the worker in a pod report its start, as the execution API writes it down."""
@@ -159,6 +189,13 @@ class Harness:
         self.observe(pod, m.alive())
         self.begin(ti, pod)
         return pod
+
+    def call_back(self, ti) -> list[TaskCallbackRequest]:
+        """Let the scheduler call back for a task instance; return where the callbacks are that were sent."""
+        sent: list[TaskCallbackRequest] = []
+        self.executor.callback_sink = SimpleNamespace(send=sent.append)
+        self.executor.send_callback(request_for(ti))
+        return sent
 
     # ------------------------------------------------------------------ the cluster
 
@@ -233,17 +270,27 @@ class Harness:
 
     def quiet(self) -> None:
         """Let it be quiet for long enough that pods which have ended are tidied up."""
-        self.clock.advance(QUIET_SECONDS)
-        self.executor.sync()
+        self.wait(QUIET_SECONDS)
 
     def events(self) -> dict[Any, tuple[Any, Any]]:
         """Take what the executor reported, without the reports that something was queued."""
         events = self.executor.get_event_buffer()
         return {key: event for key, event in events.items() if event[0] != "queued"}
 
+    def failure(self) -> str:
+        """Take the one report, which is of a failure; return what it says."""
+        ((state, info),) = self.events().values()
+        assert state == "failed"
+        return info
+
     def occupied(self, ti) -> bool:
         """Whether the task instance has a slot of the executor."""
         return ti.key in self.executor.running
+
+
+def request_for(ti) -> TaskCallbackRequest:
+    """Return the request for the callbacks of a task instance."""
+    return TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
 
 
 def noted_log(name: str) -> Any:
@@ -262,6 +309,20 @@ def lock(ti):
         session.execute(select(TaskInstance.id).where(TaskInstance.id == ti.id).with_for_update())
         yield
         session.rollback()
+
+
+@contextmanager
+def database_away(owner, *names: str):
+    """Let these functions fail, as while the database does not answer."""
+
+    def broken(*args, **kwargs):
+        raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(owner, name, broken)
+        patch.setattr(isolation, "database_answers", lambda: False)
+        yield
 
 
 @contextmanager

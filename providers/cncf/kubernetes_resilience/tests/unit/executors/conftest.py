@@ -49,6 +49,39 @@ def harness(start) -> Harness:
 
 
 @pytest.fixture
+def with_policies(tmp_path):
+    """Give a function that returns the configuration for the text of a policy file."""
+
+    def make(text: str) -> dict[str, str]:
+        file = tmp_path / "policies.yaml"
+        file.write_text(text)
+        return {"KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(file)}
+
+    return make
+
+
+@pytest.fixture
+def launched(harness, queued_ti):
+    """Give a task instance and its pod."""
+    ti = queued_ti()
+    return ti, harness.launch(ti)
+
+
+@pytest.fixture
+def called(harness, queued_ti):
+    """Give a task instance and the create call for its pod, which is open."""
+    ti = queued_ti()
+    return ti, harness.call_for(ti)
+
+
+@pytest.fixture
+def begun(harness, queued_ti):
+    """Give a task instance that runs, and its pod."""
+    ti = queued_ti()
+    return ti, harness.run(ti)
+
+
+@pytest.fixture
 def successor(start, session):
     """Give a function that starts the executor of another scheduler; those before it are dead."""
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-from airflow.callbacks.callback_requests import TaskCallbackRequest
 from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
@@ -14,27 +13,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreate
 
 from ...support import manifests as m
 from ...support.cluster import Pod
-from ...support.harness import lock
+from ...support.harness import database_away, lock, request_for
 
 
-@pytest.fixture
-def database_error(monkeypatch):
-    """Give a function that lets one of the executor's statements fail until it is called again."""
-
-    def fail(name):
-        def broken(*args, **kwargs):
-            raise OperationalError("SELECT 1", {}, Exception("the database is away"))
-
-        monkeypatch.setattr(task_instances, name, broken)
-        monkeypatch.setattr(isolation, "database_answers", lambda: False)
-        return monkeypatch.undo
-
-    return fail
-
-
-def test_a_row_that_somebody_has_locked_is_settled_later_and_once(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_row_that_somebody_has_locked_is_settled_later_and_once(harness, launched):
+    ti, pod = launched
     with lock(ti):
         harness.observe(pod, m.evicted())
         harness.executor.sync()
@@ -58,9 +41,8 @@ def test_a_locked_row_does_not_hold_up_the_others(harness, queued_ti):
 
 
 @pytest.mark.parametrize("like", [m.evicted(), m.succeeded()], ids=["failed", "succeeded"])
-def test_a_task_that_is_taken_away_before_its_row_is_free(harness, queued_ti, like):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_task_that_is_taken_away_before_its_row_is_free(harness, launched, like):
+    ti, pod = launched
     with lock(ti):
         harness.observe(pod, like)
         harness.executor.revoke_task(ti=ti)
@@ -69,9 +51,8 @@ def test_a_task_that_is_taken_away_before_its_row_is_free(harness, queued_ti, li
     assert (pod.ref,) in harness.runtime.take("delete")
 
 
-def test_what_changed_under_the_lock_counts(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_what_changed_under_the_lock_counts(harness, launched):
+    ti, pod = launched
     with lock(ti):
         harness.observe(pod, m.evicted())
     harness.begin(ti, pod)
@@ -81,41 +62,35 @@ def test_what_changed_under_the_lock_counts(harness, queued_ti):
 
 
 @pytest.mark.parametrize("statement", ["read_rows", "lock_rows", "refresh_queued"])
-def test_nothing_is_settled_while_the_database_is_away(harness, queued_ti, database_error, statement, capsys):
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    repair = database_error(statement)
-    harness.observe(pod, m.evicted())
-    assert "did not answer" in capsys.readouterr().out
-    assert harness.ledger(ti) == []
-    assert harness.runtime.take("create") == harness.runtime.take("mark_done") == []
-    assert harness.occupied(ti)
-
-    repair()
+def test_nothing_is_settled_while_the_database_is_away(harness, launched, statement, capsys):
+    ti, pod = launched
+    with database_away(task_instances, statement):
+        harness.observe(pod, m.evicted())
+        assert "did not answer" in capsys.readouterr().out
+        assert harness.ledger(ti) == []
+        assert harness.runtime.take("create") == harness.runtime.take("mark_done") == []
+        assert harness.occupied(ti)
     harness.executor.sync()
     assert harness.created().launch_number == 2
     assert len(harness.ledger(ti)) == 1
 
 
-def test_nothing_is_published_while_the_database_is_away(harness, queued_ti, database_error):
+def test_nothing_is_published_while_the_database_is_away(harness, queued_ti):
     ti = queued_ti()
-    repair = database_error("read_rows")
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    assert harness.runtime.take("create") == []
-    repair()
+    with database_away(task_instances, "read_rows"):
+        harness.hand_over(ti)
+        assert harness.runtime.take("create") == []
     harness.executor.sync()
     assert harness.created().launch_number == 1
 
 
-def test_orphans_without_pod_are_scheduled_when_the_database_is_back(queued_ti, successor, database_error):
+def test_orphans_without_pod_are_scheduled_when_the_database_is_back(queued_ti, successor):
     ti = queued_ti()
     heir = successor()
     heir.offer(ti)
-    repair = database_error("reschedule")
-    heir.executor.sync()
-    assert heir.row(ti).state == "queued"
-    repair()
+    with database_away(task_instances, "reschedule"):
+        heir.executor.sync()
+        assert heir.row(ti).state == "queued"
     heir.executor.sync()
     assert heir.row(ti).state == "scheduled"
 
@@ -126,9 +101,8 @@ def sink(harness, queued_ti):
     ti = queued_ti()
     harness.run(ti)
     harness.session.refresh(ti)
-    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
     harness.executor.callback_sink = sink = Sink()
-    harness.executor.send_callback(request)
+    harness.executor.send_callback(request_for(ti))
     return sink
 
 
@@ -164,14 +138,13 @@ def test_the_end_while_the_database_is_away_says_which_callback_is_lost(harness,
     assert "task" in line
 
 
-def test_tasks_are_taken_back_while_the_database_is_away(harness, queued_ti, database_error):
+def test_tasks_are_taken_back_while_the_database_is_away(harness, queued_ti):
     tis = queued_ti(mapped=2)
     for ti in tis:
         harness.observe(harness.launch(ti), m.unschedulable())
-    repair = database_error("lock_rows")
-    for ti in tis:
-        harness.executor.revoke_task(ti=ti)
-    repair()
+    with database_away(task_instances, "lock_rows"):
+        for ti in tis:
+            harness.executor.revoke_task(ti=ti)
     assert len(harness.runtime.take("delete")) == len(tis)
     assert harness.executor.running == set()
 

@@ -10,16 +10,14 @@ import pytest
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
-from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
 
 from ...support import manifests as m
-from ...support.harness import lock, noted_log
+from ...support.harness import database_away, lock, noted_log
 
 HEADING = "Launches of the Kubernetes executor"
 
@@ -53,9 +51,7 @@ def test_nothing_is_held(harness, dump):
 def test_it_says_where_each_task_is(harness, queued_ti, dump):
     creating, pending, started, ended = tis = queued_ti(mapped=4)
     pods = {ti: harness.launch(ti) for ti in tis[1:]}
-    harness.queue(creating)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+    launch_id, body = harness.call_for(creating)
     harness.send(PodNotCreated(launch_id, ConnectionFailedError("reset", retry_after=50.0)))
     harness.observe(pods[pending], m.starting())
     harness.observe(pods[started], m.alive())
@@ -119,14 +115,10 @@ def test_it_says_what_has_lost_its_pod_and_cannot_be_settled(
     heir = successor()
     heir.cluster.pods.clear()
 
-    def no_answer(*args):
-        raise OperationalError("SELECT 1", {}, Exception("the database is away"))
-
     monkeypatch.setattr(heir.executor._parts.adopter, "_with_budget", set)
     assert heir.offer(ti) == []
-    monkeypatch.setattr(RetryPolicies, "with_budget", no_answer)
-    monkeypatch.setattr(isolation, "database_answers", lambda: False)
-    heir.executor.sync()
+    with database_away(RetryPolicies, "with_budget"):
+        heir.executor.sync()
     assert dump(heir)[0] == ["adopted without a pod; settled when the database answers"]
 
 

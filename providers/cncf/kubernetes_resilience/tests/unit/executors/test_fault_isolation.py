@@ -9,7 +9,6 @@ import functools
 import json
 
 import pytest
-from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.models.log import Log
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor as Official
 from sqlalchemy import text
@@ -56,6 +55,7 @@ from airflow_resilience.metrics import stats
 
 from ...support import manifests as m
 from ...support.cluster import Pod
+from ...support.harness import request_for
 
 TASKS, BAD = 7, 4
 
@@ -120,9 +120,7 @@ class Play:
         self.finished = set()
 
     def queue(self):
-        for ti in self.tis.values():
-            self.harness.queue(ti)
-        self.harness.executor.heartbeat()
+        self.harness.hand_over(*self.tis.values())
         return self
 
     def answer(self):
@@ -491,9 +489,7 @@ def test_a_callback_that_cannot_be_sent_does_not_stop_the_others(
         harness.run(ti)
     for ti in tis:
         harness.session.refresh(ti)
-        harness.executor.send_callback(
-            TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
-        )
+        harness.executor.send_callback(request_for(ti))
     assert sent == []
     harness.executor.sync()
     assert sent == [1]
@@ -516,9 +512,7 @@ def test_the_end_tries_again_to_send_a_callback(harness, queued_ti, error):
             sent.append(request)
 
     harness.executor.callback_sink = Sink()
-    harness.executor.send_callback(
-        TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
-    )
+    harness.executor.send_callback(request_for(ti))
     harness.executor.sync()
     harness.executor.end()
     assert len(sent) == 1

@@ -40,13 +40,6 @@ PREEMPTED = m.disrupted("PreemptionByScheduler")
 KEY = TaskInstanceKey("sales", "load", "manual", 1, -1)
 
 
-@pytest.fixture
-def queued(harness, queued_ti):
-    """Give a task instance without retries, and the pod that was launched for it."""
-    ti = queued_ti()
-    return ti, harness.launch(ti)
-
-
 def assert_requeued(harness, ti, pod):
     """The next pod of the same try is there, and the scheduler has heard of nothing."""
     again = harness.created()
@@ -64,15 +57,15 @@ def assert_reported(harness, ti):
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
-def test_failed_event_of_a_queued_task_instance_is_requeued(harness, queued, cause):
-    ti, pod = queued
+def test_failed_event_of_a_queued_task_instance_is_requeued(harness, launched, cause):
+    ti, pod = launched
     harness.observe(pod, cause)
     assert_requeued(harness, ti, pod)
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "CreateContainerConfigError"])
-def test_pending_pod_with_a_fatal_waiting_reason_is_requeued_later_once_it_is_gone(harness, queued, reason):
-    ti, pod = queued
+def test_pending_pod_with_a_fatal_waiting_reason_is_requeued_later_once_it_is_gone(harness, launched, reason):
+    ti, pod = launched
     harness.observe(pod, m.pod(containers=[m.base(m.waiting(reason, "registry is down"))]))
     assert harness.runtime.take("create") == []  # it could still start
     (asked,) = harness.runtime.take("delete")
@@ -83,15 +76,15 @@ def test_pending_pod_with_a_fatal_waiting_reason_is_requeued_later_once_it_is_go
     assert_requeued(harness, ti, pod)
 
 
-def test_pod_that_is_deleted_while_it_is_pending_is_requeued(harness, queued):
-    ti, pod = queued
+def test_pod_that_is_deleted_while_it_is_pending_is_requeued(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.unscheduled())
     harness.vanish(pod)
     assert_requeued(harness, ti, pod)
 
 
-def test_preempted_pod_is_requeued_later(harness, queued):
-    ti, pod = queued
+def test_preempted_pod_is_requeued_later(harness, launched):
+    ti, pod = launched
     harness.observe(pod, PREEMPTED)
     assert harness.runtime.take("create") == []
     harness.wait(10.1)
@@ -99,8 +92,8 @@ def test_preempted_pod_is_requeued_later(harness, queued):
 
 
 @pytest.mark.parametrize("cause", [*CAUSES.values(), PREEMPTED], ids=[*CAUSES, "preemption"])
-def test_failed_event_of_a_running_task_instance_is_reported(harness, queued, cause):
-    ti, pod = queued
+def test_failed_event_of_a_running_task_instance_is_reported(harness, launched, cause):
+    ti, pod = launched
     harness.observe(pod, m.alive())
     harness.begin(ti, pod)
     harness.observe(pod, cause)
@@ -131,8 +124,8 @@ def test_failed_event_beyond_the_cap_is_reported(start, queued_ti, cap):
     assert_reported(harness, ti)
 
 
-def test_failed_event_that_is_seen_again_is_requeued_once(harness, queued):
-    ti, pod = queued
+def test_failed_event_that_is_seen_again_is_requeued_once(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.evicted())
     assert_requeued(harness, ti, pod)
     harness.observe(pod)
@@ -141,8 +134,8 @@ def test_failed_event_that_is_seen_again_is_requeued_once(harness, queued):
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
-def test_failed_event_of_a_resume_pod_is_requeued(harness, queued, cause):
-    ti, first = queued
+def test_failed_event_of_a_resume_pod_is_requeued(harness, launched, cause):
+    ti, first = launched
     harness.observe(first, m.alive())
     harness.begin(ti, first)
     harness.set_state(ti, "deferred")

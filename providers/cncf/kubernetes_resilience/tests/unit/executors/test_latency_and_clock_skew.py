@@ -22,15 +22,11 @@ from ...support import manifests as m
 from ...support.cluster import Pod
 
 
-def test_a_pod_created_long_after_its_launch_was_revoked_is_deleted(harness, queued_ti):
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+def test_a_pod_created_long_after_its_launch_was_revoked_is_deleted(harness, called):
+    ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
     harness.clock.advance(1000)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.created()
     late = harness.cluster.add(Pod(body))
     harness.send(PodCreated(launch_id, late.ref))
@@ -38,11 +34,9 @@ def test_a_pod_created_long_after_its_launch_was_revoked_is_deleted(harness, que
 
 
 def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(harness, queued_ti):
-    harness.queue(queued_ti())
-    harness.executor.heartbeat()
+    harness.hand_over(queued_ti())
     harness.refuse(ConnectionFailedError("refused"))
-    harness.clock.advance(1000)
-    harness.executor.sync()
+    harness.wait(1000)
     assert harness.executor._registry._departing == {}
 
 
@@ -60,19 +54,16 @@ def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monk
     assert len(harness.runtime.take("create")) == 5
 
 
-def test_an_adopted_pod_that_the_informer_never_shows_is_asked_for(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_an_adopted_pod_that_the_informer_never_shows_is_asked_for(launched, successor):
+    ti, pod = launched
     heir = successor()
     heir.adopt(ti)
-    heir.clock.advance(61)
-    heir.send()
+    heir.wait(61)
     assert heir.runtime.take("confirm") == [(pod.ref,)]
 
 
-def test_a_deletion_is_overdue_by_our_own_clock(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_deletion_is_overdue_by_our_own_clock(harness, launched):
+    ti, pod = launched
     manifest = m.pod("Running", [m.base({"running": {"startedAt": m.CREATED}})])
     manifest["metadata"] |= {"uid": pod.ref.uid, "deletionTimestamp": "2001-01-01T00:00:00Z"}
     manifest["metadata"] |= {
@@ -82,14 +73,11 @@ def test_a_deletion_is_overdue_by_our_own_clock(harness, queued_ti):
     }
     facts = read_pod(manifest)
     harness.send(PodObservation(facts))
-    harness.clock.advance(34)
-    harness.send()
+    harness.wait(34)
     assert harness.ledger(ti) == []
-    harness.clock.advance(2)
-    harness.send()
+    harness.wait(2)
     assert [row["reason"] for row in harness.ledger(ti)] == ["DeletionOverdue"]
-    harness.clock.advance(2)
-    harness.send()
+    harness.wait(2)
     harness.created()  # its grace period is over: there is no other to wait for
 
 
@@ -107,12 +95,9 @@ def test_a_due_time_of_a_clock_that_was_ahead_is_no_further_away_than_the_delay(
     session.commit()
     heir = successor()
     harness.cluster.remove(pod)
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "scheduled"
-    heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
-    heir.queue(ti)
-    heir.executor.heartbeat()
+    heir.requeue(ti)
     heir.wait(59)
     assert heir.runtime.take("create") == []
     heir.wait(1)

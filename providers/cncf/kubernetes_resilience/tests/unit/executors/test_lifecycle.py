@@ -114,9 +114,8 @@ def test_revoking_after_the_end(harness, queued_ti):
     assert not harness.occupied(ti)
 
 
-def test_starting_again(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_starting_again(harness, launched):
+    _, pod = launched
     harness.executor.end()
     harness.executor.start()
     harness.runtime = harness.executor._parts.runtime
@@ -174,18 +173,14 @@ def test_what_the_runtime_is_told(start):
 def test_the_loop_never_waits_for_kubernetes(start, queued_ti):
     harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="1")
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, _ = harness.create_call()
+    launch_id, _ = harness.call_for(ti)
     harness.send(PodNotCreated(launch_id, KubernetesApiError("oops", status=500)))
-    harness.clock.advance(60)
-    harness.executor.sync()
+    harness.wait(60)
     pod = harness.created()
     harness.observe(pod, m.starting())
     harness.vanish(pod)
     harness.created()
-    harness.clock.advance(1000)
-    harness.executor.sync()
+    harness.wait(1000)
     assert harness.runtime.calls == 0
 
 
@@ -212,8 +207,7 @@ def test_what_has_no_slot_waits(start, queued_ti):
     harness = start(CORE__PARALLELISM="1")
     one, other = queued_ti(mapped=2)
     pod = harness.launch(one)
-    harness.queue(other)
-    harness.executor.heartbeat()
+    harness.hand_over(other)
     assert harness.runtime.take("create") == []
     harness.set_state(one, "success")
     harness.observe(pod, m.succeeded())
@@ -221,9 +215,8 @@ def test_what_has_no_slot_waits(start, queued_ti):
     assert harness.created().annotations["map_index"] == "1"
 
 
-def test_a_succeeded_pod_is_deleted_after_its_end_was_reported(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_succeeded_pod_is_deleted_after_its_end_was_reported(harness, launched):
+    ti, pod = launched
     harness.begin(ti, pod)
     harness.set_state(ti, "success")
     harness.observe(pod, m.succeeded())

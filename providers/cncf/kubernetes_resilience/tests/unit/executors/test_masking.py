@@ -116,8 +116,7 @@ def test_neither_ledger_nor_log_nor_event_shows_a_secret(harness, queued_ti, sec
         harness.observe(pod, said(f"ValueError: wrong password {secret}, token {JWT}\n"))
     (entry,) = harness.ledger(ti)
     assert entry["context"]["metadata"]["message"] == "ValueError: wrong password ***, token ***\n"
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
+    info = harness.failure()
     assert "ValueError: wrong password ***" in info
     assert "ValueError: wrong password ***" in caplog.text
     for text in (info, caplog.text, str(entry)):
@@ -199,8 +198,7 @@ def test_nothing_that_is_told_of_a_failure_shows_a_secret(start, queued_ti, secr
     ti = queued_ti()
     if say in BEFORE_A_POD:
         say(harness, f"wrong password {secret}", monkeypatch)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     if say not in BEFORE_A_POD:
         say(harness, f"wrong password {secret}", monkeypatch)
     for _ in range(ATTEMPTS + 1):
@@ -227,8 +225,7 @@ def test_a_secret_that_is_written_otherwise_in_a_representation(
     harness, queued_ti, masked_by_airflow, monkeypatch, say, text
 ):
     say(harness, f"wrong password {masked_by_airflow(text)}", monkeypatch)
-    harness.queue(queued_ti())
-    harness.executor.heartbeat()
+    harness.hand_over(queued_ti())
     for _ in range(ATTEMPTS + 1):
         harness.wait(10)
     told = told_of(harness)
@@ -239,8 +236,7 @@ def test_a_secret_that_is_written_otherwise_in_a_representation(
 
 def test_a_secret_in_the_reason_that_a_webhook_gives(harness, queued_ti, secret):
     """It is any text: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/"""
-    harness.queue(queued_ti())
-    harness.executor.heartbeat()
+    harness.hand_over(queued_ti())
     message = 'admission webhook "pods.example.com" denied the request: no'
     body = {"kind": "Status", "reason": f"password {secret}", "message": message}
     harness.refuse(error_from_status(403, body))
@@ -253,8 +249,7 @@ def test_a_secret_in_the_reason_that_a_webhook_gives(harness, queued_ti, secret)
 def test_a_secret_that_is_longer_than_the_text_of_a_refusal(harness, queued_ti, masked_by_airflow, status):
     """A private key, for example, in a manifest that the API server quotes."""
     key = masked_by_airflow("".join(f"line-{number}-of-a-key" for number in range(200)))
-    harness.queue(queued_ti())
-    harness.executor.heartbeat()
+    harness.hand_over(queued_ti())
     message = f'pods "x" is forbidden: spec.containers[0].env[0].value: Invalid value: "{key}"'
     harness.refuse(error_from_status(status, {"kind": "Status", "reason": "Invalid", "message": message}))
     told = told_of(harness)
@@ -275,8 +270,7 @@ def test_a_secret_in_a_pod_whose_failure_a_dead_scheduler_has_decided_on(start, 
     harness.executor._parts.actions.act = lambda settled: None
     harness.wait(31)
     heir = successor(**config)
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     heir.deleted(pod.ref)
     told = told_of(heir)
     assert "message 'password ***'" in told

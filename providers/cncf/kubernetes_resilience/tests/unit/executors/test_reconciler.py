@@ -30,8 +30,7 @@ def mark(harness, ti, session):
 
 
 def clear(harness, ti, session):
-    ti.prepare_db_for_next_try(session)
-    harness.set_state(ti, None)
+    harness.begin_anew(ti, None)
 
 
 def reset(harness, ti, session):
@@ -83,9 +82,7 @@ def test_the_next_try_waits_for_it(harness, pending, session):
     ti, pod = pending
     clear(harness, ti, session)
     harness.wait(CHECK_INTERVAL)
-    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.requeue(ti)
     assert harness.runtime.take("create") == []
     harness.deleted(pod.ref)
     assert harness.created().launch_number == 1
@@ -130,8 +127,7 @@ def test_many_are_looked_at_over_several_turns(many):
 
 def test_what_has_started_meanwhile_is_left_to_its_end(many):
     harness, pods = many
-    harness.clock.advance(CHECK_INTERVAL)
-    harness.executor.sync()
+    harness.wait(CHECK_INTERVAL)
     first = {ref for ref, _ in harness.runtime.take("delete")}
     rest = [pod for pod in pods if pod.ref not in first]
     harness.observe(rest[0], m.succeeded())

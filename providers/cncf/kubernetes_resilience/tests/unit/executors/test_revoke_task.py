@@ -7,9 +7,8 @@ from __future__ import annotations
 from ...support import manifests as m
 
 
-def test_a_revoked_task_is_forgotten(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_revoked_task_is_forgotten(harness, launched):
+    ti, pod = launched
     harness.events()
     harness.executor.revoke_task(ti=ti)
     assert harness.runtime.take("delete") == [(pod.ref,)]
@@ -19,12 +18,10 @@ def test_a_revoked_task_is_forgotten(harness, queued_ti):
     assert (harness.events(), harness.ledger(ti)) == ({}, [])
 
 
-def test_the_next_launch_waits_for_a_revoked_pod(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_the_next_launch_waits_for_a_revoked_pod(harness, launched):
+    ti, pod = launched
     harness.executor.revoke_task(ti=ti)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     assert harness.runtime.take("create") == []
     harness.deleted(pod.ref)
     assert harness.created().launch_number == 1
@@ -46,8 +43,7 @@ def test_revoking_a_relaunch_that_waits(start, queued_ti):
     harness.observe(pod, m.image_pull_error())
     harness.executor.revoke_task(ti=ti)
     harness.deleted(pod.ref)
-    harness.clock.advance(100)
-    harness.executor.sync()
+    harness.wait(100)
     assert harness.runtime.take("create") == []
 
 

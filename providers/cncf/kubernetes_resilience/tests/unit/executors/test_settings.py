@@ -146,6 +146,15 @@ def test_value_is_read(
             "of WORKER_TERMINATION, WORKER_LOST, RESOURCE_EXHAUSTION, DB_CONNECTION_ERROR, ",
         ),
         (WORKER_LOG, ["", "always", "2", "FallbackToLogsOnError"], "True or False"),
+        (
+            REQUESTS,
+            [
+                *("{", "[]", '"x"', '{"_request_timeout": "x"}', '{"_request_timeout": 0}'),
+                *('{"_request_timeout": []}', '{"_request_timeout": [1, 2, 3]}', '{"_request_timeout": {}}'),
+                *('{"_request_timeout": [1, NaN]}', '{"_request_timeout": [1, null]}'),
+            ],
+            "a number of seconds, or a list of two",
+        ),
     ],
 )
 def test_value_that_cannot_be_used_is_named_with_what_is_allowed(
@@ -203,47 +212,6 @@ def test_excluded_reasons_that_are_not_set_at_all_exclude_nothing() -> None:
             return answers.get(key, "100")
 
     assert read_settings(Unset()).excluded_container_reasons == frozenset()
-
-
-LIMIT = "a whole number: 0 for none, -1 for no limit, or how many"
-MANY = "a whole number, 1 or more"
-SECONDS = "a number of seconds, 90 or more"
-
-REFUSED_AT_START = [
-    ("kubernetes_executor", "pod_launch_failure_retries", LIMIT, ["-2", "1.5", "often", ""]),
-    ("kubernetes_executor", "task_publish_max_retries", LIMIT, ["-2", "0x1", "never"]),
-    ("kubernetes_resilience", "api_concurrency", MANY, ["0", "-1", "many", "2.0"]),
-    ("kubernetes_resilience", "infrastructure_retry_budget", LIMIT, ["-2", "1.5", "often", ""]),
-    ("kubernetes_resilience", "infrastructure_retry_reasons", "WORKER_LOST", ["lost", "OOMKilled"]),
-    ("kubernetes_resilience", "watch_inactivity_timeout", SECONDS, ["89", "0", "nan", "inf", "soon"]),
-    (
-        "kubernetes_executor",
-        "kube_client_request_args",
-        "a number of seconds, or a list of two",
-        [
-            *("{", "[]", '"x"', '{"_request_timeout": "x"}', '{"_request_timeout": 0}'),
-            *('{"_request_timeout": []}', '{"_request_timeout": [1, 2, 3]}', '{"_request_timeout": {}}'),
-            *('{"_request_timeout": [1, NaN]}', '{"_request_timeout": [1, null]}'),
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("section", "key", "allowed", "value"),
-    [
-        (section, key, allowed, value)
-        for section, key, allowed, values in REFUSED_AT_START
-        for value in values
-    ],
-)
-def test_a_scheduler_that_is_started_names_section_key_value_and_what_is_allowed(
-    start, section, key, allowed, value
-):
-    with pytest.raises(AirflowConfigException) as refused:
-        start(**{f"{section.upper()}__{key.upper()}": value})
-    for part in (f"[{section}]", key, repr(value), allowed):
-        assert part in str(refused.value)
 
 
 @NEEDS_TEAMS

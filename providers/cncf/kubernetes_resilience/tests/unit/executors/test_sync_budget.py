@@ -28,9 +28,7 @@ def ended(start, queued_ti):
     """Give an executor to which the end of many tasks has arrived, and whose work takes time."""
     harness = start()
     tis = queued_ti(mapped=TASKS)
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*tis)
     pods = [(launch_id, harness.cluster.add(Pod(body))) for launch_id, body in harness.runtime.take("create")]
     harness.send(*(PodCreated(launch_id, pod.ref) for launch_id, pod in pods))
     for ti in tis:
@@ -87,9 +85,7 @@ def test_create_calls_that_fail_keep_nothing_else_waiting(start, queued_ti, monk
     failing, over, cleared = tis[:-2], tis[-2], tis[-1]
     ended, pending = harness.launch(over), harness.launch(cleared)
     harness.observe(pending, m.starting())
-    for ti in failing:
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*failing)
     monkeypatch.setattr(kubernetes_executor, "RECEIVE_BUDGET", 1e6)
     passing(harness, monkeypatch, kubernetes_executor.SETTLE_BUDGET)  # each turn has time for one launch
     harness.clock.advance(reconciler.CHECK_INTERVAL)
@@ -113,9 +109,7 @@ def test_the_scheduler_does_not_sleep_while_pods_are_to_be_built(start, queued_t
     harness = start()
     monkeypatch.setattr(launch_queue, "CREATE_BATCH", 3)
     tis = queued_ti(mapped=TASKS)
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*tis)
     created, awake = [len(harness.runtime.take("create"))], [len(harness.executor.get_event_buffer())]
     while created[-1]:
         harness.executor.sync()
@@ -153,8 +147,7 @@ def test_reports_are_not_lost_to_keep_the_scheduler_awake(ended):
 
 def test_another_try_of_a_task_that_is_reported_does_not_keep_the_scheduler_awake(harness, queued_ti):
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     reports = dict(harness.executor.event_buffer)
     assert list(reports) == [ti.key]
     harness.executor.running.add(ti.key.with_try_number(7))
@@ -200,8 +193,7 @@ def test_not_too_many_pods_are_tidied_up_in_one_turn(ended, monkeypatch):
 
 def test_pods_whose_end_was_read_are_tidied_up_in_the_end(ended, queued_ti):
     ended.send()
-    ended.clock.advance(0.1)
-    ended.send()
+    ended.wait(0.1)
     last = ended.launch(ti := queued_ti(dag_id="another"))
     ended.set_state(ti, "success")
     ended.observe(last, m.succeeded())

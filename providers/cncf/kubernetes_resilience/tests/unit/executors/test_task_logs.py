@@ -70,9 +70,8 @@ def read(reader, ti):
     return messages, [line for stream in streams for line in stream]
 
 
-def test_one_pod(harness, queued_ti, client, reader):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_one_pod(harness, launched, client, reader):
+    ti, pod = launched
     harness.begin(ti, pod)
     client.logs[pod.name] = [b"\x1b[31mred\x1b[0m", b"caf\xe9"]
     messages, lines = read(reader, ti)
@@ -83,9 +82,8 @@ def test_one_pod(harness, queued_ti, client, reader):
     assert asked["_request_timeout"]
 
 
-def test_the_log_of_a_worker_of_another_name(harness, queued_ti, client, reader):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_the_log_of_a_worker_of_another_name(launched, client, reader):
+    ti, pod = launched
     pod.annotations["airflow-resilience/worker-container"] = "etl"
     client.logs[pod.name] = [b"one"]
     assert read(reader, ti)[1] == ["one"]

@@ -20,9 +20,8 @@ def own_label(harness) -> str:
     return str(harness.executor.job_id)
 
 
-def test_a_pod_that_lives_is_adopted(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_lives_is_adopted(harness, launched, successor):
+    ti, pod = launched
     harness.begin(ti, pod)
     heir = successor()
 
@@ -64,24 +63,21 @@ def test_a_pod_of_the_official_executor_is_adopted(harness, queued_ti, successor
     assert len(heir.ledger(ti)) == 1
 
 
-def test_the_pod_of_an_earlier_life_of_the_task_instance_is_not_adopted(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_the_pod_of_an_earlier_life_of_the_task_instance_is_not_adopted(harness, launched, successor):
+    ti, pod = launched
     pod.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
     heir = successor()
 
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "scheduled"
     assert pod.labels["airflow-worker"] == own_label(harness)
 
 
 def test_a_running_task_whose_pod_a_living_scheduler_has_labelled_is_adopted(
-    harness, queued_ti, successor, session
+    harness, launched, successor, session
 ):
     """That scheduler was killed before it had committed, and its heartbeat is fresh."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     harness.begin(ti, pod)
     heir = successor()
     pod.labels["airflow-worker"] = str(make_scheduler_job(session))
@@ -109,8 +105,7 @@ def test_a_pod_whose_workload_is_of_an_earlier_life_is_not_adopted(harness, queu
     pod.base["args"][index] = json.dumps({"ti": {"id": "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"}})
     heir = successor()
 
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "scheduled"
     assert pod.labels["airflow-worker"] == own_label(harness)
 
@@ -165,18 +160,16 @@ def test_the_address_says_in_which_of_its_pods_a_task_runs(harness, queued_ti, s
 
 
 def test_what_a_scheduler_had_in_mind_before_another_one_took_over_is_forgotten(
-    harness, queued_ti, start, session, cluster
+    harness, launched, start, session, cluster
 ):
     """It was taken for dead while a relaunch waited; the other one launched it, and died."""
-    ti = queued_ti()
-    first = harness.launch(ti)
+    ti, first = launched
     harness.observe(first, m.image_pull_error())  # the relaunch waits until that pod is gone, and 30 s
     cluster.remove(first)
     other = make_scheduler_job(session)
     harness.set_state(ti, "queued", queued_by_job_id=other)
     takes_over = start(other)
-    takes_over.queue(ti)
-    takes_over.executor.heartbeat()
+    takes_over.hand_over(ti)
     takes_over.wait(31)
     second = takes_over.created()
     session.execute(update(Job).where(Job.id == other).values(state="failed"))
@@ -191,9 +184,8 @@ def test_what_a_scheduler_had_in_mind_before_another_one_took_over_is_forgotten(
     assert harness.occupied(ti)
 
 
-def test_the_adoption_that_was_rolled_back_decides_nothing(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_the_adoption_that_was_rolled_back_decides_nothing(launched, successor):
+    ti, pod = launched
     heir = successor()
     heir.executor.try_adopt_task_instances([ti])
     heir.session.rollback()
@@ -207,9 +199,8 @@ def test_the_adoption_that_was_rolled_back_decides_nothing(harness, queued_ti, s
     assert (heir.row(ti).state, len(heir.ledger(ti))) == ("scheduled", 1)
 
 
-def test_adoption_by_another_scheduler_gives_the_slot_back_silently(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_adoption_by_another_scheduler_gives_the_slot_back_silently(harness, launched, successor):
+    ti, pod = launched
     heir = successor()
     heir.adopt(ti)
 

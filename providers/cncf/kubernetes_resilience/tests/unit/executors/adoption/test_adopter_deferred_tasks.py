@@ -28,9 +28,7 @@ def handed_over(start, queued_ti, session):
     def make(**config):
         ours = start(**config)
         ti = queued_ti()
-        first = ours.launch(ti)
-        ours.observe(first, m.alive())
-        ours.begin(ti, first)
+        first = ours.run(ti)
         other = make_scheduler_job(session)
         ours.set_state(ti, "queued", queued_by_job_id=other)
         second = start(other).launch(ti)
@@ -71,8 +69,7 @@ def test_the_end_of_the_earlier_phase_fails_nobody_if_no_relaunch_is_allowed(han
 def test_the_pod_of_an_earlier_phase_is_not_taken_for_a_launch(deferred, successor):
     ti, _ = deferred
     heir = successor()
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "scheduled"
 
 
@@ -95,8 +92,7 @@ def test_the_pod_of_this_phase_may_have_the_name_of_the_earlier_one(harness, que
 def test_the_pod_of_an_earlier_phase_ends_without_consequence(deferred, successor):
     ti, pod = deferred
     heir = successor(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     heir.observe(pod, m.succeeded())
     assert heir.events() == {}
 
@@ -121,9 +117,8 @@ def test_one_whose_worker_has_succeeded_is_none_whatever_its_host_is_called(
     assert heir.row(ti).state == "scheduled"
 
 
-def test_a_failed_launch_of_an_earlier_phase_is_not_taken_for_a_launch(harness, queued_ti, successor):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_a_failed_launch_of_an_earlier_phase_is_not_taken_for_a_launch(harness, launched, successor):
+    ti, first = launched
     harness.observe(first, m.start_error())
     second = harness.created()
     harness.begin(ti, second)

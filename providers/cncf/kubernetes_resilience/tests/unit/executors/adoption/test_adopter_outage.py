@@ -18,23 +18,16 @@ OUTAGES = [ConnectionFailedError("refused"), KubernetesApiError("busy", status=5
 
 def try_again(heir) -> None:
     """Let the time of the next attempt come, and the attempt be made."""
-    heir.clock.advance(60)
-    heir.executor.sync()
+    heir.wait(60)
     heir.runtime.carry_out("PodSearch")
     heir.executor.sync()
     heir.relabel()
     heir.executor.sync()
 
 
-@pytest.fixture
-def orphan(harness, queued_ti):
-    ti = queued_ti()
-    return ti, harness.launch(ti)
-
-
 @pytest.mark.parametrize("outage", OUTAGES, ids=repr)
-def test_it_is_postponed_and_completed(orphan, successor, cluster, outage):
-    ti, pod = orphan
+def test_it_is_postponed_and_completed(launched, successor, cluster, outage):
+    ti, pod = launched
     heir = successor()
     cluster.outage = outage
     assert heir.adopt(ti) == []
@@ -49,8 +42,8 @@ def test_it_is_postponed_and_completed(orphan, successor, cluster, outage):
     assert heir.row(ti).state == "scheduled"
 
 
-def test_the_loop_does_not_wait_for_it(orphan, successor, cluster):
-    ti, _ = orphan
+def test_the_loop_does_not_wait_for_it(launched, successor, cluster):
+    ti, _ = launched
     heir = successor()
     cluster.outage = OUTAGES[0]
     heir.adopt(ti)
@@ -60,8 +53,8 @@ def test_the_loop_does_not_wait_for_it(orphan, successor, cluster):
     assert heir.runtime.calls == calls
 
 
-def test_the_thread_being_down_postpones_it_too(orphan, successor):
-    ti, pod = orphan
+def test_the_thread_being_down_postpones_it_too(launched, successor):
+    ti, pod = launched
     heir = successor()
     heir.runtime.is_alive = False
     assert heir.adopt(ti) == []
@@ -84,8 +77,8 @@ def test_one_pod_that_cannot_be_labelled_does_not_hold_up_the_others(harness, qu
     assert heir.row(one).state == "scheduled"
 
 
-def test_a_pod_that_was_labelled_before_the_answer_was_lost_is_found_again(orphan, successor, cluster):
-    ti, pod = orphan
+def test_a_pod_that_was_labelled_before_the_answer_was_lost_is_found_again(launched, successor, cluster):
+    ti, pod = launched
     heir = successor()
     cluster.outage = TimeoutError()
     heir.adopt(ti)
@@ -101,18 +94,17 @@ def test_a_pod_that_was_labelled_before_the_answer_was_lost_is_found_again(orpha
     assert heir.runtime.take("mark_done") == [(pod.ref,)]
 
 
-def test_a_pod_that_was_labelled_by_a_scheduler_that_died_meanwhile_is_found(orphan, successor):
-    ti, pod = orphan
+def test_a_pod_that_was_labelled_by_a_scheduler_that_died_meanwhile_is_found(launched, successor):
+    ti, pod = launched
     heir = successor()
     pod.labels["airflow-worker"] = "987654"
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "queued"
     assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
 
 
-def test_a_postponed_task_that_was_queued_anew_keeps_its_new_launch(orphan, successor, cluster):
-    ti, old = orphan
+def test_a_postponed_task_that_was_queued_anew_keeps_its_new_launch(launched, successor, cluster):
+    ti, old = launched
     heir = successor()
     heir.begin(ti, old)
     cluster.outage = OUTAGES[0]
@@ -155,13 +147,12 @@ def test_a_queued_task_whose_pod_is_not_found_later_is_scheduled_again(queued_ti
     assert (heir.occupied(ti), heir.row(ti).state) == (False, "scheduled")
 
 
-def test_an_attempt_that_is_not_answered_is_made_again(orphan, successor, cluster):
-    ti, pod = orphan
+def test_an_attempt_that_is_not_answered_is_made_again(launched, successor, cluster):
+    ti, pod = launched
     heir = successor()
     cluster.outage = OUTAGES[0]
     heir.adopt(ti)
-    heir.clock.advance(60)
-    heir.executor.sync()
+    heir.wait(60)
     heir.runtime.commands.clear()  # lost with the thread
     cluster.outage = None
     heir.clock.advance(60)
@@ -169,8 +160,8 @@ def test_an_attempt_that_is_not_answered_is_made_again(orphan, successor, cluste
     assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
 
 
-def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(orphan, successor, cluster):
-    ti, old = orphan
+def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(launched, successor, cluster):
+    ti, old = launched
     heir = successor()
     cluster.outage = OUTAGES[0]
     heir.adopt(ti)
@@ -179,8 +170,7 @@ def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(orphan, succe
     heir.quiet()
     assert heir.runtime.take("clean_up") == []
     heir.set_state(ti, "queued")
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     heir.executor.sync()
     heir.quiet()
     assert heir.runtime.take("clean_up") == [(old.ref,)]

@@ -20,11 +20,10 @@ from .test_adopter_outage import try_again
 
 @pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "deferred"])
 def test_a_launch_whose_adoption_was_rolled_back_and_whose_task_has_ended_gives_its_slot_back(
-    harness, queued_ti, successor, state
+    harness, launched, successor, state
 ):
     """Airflow offers only queued, running and restarting ones again; the row stays the dead scheduler's."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     harness.begin(ti, pod)
     heir = successor()
     heir.executor.try_adopt_task_instances([ti])
@@ -77,12 +76,9 @@ def test_what_waits_for_a_slot_is_forgotten_with_adoption(harness, queued_ti):
     assert harness.runtime.take("create") == []
 
 
-def test_what_waits_to_be_handed_back_is_forgotten_with_the_next_adoption(
-    harness, queued_ti, successor, cluster
-):
+def test_what_waits_to_be_handed_back_is_forgotten_with_the_next_adoption(launched, successor, cluster):
     """Another scheduler had it meanwhile, and has launched a pod."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     heir = successor()
     heir.adopt(ti)
     adopted = heir.executor._registry.get(ti.key)

@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import OperationalError
-
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import completion
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
@@ -14,6 +11,7 @@ from airflow_resilience import ledger
 
 from ....support import manifests as m
 from ....support.cluster import Pod
+from ....support.harness import database_away
 from ..failures.test_executions import losses
 from .test_adopter_outage import try_again
 
@@ -24,23 +22,19 @@ def test_the_count_goes_on_in_the_next_scheduler(harness, queued_ti, successor):
     second = harness.created().become(m.evicted())
     heir = successor()
 
-    heir.adopt(ti)
-    heir.executor.sync()
-    ((state, info),) = heir.events().values()
-    assert state == "failed"
+    heir.take_over(ti)
+    info = heir.failure()
     assert "Evicted" in info
     assert "launch 2 of 2" in info
     assert [entry["worker_uid"] for entry in heir.ledger(ti)][-1] == second.ref.uid
 
 
-def test_a_relaunch_that_was_decided_but_not_made_is_not_counted_twice(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_relaunch_that_was_decided_but_not_made_is_not_counted_twice(harness, launched, successor):
+    ti, pod = launched
     harness.observe(pod, m.start_error())  # decided and written; the create call is lost with the scheduler
     heir = successor()
 
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "scheduled"
     assert len(heir.ledger(ti)) == 1
     heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
@@ -50,9 +44,8 @@ def test_a_relaunch_that_was_decided_but_not_made_is_not_counted_twice(harness, 
     assert [state for state, _ in heir.events().values()] == ["failed"]
 
 
-def test_a_relaunch_that_was_decided_is_made_whatever_the_old_pod_says_now(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_relaunch_that_was_decided_is_made_whatever_the_old_pod_says_now(harness, launched, successor):
+    ti, pod = launched
     harness.observe(pod, m.image_pull_error())  # decided and written; the scheduler dies with the rest
     assert len(harness.ledger(ti)) == 1
     pod.become(m.image_pull_error("ImagePullBackOff"))  # which alone is no reason to give a pod up
@@ -71,8 +64,7 @@ def test_a_final_failure_that_was_not_reported_is_reported(harness, queued_ti, s
     assert len(harness.events()) == 1  # the scheduler is killed before it has acted on it
     heir = successor()
 
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert [state for state, _ in heir.events().values()] == ["failed"]
     assert len(heir.ledger(ti)) == 1
 
@@ -86,9 +78,8 @@ def test_a_running_task_without_pod_is_reset(harness, queued_ti, successor):
     assert not heir.occupied(ti)
 
 
-def test_the_superseded_pod_of_a_running_task_that_is_reset_is_deleted(harness, queued_ti, successor):
-    ti = queued_ti()
-    pending = harness.launch(ti)
+def test_the_superseded_pod_of_a_running_task_that_is_reset_is_deleted(harness, launched, successor):
+    ti, pending = launched
     harness.set_state(ti, "running", hostname="dag-task-a1b2c3d4")
     heir = successor()
 
@@ -97,9 +88,8 @@ def test_the_superseded_pod_of_a_running_task_that_is_reset_is_deleted(harness, 
     assert (heir.occupied(ti), heir.executor._registry.adopting()) == (False, {})
 
 
-def test_a_running_task_without_pod_is_reset_also_when_it_is_offered_again(harness, queued_ti, successor):
-    ti = queued_ti()
-    pending = harness.launch(ti)
+def test_a_running_task_without_pod_is_reset_also_when_it_is_offered_again(harness, launched, successor):
+    ti, pending = launched
     harness.set_state(ti, "running", hostname="dag-task-a1b2c3d4")
     heir = successor()
     assert heir.executor.try_adopt_task_instances([ti]) == [ti]
@@ -201,28 +191,17 @@ def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
     assert not heir.occupied(odd)
 
 
-def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(
-    harness, queued_ti, successor, monkeypatch
-):
+def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(harness, queued_ti, successor):
     """Else it would be followed when its next phase has taken its place."""
     running, podless = queued_ti(mapped=2)
     pod = harness.launch(running)
     harness.begin(running, pod)
     heir = successor()
     assert heir.offer(running, podless) == []
-
-    def broken(*args, **kwargs):
-        raise OperationalError("UPDATE", {}, Exception("gone"))
-
-    with monkeypatch.context() as patch:
-        for name in ("reschedule", "read_rows"):
-            patch.setattr(task_instances, name, broken)
-        patch.setattr(isolation, "database_answers", lambda: False)
+    with database_away(task_instances, "reschedule", "read_rows"):
         heir.executor.sync()
         heir.observe(pod, m.succeeded())  # its task has deferred
-    heir.set_state(running, "queued", queued_by_job_id=heir.executor.job_id)
-    heir.queue(running)
-    heir.executor.heartbeat()
+    heir.requeue(running)
     resumed = heir.created()
     for _ in range(3):
         heir.wait(1)
@@ -231,7 +210,7 @@ def test_what_was_adopted_before_the_database_went_away_is_followed_at_once(
 
 
 def test_what_was_found_when_the_database_went_away_is_adopted_when_it_is_back(
-    harness, queued_ti, successor, cluster, monkeypatch
+    harness, queued_ti, successor, cluster
 ):
     """Else the pods would have to be looked for again, which takes five seconds more."""
     ti = queued_ti()
@@ -240,13 +219,7 @@ def test_what_was_found_when_the_database_went_away_is_adopted_when_it_is_back(
     pod.manifest["metadata"]["name"] = "another-name"
     heir = successor()
     assert heir.offer(ti) == []
-
-    def broken(*args, **kwargs):
-        raise OperationalError("SELECT", {}, Exception("gone"))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "read_histories", broken)
-        patch.setattr(isolation, "database_answers", lambda: False)
+    with database_away(ledger, "read_histories"):
         heir.executor.sync()
     assert heir.executor._registry.get(ti.key) is None
     heir.executor.sync()

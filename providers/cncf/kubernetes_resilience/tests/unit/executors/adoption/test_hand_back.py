@@ -15,8 +15,7 @@ def test_a_failed_launch_that_is_adopted_is_scheduled_again_in_the_same_try(harn
     pod = harness.launch(ti).become(m.start_error())
     heir = successor()
 
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     row = heir.row(ti)
     assert (row.state, row.queued_dttm, row.queued_by_job_id) == ("scheduled", None, None)
     assert (row.try_number, row.max_tries) == (1, 0)

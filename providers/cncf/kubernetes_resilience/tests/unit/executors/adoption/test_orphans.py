@@ -27,18 +27,10 @@ def test_a_task_of_its_own_is_left_as_it_is(harness, queued_ti):
     assert harness.occupied(ti)
 
 
-def restart(harness, ti) -> None:
-    """Clear a task instance while it runs, as the API server does."""
-    ti = harness.row(ti)
-    ti.prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
-
-
-def test_a_task_that_was_cleared_while_it_ran_waits_for_its_worker(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_task_that_was_cleared_while_it_ran_waits_for_its_worker(harness, launched, successor):
+    ti, pod = launched
     harness.begin(ti, pod)
-    restart(harness, ti)
+    harness.begin_anew(ti, "restarting")
     heir = successor()
 
     assert heir.adopt(ti) == []
@@ -50,20 +42,18 @@ def test_a_task_that_was_cleared_while_it_ran_waits_for_its_worker(harness, queu
     assert not heir.occupied(ti)
 
 
-def test_a_task_that_was_cleared_while_it_ran_and_has_no_pod_is_reset(harness, queued_ti, successor, cluster):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_task_that_was_cleared_while_it_ran_and_has_no_pod_is_reset(harness, launched, successor, cluster):
+    ti, pod = launched
     harness.begin(ti, pod)
-    restart(harness, ti)
+    harness.begin_anew(ti, "restarting")
     cluster.remove(pod)
     assert successor().adopt(ti) == [ti]
 
 
-def test_a_pod_of_another_try_is_not_waited_for(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_of_another_try_is_not_waited_for(harness, launched, successor):
+    ti, pod = launched
     harness.begin(ti, pod)
-    restart(harness, ti)
+    harness.begin_anew(ti, "restarting")
     pod.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
     assert successor().adopt(ti) == [ti]
 

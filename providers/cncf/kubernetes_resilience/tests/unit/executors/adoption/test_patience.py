@@ -47,8 +47,7 @@ def test_an_idle_scheduler_holds_nothing_of_what_it_has_waited(start, queued_ti,
     heir.set_state(ti, "queued", queued_by_job_id=12345)
     heir.adopt(ti)
     assert patience._waits
-    heir.clock.advance(60)
-    heir.executor.sync()
+    heir.wait(60)
     assert not patience._waits
 
 

@@ -9,9 +9,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfir
 from ....support import manifests as m
 
 
-def test_nothing_is_done_to_a_pod_before_airflow_has_committed_its_adoption(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_nothing_is_done_to_a_pod_before_airflow_has_committed_its_adoption(launched, successor):
+    ti, pod = launched
     heir = successor()
 
     assert heir.offer(ti) == []
@@ -21,9 +20,8 @@ def test_nothing_is_done_to_a_pod_before_airflow_has_committed_its_adoption(harn
     assert [ref for ref, _ in heir.runtime.take("adopt")] == [pod.ref]
 
 
-def test_a_pod_that_fails_before_it_is_relabelled(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_fails_before_it_is_relabelled(launched, successor):
+    ti, pod = launched
     heir = successor()
     heir.offer(ti)
     pod.become(m.start_error())
@@ -36,9 +34,8 @@ def test_a_pod_that_fails_before_it_is_relabelled(harness, queued_ti, successor)
     assert len(heir.ledger(ti)) == 1
 
 
-def test_a_scheduler_that_dies_before_it_has_relabelled_them(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_scheduler_that_dies_before_it_has_relabelled_them(launched, successor):
+    ti, pod = launched
     successor().offer(ti)
     third = successor()
 
@@ -58,9 +55,8 @@ def test_the_same_for_the_official_executors_pod_in_which_the_task_runs(harness,
     assert pod.labels["airflow-worker"] == str(third.executor.job_id)
 
 
-def test_a_queued_task_whose_pod_goes_before_it_is_relabelled(harness, queued_ti, successor, cluster):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_queued_task_whose_pod_goes_before_it_is_relabelled(launched, successor, cluster):
+    ti, pod = launched
     heir = successor()
     heir.offer(ti)
     cluster.remove(pod)
@@ -71,9 +67,8 @@ def test_a_queued_task_whose_pod_goes_before_it_is_relabelled(harness, queued_ti
     assert (heir.row(ti).state, len(heir.ledger(ti)), heir.occupied(ti)) == ("scheduled", 1, False)
 
 
-def test_a_running_task_whose_pod_goes_before_it_is_relabelled(harness, queued_ti, successor, cluster):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_running_task_whose_pod_goes_before_it_is_relabelled(harness, launched, successor, cluster):
+    ti, pod = launched
     harness.begin(ti, pod)
     heir = successor()
     assert heir.offer(ti) == []
@@ -86,9 +81,8 @@ def test_a_running_task_whose_pod_goes_before_it_is_relabelled(harness, queued_t
     assert "Deleted" in info
 
 
-def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(harness, queued_ti, successor, cluster):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(launched, successor, cluster):
+    ti, pod = launched
     heir = successor()
     heir.offer(ti)
     cluster.remove(pod)

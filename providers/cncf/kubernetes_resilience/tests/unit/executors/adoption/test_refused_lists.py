@@ -106,8 +106,7 @@ def test_a_worker_that_was_told_to_stop_keeps_its_slot(dead, queued_ti, heir):
     ti = queued_ti()
     launch(dead, ti, "other", begins=True)
     heir.adopt(ti)
-    heir.row(ti).prepare_db_for_next_try(heir.session)
-    heir.set_state(ti, "restarting")
+    heir.begin_anew(ti, "restarting")
     look(heir)
     look(heir)
     assert [key.try_number for key in heir.executor._registry.adopting()] == [1]
@@ -126,18 +125,6 @@ def test_a_revoked_one_that_has_ended_is_looked_for_no_longer(dead, queued_ti, h
     assert len(heir.runtime.launcher.listed) == lists
 
 
-@pytest.mark.parametrize("error", [FORBIDDEN, BROKEN], ids=["forbidden", "broken"])
-def test_a_queued_one_has_the_time_that_airflow_gives_it(dead, queued_ti, heir, error):
-    heir.cluster.unlisted["other"] = error
-    ti = queued_ti()
-    launch(dead, ti, "other")
-    heir.adopt(ti)
-    queued_at = heir.row(ti).queued_dttm
-    for _ in range(30):
-        look(heir)
-    assert heir.row(ti).queued_dttm == queued_at
-
-
 @pytest.mark.parametrize(
     ("other", "default", "is_outage"),
     [
@@ -148,10 +135,8 @@ def test_a_queued_one_has_the_time_that_airflow_gives_it(dead, queued_ti, heir, 
         (BROKEN, BROKEN, True),
         (BROKEN, FORBIDDEN, False),
         (FORBIDDEN, BROKEN, False),
-    ],
-    ids=[
-        *("busy", "busy and forbidden", "page", "page and forbidden"),
-        *("broken", "broken and forbidden", "forbidden and broken"),
+        (FORBIDDEN, None, False),
+        (BROKEN, None, False),
     ],
 )
 def test_only_an_outage_of_the_api_server_is_waited_out(dead, queued_ti, heir, other, default, is_outage):
@@ -171,8 +156,7 @@ def test_it_is_launched_again_after_that(dead, queued_ti, heir):
     launch(dead, ti, "other")
     heir.adopt(ti)
     heir.executor.revoke_task(ti=ti)  # it was stuck in queued
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     heir.wait(DELETION_TIMEOUT)
     heir.wait(1)
     assert len(heir.runtime.take("create")) == 1

@@ -23,15 +23,8 @@ from .test_adopter_outage import try_again
 AWAY = ConnectionFailedError("refused")
 
 
-@pytest.fixture
-def orphan(harness, queued_ti):
-    ti = queued_ti()
-    return ti, harness.launch(ti)
-
-
-def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, queued_ti, successor):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, launched, successor):
+    ti, first = launched
     harness.observe(first, m.start_error())  # the command to take it out of sight is lost with the scheduler
     second = harness.created()
     heir = successor()
@@ -45,9 +38,8 @@ def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, queued
     assert (heir.events(), heir.occupied(ti)) == ({}, True)
 
 
-def test_a_retired_launch_is_deleted_if_that_is_configured(harness, queued_ti, successor):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_a_retired_launch_is_deleted_if_that_is_configured(harness, launched, successor):
+    ti, first = launched
     harness.observe(first, m.start_error())
     harness.created()
     heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
@@ -70,8 +62,8 @@ def test_an_older_launch_that_could_still_start_is_deleted(harness, queued_ti, s
     assert second.labels["airflow-worker"] == own_label(heir)
 
 
-def test_a_postponed_task_that_was_revoked_is_not_adopted(orphan, successor, cluster):
-    ti, _ = orphan
+def test_a_postponed_task_that_was_revoked_is_not_adopted(launched, successor, cluster):
+    ti, _ = launched
     heir = successor()
     cluster.outage = AWAY
     heir.adopt(ti)
@@ -82,9 +74,9 @@ def test_a_postponed_task_that_was_revoked_is_not_adopted(orphan, successor, clu
 
 
 @pytest.fixture
-def revoked(orphan, successor, cluster):
+def revoked(launched, successor, cluster):
     """Give a scheduler that has revoked a task instance before it could adopt its pod, which it now can."""
-    ti, pod = orphan
+    ti, pod = launched
     heir = successor()
     cluster.outage = AWAY
     heir.adopt(ti)
@@ -105,8 +97,8 @@ def test_the_pod_of_a_postponed_task_that_was_revoked_is_deleted_when_it_is_foun
     assert heir.runtime.take("delete") == []
 
 
-def test_it_is_also_deleted_if_it_is_being_looked_for_at_that_moment(orphan, successor, cluster):
-    ti, pod = orphan
+def test_it_is_also_deleted_if_it_is_being_looked_for_at_that_moment(launched, successor, cluster):
+    ti, pod = launched
     heir = successor()
     cluster.outage = AWAY
     heir.adopt(ti)
@@ -142,8 +134,7 @@ def test_it_is_left_alone_if_the_task_runs_in_it(revoked):
 
 def test_the_next_launch_waits_until_it_is_gone(revoked):
     heir, ti, pod = revoked
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     try_again(heir)
     assert heir.runtime.take("create") == []
     heir.deleted(pod.ref)
@@ -153,8 +144,7 @@ def test_the_next_launch_waits_until_it_is_gone(revoked):
 def test_the_next_launch_does_not_wait_if_there_is_none(revoked, cluster):
     heir, ti, pod = revoked
     cluster.remove(pod)
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     assert heir.runtime.take("create") == []
     try_again(heir)
     assert heir.created().launch_number == 1
@@ -163,8 +153,7 @@ def test_the_next_launch_does_not_wait_if_there_is_none(revoked, cluster):
 def test_the_next_launch_waits_for_as_long_as_nobody_can_say_whether_there_is_one(revoked, cluster):
     heir, ti, pod = revoked
     cluster.outage = AWAY
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     heir.wait(2 * DELETION_TIMEOUT)
     assert heir.runtime.take("create") == []
     told = heir.executor._registry.describe(heir.clock())
@@ -178,24 +167,21 @@ def test_the_next_launch_waits_for_as_long_as_nobody_can_say_whether_there_is_on
 def test_the_next_launch_does_not_wait_for_ever_for_what_is_found_and_cannot_be_deleted(revoked, monkeypatch):
     heir, ti, _ = revoked
     monkeypatch.setattr(SurplusPods, "_goes_on", Mock(side_effect=LookupError("a defect")))
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     try_again(heir)
     assert heir.runtime.take("create") == []
     heir.wait(DELETION_TIMEOUT)
     assert heir.created().launch_number == 1
 
 
-def test_the_pod_of_the_phase_before_is_watched_until_it_has_ended(harness, queued_ti, successor, cluster):
+def test_the_pod_of_the_phase_before_is_watched_until_it_has_ended(begun, successor, cluster):
     """Its task has deferred in the outage, and its next phase was handed in before the list."""
-    ti = queued_ti()
-    pod = harness.run(ti)
+    ti, pod = begun
     heir = successor()
     cluster.outage = AWAY
     heir.adopt(ti)
     heir.set_state(ti, "queued")
-    heir.queue(ti)
-    heir.executor.heartbeat()
+    heir.hand_over(ti)
     assert heir.created()
     cluster.outage = None
     try_again(heir)

@@ -4,13 +4,8 @@
 
 from __future__ import annotations
 
-import base64
-import json
-
 import pytest
-from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import (
     ALONE,
     PUBLISH_BACKOFF,
@@ -40,7 +35,7 @@ from airflow_resilience.propagation.database import read_failure
 
 from ....support import manifests as m
 from ....support.cluster import Pod
-from ....support.harness import lock
+from ....support.harness import database_away, lock
 
 QUOTA = KubernetesApiError('pods "x" is forbidden: exceeded quota: tasks', status=403, reason="Forbidden")
 MODIFIED = PodConflictError("the object has been modified; please apply", status=409, reason="Conflict")
@@ -80,28 +75,13 @@ def persistent(start):
     return start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="2")
 
 
-def database_is_away(*args, **kwargs):
-    raise OperationalError("SELECT 1", {}, Exception("the database is away"))
-
-
-def begin(harness, ti) -> tuple[str, dict]:
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    return harness.create_call()
-
-
-def wait(harness, seconds: float = 30.1) -> None:
-    harness.clock.advance(seconds)
-    harness.executor.sync()
-
-
 @pytest.mark.parametrize("error", PASSING, ids=str)
 def test_what_may_pass_is_tried_again_with_the_same_pod(persistent, queued_ti, error):
     ti = queued_ti()
-    launch_id, body = begin(persistent, ti)
+    launch_id, body = persistent.call_for(ti)
     persistent.send(PodNotCreated(launch_id, error))
     assert persistent.events() == {}
-    wait(persistent)
+    persistent.wait(30.1)
     assert persistent.create_call() == (launch_id, body)
     pod = Pod(body)
     persistent.send(PodCreated(launch_id, pod.ref))
@@ -110,12 +90,11 @@ def test_what_may_pass_is_tried_again_with_the_same_pod(persistent, queued_ti, e
 
 
 @pytest.mark.parametrize("error", OUTAGE, ids=str)
-def test_an_outage_is_waited_out_and_is_no_attempt(harness, queued_ti, error):
-    ti = queued_ti()
-    begun = begin(harness, ti)
+def test_an_outage_is_waited_out_and_is_no_attempt(harness, called, error):
+    ti, begun = called
     for _ in range(5):
         harness.send(PodNotCreated(begun[0], error))
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call() == begun
     assert (harness.events(), harness.occupied(ti)) == ({}, True)
 
@@ -124,72 +103,62 @@ def test_an_outage_is_waited_out_and_is_no_attempt(harness, queued_ti, error):
 def test_a_refusal_is_final_if_no_repetition_is_configured(start, queued_ti, error):
     harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0")
     ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
+    launch_id, _ = harness.call_for(ti)
     harness.send(PodNotCreated(launch_id, error))
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
-    assert error.message in info
+    assert error.message in harness.failure()
     assert not harness.occupied(ti)
     (entry,) = harness.ledger(ti)
     assert (entry["action"], entry["rule"]) == ("count", "refused")
     assert entry["context"]["category"] == "INFRASTRUCTURE"
-    wait(harness)
+    harness.wait(30.1)
     assert harness.runtime.take("create") == []
 
 
 def test_other_refusals_do_not_use_up_the_configured_repetitions(persistent, queued_ti):
     ti = queued_ti()
-    persistent.queue(ti)
-    persistent.executor.heartbeat()
+    persistent.hand_over(ti)
     for error in (*[REFUSED_CREDENTIALS[0]] * 3, QUOTA, QUOTA):
         persistent.refuse(error)
         assert persistent.ledger(ti) == []
-        wait(persistent)
+        persistent.wait(30.1)
     persistent.refuse(QUOTA)
     assert len(persistent.ledger(ti)) == 1
 
 
 @pytest.mark.parametrize("retries", [None, "1"])
-def test_a_policy_is_asked_about_a_quota(start, queued_ti, tmp_path, retries):
+def test_a_policy_is_asked_about_a_quota(start, queued_ti, with_policies, retries):
     """With repetitions that are configured, after these."""
-    file = tmp_path / "policies.yaml"
-    file.write_text(
+    policies = with_policies(
         "policies: [{name: patient, rules: [{action: Retry, retryLimit: 5, onReasons: [RESOURCE_EXHAUSTION],"
         " backoff: {initialDelay: 100s, jitter: 0}}]}]\n"
         "selection: [{policy: patient, dagIds: ['*']}]\n"
     )
     options = {"KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES": retries} if retries else {}
-    harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file), **options)
+    harness = start(**policies, **options)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     for _ in range(int(retries or 0)):
         harness.refuse(QUOTA)
         assert harness.ledger(ti) == []
-        wait(harness)
+        harness.wait(30.1)
     harness.refuse(QUOTA)
     (entry,) = harness.ledger(ti)
     assert (entry["policy"], entry["delay"], harness.events()) == ("patient", 100.0, {})
-    wait(harness, 100.1)
+    harness.wait(100.1)
     assert harness.created().launch_number == 2
 
 
 def test_a_conflict_does_not_take_the_configured_repetitions_of_a_policy_for_its_own(
-    start, queued_ti, tmp_path
+    start, queued_ti, with_policies
 ):
     """A file that says nothing of it leaves the option's meaning as it is."""
-    file = tmp_path / "policies.yaml"
-    file.write_text(
+    policies = with_policies(
         "policies: [{name: other, rules: [{action: Retry, onReasons: [IMAGE_UNAVAILABLE]}]}]\n"
         "selection: [{policy: other, dagIds: ['*']}]\n"
     )
-    harness = start(
-        KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file),
-        KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0",
-    )
+    harness = start(**policies, KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0")
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.refuse(MODIFIED)
     assert [entry["policy"] for entry in harness.ledger(ti)] == ["built-in"]
     assert [state for state, _ in harness.events().values()] == ["failed"]
@@ -198,10 +167,9 @@ def test_a_conflict_does_not_take_the_configured_repetitions_of_a_policy_for_its
 @pytest.mark.parametrize("error", LASTING, ids=str)
 def test_what_will_not_pass_fails_at_once(persistent, queued_ti, error):
     ti = queued_ti()
-    launch_id, body = begin(persistent, ti)
+    launch_id, body = persistent.call_for(ti)
     persistent.send(PodNotCreated(launch_id, error))
-    ((state, info),) = persistent.events().values()
-    assert state == "failed"
+    info = persistent.failure()
     assert error.message in info
     assert body["metadata"]["name"] in info
     assert persistent.runtime.take("look_for") == []
@@ -211,9 +179,8 @@ def test_what_will_not_pass_fails_at_once(persistent, queued_ti, error):
     assert str(error) in entry["context"]["metadata"]["pod_message"]
 
 
-def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, called):
+    _, (launch_id, body) = called
     harness.send(PodNotCreated(launch_id, FOREIGN))
     again, renamed = harness.create_call()
     assert again == launch_id
@@ -227,28 +194,26 @@ def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, qu
 
 
 def test_a_name_is_changed_once(persistent, queued_ti):
-    launch_id, _ = begin(persistent, queued_ti())
+    launch_id, _ = persistent.call_for(queued_ti())
     persistent.send(PodNotCreated(launch_id, FOREIGN))
     persistent.create_call()
     persistent.send(PodNotCreated(launch_id, FOREIGN))
     assert persistent.runtime.take("create") == []
-    ((state, info),) = persistent.events().values()
-    assert (state, FOREIGN.message in info) == ("failed", True)
+    assert FOREIGN.message in persistent.failure()
 
 
-def test_a_task_that_was_taken_away_is_not_created_under_another_name(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
+def test_a_task_that_was_taken_away_is_not_created_under_another_name(harness, called):
+    ti, (launch_id, _) = called
     harness.set_state(ti, "success")
     harness.send(PodNotCreated(launch_id, FOREIGN))
     assert (harness.runtime.take("create"), harness.occupied(ti)) == ([], False)
 
 
 def test_attempts_are_limited(persistent, queued_ti):
-    begun = begin(persistent, queued_ti())
+    begun = persistent.call_for(queued_ti())
     for _ in range(2):
         persistent.send(PodNotCreated(begun[0], QUOTA))
-        wait(persistent)
+        persistent.wait(30.1)
         assert persistent.create_call() == begun
     persistent.send(PodNotCreated(begun[0], QUOTA))
     assert [state for state, _ in persistent.events().values()] == ["failed"]
@@ -256,40 +221,40 @@ def test_attempts_are_limited(persistent, queued_ti):
 
 def test_attempts_can_be_unlimited(start, queued_ti):
     harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="-1")
-    begun = begin(harness, queued_ti())
+    begun = harness.call_for(queued_ti())
     for _ in range(20):
         harness.send(PodNotCreated(begun[0], QUOTA))
-        wait(harness)
+        harness.wait(30.1)
         launch_id, body = harness.create_call()
         assert (launch_id, body["metadata"]) == (begun[0], begun[1]["metadata"])
     assert harness.events() == {}
 
 
 def test_the_servers_time_is_kept(persistent, queued_ti):
-    launch_id, _ = begin(persistent, queued_ti())
+    launch_id, _ = persistent.call_for(queued_ti())
     persistent.send(PodNotCreated(launch_id, BUSY))
-    wait(persistent, 6.9)
+    persistent.wait(6.9)
     assert persistent.runtime.take("create") == []
-    wait(persistent, 0.2)
+    persistent.wait(0.2)
     assert persistent.create_call()[0] == launch_id
 
 
 def test_the_servers_time_does_not_shorten_the_backoff(persistent, queued_ti):
-    begun = begin(persistent, queued_ti())
+    begun = persistent.call_for(queued_ti())
     for _ in range(5):
         persistent.send(PodNotCreated(begun[0], BUSY))
-        wait(persistent)
+        persistent.wait(30.1)
         assert persistent.create_call() == begun
     persistent.send(PodNotCreated(begun[0], BUSY))
-    wait(persistent, PUBLISH_BACKOFF.maximum * (1 - PUBLISH_BACKOFF.jitter) - 0.1)
+    persistent.wait(PUBLISH_BACKOFF.maximum * (1 - PUBLISH_BACKOFF.jitter) - 0.1)
     assert persistent.runtime.take("create") == []
 
 
 def give_up(harness, ti, error) -> tuple[str, dict]:
     """Let a creation be given up of which one call may have been carried out."""
-    call = launch_id, _ = begin(harness, ti)
+    call = launch_id, _ = harness.call_for(ti)
     harness.send(PodNotCreated(launch_id, error))
-    wait(harness)
+    harness.wait(30.1)
     assert harness.create_call() == call
     harness.send(PodNotCreated(launch_id, LASTING[0]))
     assert (harness.events(), harness.occupied(ti)) == ({}, True)
@@ -312,42 +277,38 @@ def test_a_pod_that_may_exist_is_looked_for_when_its_creation_is_given_up(harnes
     ti = queued_ti()
     launch_id, body = give_up(harness, ti, error)
     assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
-    wait(harness, CREATION_TIMEOUT)
+    harness.wait(CREATION_TIMEOUT)
     ((state, info),) = harness.events().values()
     assert (state, LASTING[0].message in info, harness.occupied(ti)) == ("failed", True, False)
     assert str(LASTING[0]) in stored(harness, ti).context.metadata["pod_message"]
 
 
-def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_waited_for(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_waited_for(harness, called):
+    ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
     harness.send(PodNotCreated(launch_id, LOST))
     pod = Pod(body)
     harness.send(PodCreated(launch_id, pod.ref))  # the answer to the look for it
     assert harness.runtime.take("delete") == [(pod.ref,)]
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    wait(harness, CREATION_TIMEOUT)
+    harness.hand_over(ti)
+    harness.wait(CREATION_TIMEOUT)
     assert harness.runtime.take("create") == []
     harness.deleted(pod.ref)
     assert harness.created()
 
 
-def test_a_pod_that_may_exist_is_waited_for_while_nobody_can_look_for_it(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
+def test_a_pod_that_may_exist_is_waited_for_while_nobody_can_look_for_it(harness, called):
+    ti, (launch_id, _) = called
     harness.executor.revoke_task(ti=ti)
     harness.send(PodNotCreated(launch_id, LOST))
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.runtime.is_away = True
-    wait(harness, CREATION_TIMEOUT - 1)
-    wait(harness, CREATION_TIMEOUT - 1)
+    harness.wait(CREATION_TIMEOUT - 1)
+    harness.wait(CREATION_TIMEOUT - 1)
     harness.runtime.is_away = False
-    wait(harness, CREATION_TIMEOUT - 1)
+    harness.wait(CREATION_TIMEOUT - 1)
     assert harness.runtime.take("create") == []
-    wait(harness, 1)
+    harness.wait(1)
     assert harness.created()
 
 
@@ -358,7 +319,7 @@ def test_a_pod_that_comes_after_its_creation_was_given_up_is_deleted(harness, qu
     harness.observe(pod, m.starting())
     find(harness, launch_id, pod)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
-    wait(harness, CREATION_TIMEOUT)
+    harness.wait(CREATION_TIMEOUT)
     assert harness.events() == {}
     harness.accepted(pod.ref)
     assert [state for state, _ in harness.events().values()] == ["failed"]
@@ -372,7 +333,7 @@ def test_a_task_whose_pod_has_started_after_its_creation_was_given_up_goes_on(ha
     find(harness, launch_id, pod)
     harness.begin(ti, pod)
     harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
-    wait(harness, DELETION_TIMEOUT)
+    harness.wait(DELETION_TIMEOUT)
     assert (harness.events(), harness.occupied(ti), stored(harness, ti)) == ({}, True, None)
     harness.set_state(ti, "success")
     harness.observe(pod, m.succeeded())
@@ -385,16 +346,16 @@ def test_a_creation_without_an_answer_whose_worker_runs_is_asked_for_until_it_is
 ):
     harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES=retries)
     ti = queued_ti()
-    call = launch_id, body = begin(harness, ti)
+    call = launch_id, body = harness.call_for(ti)
     pod = Pod(body)
     harness.begin(ti, pod)
     for _ in range(3):
         harness.send(PodNotCreated(launch_id, LOST))
         assert (harness.events(), harness.occupied(ti)) == ({}, True)
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call() == call
     harness.send(PodNotCreated(launch_id, QUOTA))  # used up by that very pod
-    wait(harness)
+    harness.wait(30.1)
     assert harness.create_call() == call
     assert (harness.events(), harness.runtime.take("look_for")) == ({}, [])
     harness.send(PodCreated(launch_id, pod.ref))
@@ -408,16 +369,15 @@ def test_a_creation_without_an_answer_whose_task_was_cleared_while_it_ran_is_fol
 ):
     """Airflow waits for the end of the pod, and would wait for the heartbeat of a worker that has none."""
     ti = queued_ti()
-    key, (launch_id, body) = ti.key, begin(harness, ti)
+    key, (launch_id, body) = ti.key, harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))
     harness.begin(ti, pod)
     harness.send(PodNotCreated(launch_id, LOST))
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
-    wait(harness)
+    harness.begin_anew(ti, "restarting")
+    harness.wait(30.1)
     assert harness.create_call() == (launch_id, body)
     harness.send(PodNotCreated(launch_id, answer))
-    wait(harness)
+    harness.wait(30.1)
     assert harness.create_call() == (launch_id, body)
     harness.send(PodCreated(launch_id, pod.ref, pod.become(m.alive()).facts()))
     harness.observe(pod, m.succeeded())
@@ -425,16 +385,13 @@ def test_a_creation_without_an_answer_whose_task_was_cleared_while_it_ran_is_fol
     assert key not in harness.executor.running
 
 
-def test_a_creation_without_an_answer_is_given_up_silently_if_the_task_runs_in_another_pod(
-    harness, queued_ti
-):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_a_creation_without_an_answer_is_given_up_silently_if_the_task_runs_in_another_pod(harness, launched):
+    ti, first = launched
     harness.observe(first, m.node_lost())
     launch_id, body = harness.create_call()
     harness.begin(ti, first)
     harness.send(PodNotCreated(launch_id, LOST))
-    wait(harness)
+    harness.wait(30.1)
     assert (harness.events(), harness.occupied(ti)) == ({}, False)
     assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
 
@@ -450,7 +407,7 @@ def test_a_creation_without_an_answer_in_whose_pod_the_task_runs_under_a_host_th
     harness.send(PodNotCreated(launch_id, LOST))
     harness.begin(ti, pod)
     harness.set_state(ti, "running", hostname="10.0.0.7")
-    wait(harness)
+    harness.wait(30.1)
     find(harness, launch_id, pod)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
     harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
@@ -460,36 +417,35 @@ def test_a_creation_without_an_answer_in_whose_pod_the_task_runs_under_a_host_th
 def test_a_pod_of_a_creation_that_counts_as_failed_is_followed_if_it_has_started(start, queued_ti):
     harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="1")
     ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+    launch_id, body = harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))
     harness.send(PodNotCreated(launch_id, LOST))
     for _ in range(REFUSALS):
-        wait(harness)
+        harness.wait(30.1)
         harness.runtime.take("create")
         harness.send(PodNotCreated(launch_id, REFUSED_CREDENTIALS[0]))
-    wait(harness)
+    harness.wait(30.1)
     find(harness, launch_id, pod)
     harness.begin(ti, pod)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
     harness.send(PodNotDeleted(pod.become(m.alive()).facts()))
-    wait(harness, CREATION_TIMEOUT)
+    harness.wait(CREATION_TIMEOUT)
     assert (harness.runtime.take("create"), harness.runtime.take("delete"), harness.events()) == ([], [], {})
     assert harness.executor._registry.by_uid(pod.uid)
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_the_pod_of_a_creation_without_an_answer_is_left_to_the_scheduler_that_has_adopted_it(
-    harness, queued_ti, successor, state
+    harness, called, successor, state
 ):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+    ti, (launch_id, body) = called
     pod = harness.cluster.add(Pod(body))
     harness.send(PodNotCreated(launch_id, LOST))
     heir = successor()
     assert heir.adopt(ti) == []
     if state == "running":
         heir.begin(ti, pod)
-    wait(harness)
+    harness.wait(30.1)
     assert (harness.occupied(ti), harness.runtime.take("create"), harness.runtime.take("look_for")) == (
         False,
         [],
@@ -500,21 +456,17 @@ def test_the_pod_of_a_creation_without_an_answer_is_left_to_the_scheduler_that_h
     assert harness.runtime.take("delete") in ([], [(pod.ref, UNKNOWN_VERSION, harness.label)])
 
 
-def test_a_creation_is_not_given_up_while_the_database_is_away(harness, queued_ti, monkeypatch):
-    ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
-    with monkeypatch.context() as patch:
-        patch.setattr(task_instances, "read_rows", database_is_away)
-        patch.setattr(isolation, "database_answers", lambda: False)
+def test_a_creation_is_not_given_up_while_the_database_is_away(harness, called):
+    ti, (launch_id, _) = called
+    with database_away(task_instances, "read_rows"):
         harness.send(PodNotCreated(launch_id, LASTING[0]))
         assert (harness.events(), harness.occupied(ti)) == ({}, True)
     harness.executor.sync()
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
-def test_a_refusal_that_comes_after_the_pod_was_seen_is_wrong(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_a_refusal_that_comes_after_the_pod_was_seen_is_wrong(harness, called):
+    ti, (launch_id, body) = called
     pod = Pod(body)
     harness.observe(pod, m.starting())
     harness.send(PodNotCreated(launch_id, LOST))
@@ -523,9 +475,8 @@ def test_a_refusal_that_comes_after_the_pod_was_seen_is_wrong(harness, queued_ti
     assert harness.created().launch_number == 2
 
 
-def test_a_launch_that_is_revoked_while_it_is_created(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_a_launch_that_is_revoked_while_it_is_created(harness, called):
+    ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
     assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
     pod = Pod(body)
@@ -534,12 +485,10 @@ def test_a_launch_that_is_revoked_while_it_is_created(harness, queued_ti):
     assert (harness.events(), harness.occupied(ti)) == ({}, False)
 
 
-def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, called):
+    ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     assert harness.runtime.take("create") == []
     pod = Pod(body)
     harness.send(PodCreated(launch_id, pod.ref))
@@ -548,30 +497,24 @@ def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, queued_t
     assert harness.created().launch_number == 1
 
 
-def test_the_next_launch_does_not_wait_for_a_revoked_creation_that_failed(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
+def test_the_next_launch_does_not_wait_for_a_revoked_creation_that_failed(harness, called):
+    ti, (launch_id, _) = called
     harness.executor.revoke_task(ti=ti)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.send(PodNotCreated(launch_id, QUOTA))
     assert harness.created().launch_number == 1
     assert harness.events() == {}
 
 
 @pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
-def test_the_next_launch_waits_for_a_revoked_creation_that_may_still_be_carried_out(
-    harness, queued_ti, error
-):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_the_next_launch_waits_for_a_revoked_creation_that_may_still_be_carried_out(harness, called, error):
+    ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
     looked_for = harness.runtime.take("look_for")
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.send(PodNotCreated(launch_id, error))
     assert harness.runtime.take("look_for") == looked_for, "the first look may have been too early"
-    wait(harness, CREATION_TIMEOUT - 1)
+    harness.wait(CREATION_TIMEOUT - 1)
     assert harness.runtime.take("create") == []
     pod = Pod(body)
     harness.observe(pod, m.starting())
@@ -585,49 +528,46 @@ def test_the_next_launch_waits_for_a_revoked_creation_that_may_still_be_carried_
 
 def test_the_next_launch_does_not_wait_for_ever_for_a_creation_without_an_answer(harness, queued_ti):
     ti = queued_ti()
-    begin(harness, ti)
+    harness.call_for(ti)
     harness.executor.revoke_task(ti=ti)
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    wait(harness, CREATION_TIMEOUT)
+    harness.hand_over(ti)
+    harness.wait(CREATION_TIMEOUT)
     assert harness.created().launch_number == 1
 
 
 def test_a_launch_that_is_revoked_while_it_waits_to_be_tried_again(persistent, queued_ti):
     ti = queued_ti()
-    launch_id, _ = begin(persistent, ti)
+    launch_id, _ = persistent.call_for(ti)
     persistent.send(PodNotCreated(launch_id, QUOTA))
     persistent.executor.revoke_task(ti=ti)
-    wait(persistent)
+    persistent.wait(30.1)
     assert persistent.runtime.take("create") == []
 
 
 def test_the_next_launch_does_not_wait_for_a_pod_that_was_refused(persistent, queued_ti):
     ti = queued_ti()
-    launch_id, _ = begin(persistent, ti)
+    launch_id, _ = persistent.call_for(ti)
     persistent.send(PodNotCreated(launch_id, QUOTA))
     persistent.executor.revoke_task(ti=ti)
     assert persistent.runtime.take("look_for") == []
-    persistent.queue(ti)
-    persistent.executor.heartbeat()
+    persistent.hand_over(ti)
     assert persistent.create_call()[0] != launch_id
 
 
 def test_a_task_that_is_not_queued_any_more_is_not_tried_again(persistent, queued_ti):
     ti = queued_ti()
-    launch_id, _ = begin(persistent, ti)
+    launch_id, _ = persistent.call_for(ti)
     persistent.send(PodNotCreated(launch_id, QUOTA))
     persistent.set_state(ti, "success")
-    wait(persistent)
+    persistent.wait(30.1)
     assert persistent.runtime.take("create") == []
     assert not persistent.occupied(ti)
 
 
 def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent, queued_ti):
     ti = queued_ti()
-    first, body = begin(persistent, ti)
-    persistent.queue(ti)
-    persistent.executor.heartbeat()
+    first, body = persistent.call_for(ti)
+    persistent.hand_over(ti)
     assert persistent.runtime.take("create") == []
     pod = Pod(body)
     persistent.send(PodCreated(first, pod.ref))
@@ -636,11 +576,10 @@ def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent,
     assert persistent.create_call()[0] != first
 
 
-def test_a_pod_of_an_earlier_call_that_has_gone_is_not_the_end_of_the_launch(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_a_pod_of_an_earlier_call_that_has_gone_is_not_the_end_of_the_launch(harness, called):
+    ti, (launch_id, body) = called
     harness.send(PodNotCreated(launch_id, LOST))  # it was carried out all the same
-    wait(harness)
+    harness.wait(30.1)
     harness.create_call()
     first = harness.cluster.add(Pod(body))
     harness.observe(first, m.starting())
@@ -657,11 +596,10 @@ def test_a_pod_of_an_earlier_call_that_has_gone_is_not_the_end_of_the_launch(har
     assert entry["worker_uid"] == second.ref.uid
 
 
-def test_it_is_when_the_other_call_has_failed(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, body = begin(harness, ti)
+def test_it_is_when_the_other_call_has_failed(harness, called):
+    ti, (launch_id, body) = called
     harness.send(PodNotCreated(launch_id, LOST))
-    wait(harness)
+    harness.wait(30.1)
     harness.create_call()
     pod = harness.cluster.add(Pod(body))
     harness.observe(pod, m.starting())
@@ -680,20 +618,19 @@ def refuse_for_good(harness, call: tuple[str, dict], error) -> None:
     for _ in range(REFUSALS - 1):
         harness.send(PodNotCreated(call[0], error))
         assert harness.events() == {}
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call()[0] == call[0]
     harness.send(PodNotCreated(call[0], error))
     harness.executor.sync()
 
 
 @pytest.mark.parametrize("error", NOT_THE_MANIFEST, ids=str)
-def test_what_is_not_the_manifests_fault_is_waited_out(harness, queued_ti, error):
-    ti = queued_ti()
-    begun = begin(harness, ti)
+def test_what_is_not_the_manifests_fault_is_waited_out(harness, called, error):
+    ti, begun = called
     for _ in range(5):
         harness.send(PodNotCreated(begun[0], error))
         assert (harness.events(), harness.occupied(ti)) == ({}, True)
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call() == begun
     pod = Pod(begun[1])
     harness.send(PodCreated(begun[0], pod.ref))
@@ -712,9 +649,8 @@ def test_it_is_waited_out_for_some_five_minutes():
     + [(error, "creation-conflict") for error in CONFLICTS],
     ids=str,
 )
-def test_it_is_a_launch_failure_then(harness, queued_ti, error, cause):
-    ti = queued_ti()
-    call = begin(harness, ti)
+def test_it_is_a_launch_failure_then(harness, called, error, cause):
+    ti, call = called
     refuse_for_good(harness, call, error)
     (entry,) = harness.ledger(ti)
     assert entry["worker_uid"] == call[0]
@@ -725,8 +661,7 @@ def test_it_is_a_launch_failure_then(harness, queued_ti, error, cause):
     assert error.message in metadata["pod_message"]
     assert "uid" not in metadata
     if error.leaves_open:
-        harness.clock.advance(CREATION_TIMEOUT)
-        harness.executor.sync()
+        harness.wait(CREATION_TIMEOUT)
     assert harness.created().launch_number == 2
     assert (harness.events(), harness.occupied(ti)) == ({}, True)
 
@@ -734,15 +669,14 @@ def test_it_is_a_launch_failure_then(harness, queued_ti, error, cause):
 def test_it_costs_a_relaunch_and_then_takes_the_tasks_normal_way(harness, queued_ti):
     ti = queued_ti()
     for _ in range(2):
-        call = harness.create_call() if harness.ledger(ti) else begin(harness, ti)
+        call = harness.create_call() if harness.ledger(ti) else harness.call_for(ti)
         refuse_for_good(harness, call, REFUSED_CREDENTIALS[0])
     assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "count"]
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
+    info = harness.failure()
     assert "CreationRefused" in info
     assert "401 Unauthorized" in info
     assert not harness.occupied(ti)
-    wait(harness)
+    harness.wait(30.1)
     assert harness.runtime.take("create") == []
 
 
@@ -755,18 +689,17 @@ def test_a_policy_decides_about_it(start, queued_ti, tmp_path):
     )
     harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file))
     ti = queued_ti()
-    refuse_for_good(harness, begin(harness, ti), REFUSED_CREDENTIALS[1])
+    refuse_for_good(harness, harness.call_for(ti), REFUSED_CREDENTIALS[1])
     (entry,) = harness.ledger(ti)
     assert (entry["policy"], entry["delay"]) == ("patient", 100.0)
 
 
 @pytest.mark.parametrize("outage", OUTAGE, ids=str)
-def test_an_outage_in_between_neither_counts_nor_has_the_count_begin_anew(harness, queued_ti, outage):
-    ti = queued_ti()
-    call = begin(harness, ti)
+def test_an_outage_in_between_neither_counts_nor_has_the_count_begin_anew(harness, called, outage):
+    ti, call = called
     for error in [REFUSED_CREDENTIALS[1], outage] * (REFUSALS - 1):
         harness.send(PodNotCreated(call[0], error))
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call()[0] == call[0]
     assert harness.ledger(ti) == []
     harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
@@ -775,27 +708,25 @@ def test_an_outage_in_between_neither_counts_nor_has_the_count_begin_anew(harnes
     ]
 
 
-def test_refusals_of_several_kinds_come_to_an_end_together(harness, queued_ti):
-    ti = queued_ti()
-    call = begin(harness, ti)
+def test_refusals_of_several_kinds_come_to_an_end_together(harness, called):
+    ti, call = called
     kinds = [REFUSED_CREDENTIALS[0], OF_A_PROXY[0], MODIFIED]
     for number in range(REFUSALS - 1):
         harness.send(PodNotCreated(call[0], kinds[number % len(kinds)]))
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call()[0] == call[0]
     harness.send(PodNotCreated(call[0], MODIFIED))
     assert [entry["context"]["metadata"]["cause"] for entry in harness.ledger(ti)] == ["creation-conflict"]
 
 
-def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing(harness, queued_ti):
-    ti = queued_ti()
-    call = begin(harness, ti)
+def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing(harness, called):
+    ti, call = called
     harness.send(PodNotCreated(call[0], LOST))
-    wait(harness)
+    harness.wait(30.1)
     assert harness.create_call()[0] == call[0]
     for _ in range(REFUSALS - 1):
         harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
-        wait(harness)
+        harness.wait(30.1)
         assert harness.create_call()[0] == call[0]
     with lock(ti):  # it is not settled in the turn in which it is given up
         harness.send(PodNotCreated(call[0], REFUSED_CREDENTIALS[1]))
@@ -804,7 +735,7 @@ def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing
     harness.executor.sync()
     assert (harness.ledger(ti), harness.events(), harness.occupied(ti)) == ([], {}, True)
     for _ in range(2):
-        wait(harness)
+        harness.wait(30.1)
     assert harness.create_call()[0] == call[0], "it goes on to ask for what it has lost sight of"
     pod = harness.cluster.add(Pod(call[1]))
     harness.send(PodCreated(call[0], pod.ref))
@@ -827,7 +758,7 @@ def fail_for(harness, call, error, seconds: float, others=()) -> float:
         if ti := next(others, None):
             harness.launch(ti)
         harness.send(PodNotCreated(call[0], error))
-        wait(harness, 30.0)
+        harness.wait(30.0)
         again = harness.runtime.take("create")
         if [launch_id for launch_id, _ in again] != [call[0]]:
             break
@@ -837,7 +768,7 @@ def fail_for(harness, call, error, seconds: float, others=()) -> float:
 @pytest.mark.parametrize("error", [BUSY, LOST, TOO_LARGE], ids=str)
 def test_what_fails_while_others_are_created_comes_to_an_end(harness, queued_ti, error):
     ti = queued_ti()
-    call = begin(harness, ti)
+    call = harness.call_for(ti)
     others = queued_ti("others", mapped=32)
     lasted = fail_for(harness, call, error, 2 * ALONE, others)
     assert ALONE <= lasted <= ALONE + 60
@@ -847,16 +778,15 @@ def test_what_fails_while_others_are_created_comes_to_an_end(harness, queued_ti,
     assert error.message in entry["context"]["metadata"]["pod_message"]
 
 
-def test_what_fails_for_everybody_is_waited_out(harness, queued_ti):
-    ti = queued_ti()
-    call = begin(harness, ti)
+def test_what_fails_for_everybody_is_waited_out(harness, called):
+    ti, call = called
     assert fail_for(harness, call, TOO_LARGE, 10 * ALONE) == 10 * ALONE
     assert (harness.ledger(ti), harness.events()) == ([], {})
 
 
 def test_an_outage_between_two_pods_of_others_is_waited_out(harness, queued_ti):
     ti = queued_ti()
-    call = begin(harness, ti)
+    call = harness.call_for(ti)
     fail_for(harness, call, BUSY, 60, [queued_ti("before")])
     fail_for(harness, call, BUSY, 10 * ALONE)
     fail_for(harness, call, BUSY, 60, [queued_ti("after")])
@@ -866,23 +796,16 @@ def test_an_outage_between_two_pods_of_others_is_waited_out(harness, queued_ti):
 # ---------------------------------------------------------------- tokens
 
 
-def expiry(body: dict) -> int:
-    """When the token in a manifest expires (seconds since 1970)."""
-    token = Pod(body).workload["token"]
-    payload = token.split(".")[1]
-    return json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
-
-
 def test_a_create_call_that_is_repeated_late_has_a_fresh_token(harness, queued_ti, time_machine):
     time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
-    launch_id, first = begin(harness, queued_ti())
+    launch_id, first = harness.call_for(queued_ti())
     for seconds, is_fresh in ((150, False), (60, True), (150, False)):
         time_machine.shift(seconds)
         harness.send(PodNotCreated(launch_id, LOST))
-        wait(harness, seconds)
+        harness.wait(seconds)
         again, body = harness.create_call()
         assert again == launch_id
-        assert (expiry(body) > expiry(first)) is is_fresh
+        assert (Pod(body).claims["exp"] > Pod(first).claims["exp"]) is is_fresh
         assert {**body, "spec": None} == {**first, "spec": None}
         first = body
 
@@ -894,10 +817,10 @@ def test_wherever_the_mutation_hook_has_put_it(harness, queued_ti, monkeypatch, 
 
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
-    launch_id, first = begin(harness, queued_ti())
+    launch_id, first = harness.call_for(queued_ti())
     time_machine.shift(500)
     harness.send(PodNotCreated(launch_id, LOST))
-    wait(harness, 500)
+    harness.wait(500)
     _, body = harness.create_call()
     old, new = (manifest["spec"]["containers"][0]["args"][2] for manifest in (first, body))
     assert old != new
@@ -906,41 +829,36 @@ def test_wherever_the_mutation_hook_has_put_it(harness, queued_ti, monkeypatch, 
 
 def test_a_call_that_is_repeated_after_the_thread_was_down_has_one_too(harness, queued_ti, time_machine):
     time_machine.move_to("2026-11-01T00:00:00Z", tick=False)
-    launch_id, first = begin(harness, queued_ti())
+    launch_id, first = harness.call_for(queued_ti())
     harness.runtime.crash()
     time_machine.shift(500)
-    harness.clock.advance(500)
-    harness.executor.sync()
+    harness.wait(500)
     again, body = harness.create_call()
     assert again == launch_id
-    assert expiry(body) > expiry(first)
+    assert Pod(body).claims["exp"] > Pod(first).claims["exp"]
 
 
 # ---------------------------------------------------------------- called off before it was sent
 
 
-def test_a_creation_that_is_revoked_is_called_off(harness, queued_ti):
-    ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
+def test_a_creation_that_is_revoked_is_called_off(harness, called):
+    ti, (launch_id, _) = called
     harness.executor.revoke_task(ti=ti)
     assert [command.__name__ for command, _ in harness.runtime.commands[-2:]] == ["call_off", "look_for"]
     assert harness.runtime.take("call_off") == [(launch_id,)]
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     assert harness.runtime.take("create") == []
     harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
     assert harness.created().launch_number == 1
 
 
 @pytest.mark.parametrize(("error", "is_certain"), [(BUSY, True), (LOST, False)], ids=str)
-def test_that_is_certain_unless_a_call_before_had_no_answer(harness, queued_ti, error, is_certain):
-    ti = queued_ti()
-    launch_id, _ = begin(harness, ti)
+def test_that_is_certain_unless_a_call_before_had_no_answer(harness, called, error, is_certain):
+    ti, (launch_id, _) = called
     harness.send(PodNotCreated(launch_id, error))
-    wait(harness)
+    harness.wait(30.1)
     harness.create_call()
     harness.executor.revoke_task(ti=ti)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
     assert bool(harness.runtime.take("create")) is is_certain

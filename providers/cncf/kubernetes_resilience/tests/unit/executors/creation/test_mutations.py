@@ -116,13 +116,8 @@ selection:
 
 
 @pytest.fixture
-def config(tmp_path):
-    file = tmp_path / "policies.yaml"
-    file.write_text(POLICIES)
-    return {
-        "KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(file),
-        "KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "4",
-    }
+def config(with_policies):
+    return with_policies(POLICIES) | {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "4"}
 
 
 @pytest.fixture
@@ -162,7 +157,6 @@ def test_a_successor_launches_with_what_was_decided(start, config, needs_memory,
     first = harness.launch(needs_memory)
     first.become(m.out_of_memory())
     heir = successor(**config)
-    heir.adopt(needs_memory)
-    heir.executor.sync()
+    heir.take_over(needs_memory)
     heir.set_state(needs_memory, "queued", queued_by_job_id=heir.executor.job_id)
     assert limit(heir.launch(needs_memory)) == "512Mi"

@@ -48,9 +48,7 @@ WEBHOOK_AWAY = {
 
 def create(harness, *tis) -> list[Pod]:
     """Queue task instances; return the pods that were asked for, created."""
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*tis)
     return answer(harness)
 
 
@@ -85,6 +83,30 @@ def outage(harness, queued_ti, tasks: int = 5) -> list:
     return tis
 
 
+def airflow_away(harness, queued_ti) -> list:
+    """Let the workers of three Dags not reach Airflow; return the task instances."""
+    tis = [queued_ti(f"dag_{number}") for number in range(3)]
+    give_airflow_up(harness, *create(harness, *tis))
+    assert held(harness) == 3
+    return tis
+
+
+def give_airflow_up(harness, *pods) -> None:
+    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+
+
+def recover(harness, seconds: float = 16) -> Pod:
+    """Let the time of the probe come, and its worker start; return its pod."""
+    harness.wait(seconds)
+    (probe,) = answer(harness)
+    harness.observe(probe, m.alive())
+    return probe
+
+
+def task_of(pod, tis):
+    return next(ti for ti in tis if str(ti.id) == pod.workload["ti"]["id"])
+
+
 def with_image(image: str, ti):
     container = k8s.V1Container(name="base", image=image)
     ti.executor_config = {"pod_override": k8s.V1Pod(spec=k8s.V1PodSpec(containers=[container]))}
@@ -110,9 +132,7 @@ def test_nobody_pays_for_a_registry_that_is_away(harness, queued_ti):
     fail(harness, probe)
     harness.wait(14)
     assert harness.runtime.take("create") == []
-    harness.wait(2)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
+    probe = recover(harness, 2)
     pods = []
     while len(pods) < 4:
         harness.wait(1)
@@ -259,8 +279,7 @@ def test_nothing_is_held_for_longer_than_is_configured(start, queued_ti):
     assert held(harness) == 0
     rules = [[entry["rule"] for entry in harness.ledger(ti)] for ti in tis]
     assert all(found[-1] == "unavailable" for found in rules)
-    harness.clock.advance(31)
-    harness.executor.sync()
+    harness.wait(31)
     fail(harness, *answer(harness))
     harness.wait(1)
     assert {state for state, _ in harness.events().values()} == {"failed"}
@@ -292,9 +311,7 @@ def test_the_successor_of_a_dead_scheduler_knows_it(harness, queued_ti, successo
     other = successor()
     assert create(other, queued_by(other, queued_ti("later"))) == []
     assert held(other) == 1
-    other.wait(16)
-    (probe,) = answer(other)
-    other.observe(probe, m.alive())
+    recover(other)
     other.wait(1)
     assert create(other, queued_by(other, queued_ti("even_later")))
 
@@ -312,11 +329,8 @@ def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
     (first,) = create(harness, runs)
     harness.begin(runs, first)
     tis = queued_ti("others", mapped=4)
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
-    error = error_from_status(403, QUOTA)
-    harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
+    harness.hand_over(*tis)
+    refuse_all(harness, error_from_status(403, QUOTA))
     assert held(harness) == 4
     assert [harness.ledger(ti)[0]["dependency"] for ti in tis] == ["quota/default"] * 4
     harness.set_state(runs, "success")
@@ -328,16 +342,11 @@ def test_a_quota_that_is_used_up_holds_the_namespace(harness, queued_ti):
 
 
 def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti):
-    tis = [queued_ti(f"dag_{number}") for number in range(3)]
-    pods = create(harness, *tis)
-    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
-    assert held(harness) == 3
-    harness.wait(16)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
+    tis = airflow_away(harness, queued_ti)
+    probe = recover(harness)
     harness.wait(6)
     assert answer(harness) == []  # that its container runs says nothing
-    ti = next(ti for ti in tis if str(ti.id) == probe.workload["ti"]["id"])
+    ti = task_of(probe, tis)
     harness.set_state(ti, "running", hostname=probe.name, start_date=datetime.now(UTC))
     harness.wait(6)
     harness.wait(1)
@@ -345,8 +354,7 @@ def test_workers_that_cannot_reach_airflow_hold_all_launches(harness, queued_ti)
 
 
 def test_a_worker_of_another_executor_says_nothing_of_pods(harness, queued_ti):
-    pods = create(harness, *(queued_ti(f"dag_{number}") for number in range(3)))
-    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    airflow_away(harness, queued_ti)
     harness.set_state(queued_ti("local"), "running", hostname="scheduler", start_date=datetime.now(UTC))
     harness.wait(6)
     harness.wait(6)
@@ -357,8 +365,7 @@ def test_a_worker_whose_clock_is_ahead_does_not_begin_again_and_again(harness, q
     ahead = datetime.now(UTC) + timedelta(hours=1)
     harness.run(runs := queued_ti("running"))
     harness.set_state(runs, "running", start_date=ahead)
-    pods = create(harness, *(queued_ti(f"dag_{number}") for number in range(3)))
-    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    airflow_away(harness, queued_ti)
     harness.wait(6)
     harness.wait(6)
     assert answer(harness) == []
@@ -367,14 +374,9 @@ def test_a_worker_whose_clock_is_ahead_does_not_begin_again_and_again(harness, q
 
 def test_a_worker_that_is_lost_after_an_outage_is_held_in_the_next_one(start, queued_ti):
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1")
-    tis = [queued_ti(f"dag_{number}") for number in range(3)]
-    pods = create(harness, *tis)
-    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
-    assert held(harness) == 3
-    harness.wait(16)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
-    ti = next(ti for ti in tis if str(ti.id) == probe.workload["ti"]["id"])
+    tis = airflow_away(harness, queued_ti)
+    probe = recover(harness)
+    ti = task_of(probe, tis)
     harness.begin(ti, probe)
     harness.set_state(ti, "running", start_date=datetime.now(UTC))
     harness.wait(4_000)  # longer than a launch is held
@@ -388,9 +390,7 @@ def test_a_worker_that_is_lost_after_an_outage_is_held_in_the_next_one(start, qu
 
 def test_a_launch_that_got_what_it_was_held_for_is_held_in_the_next_outage(harness, queued_ti):
     outage(harness, queued_ti, tasks=3)
-    harness.wait(16)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
+    recover(harness)
     late = []
     while len(late) < 2:
         harness.wait(1)
@@ -408,8 +408,7 @@ def test_a_launch_that_got_what_it_was_held_for_is_held_in_the_next_outage(harne
 
 def test_one_dag_cannot_hold_the_launches_of_others(harness, queued_ti):
     tis = queued_ti(mapped=5)
-    pods = create(harness, *tis)
-    harness.send(*(PodObservation(pod.become(m.api_unreachable()).facts()) for pod in pods))
+    give_airflow_up(harness, *create(harness, *tis))
     assert held(harness) == 0
 
 
@@ -420,9 +419,7 @@ def refuse_all(harness, error) -> None:
 
 def test_a_webhook_that_is_away_holds_the_namespace(harness, queued_ti):
     tis = queued_ti(mapped=4)
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*tis)
     error = error_from_status(500, WEBHOOK_AWAY)
     refuse_all(harness, error)
     assert held(harness) == 2  # the first two are repeated, before they are known not to be alone
@@ -440,9 +437,7 @@ def test_a_webhook_that_is_away_holds_the_namespace(harness, queued_ti):
 
 def test_a_launch_that_may_have_a_pod_is_not_held(harness, queued_ti):
     tis = queued_ti(mapped=4)
-    for ti in tis:
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*tis)
     refuse_all(harness, error_from_status(504, {"kind": "Status", "message": "timeout"}))
     harness.wait(5)
     refuse_all(harness, error_from_status(500, WEBHOOK_AWAY))
@@ -461,15 +456,13 @@ def test_what_is_held_takes_no_slot_from_others(start, queued_ti, monkeypatch):
     others = [with_image("registry.example.com/a", queued_ti(f"other_{number}")) for number in range(4)]
     pods = create(harness, *others)
     assert len(pods) == 3
-    harness.wait(15)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
+    recover(harness, 15)
     harness.wait(2)
     assert harness.executor.slots_available < 0
     assert answer(harness) == []  # they wait for the slots that are theirs
     for pod in pods:
         harness.observe(pod, m.alive())
-        ti = next(ti for ti in others if str(ti.id) == pod.workload["ti"]["id"])
+        ti = task_of(pod, others)
         harness.begin(ti, pod)
         harness.set_state(ti, "success")
         harness.observe(pod, m.succeeded())
@@ -489,38 +482,24 @@ def test_the_tries_of_one_task_instance_open_nothing(harness, queued_ti):
     assert held(harness) == 0
 
 
-def test_the_large_pods_of_a_dag_hold_back_those_of_others_only_if_these_are_refused_too(harness, queued_ti):
-    def refuse(*tis):
-        for ti in tis:
-            harness.queue(ti)
-        harness.executor.heartbeat()
-        error = error_from_status(403, QUOTA)
-        harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
-
-    refuse(*queued_ti("large", mapped=3))
-    assert held(harness) == 3
-    assert len(create(harness, queued_ti("small"))) == 1
-    assert held(harness) == 3, "it says nothing about the large ones"
-    refuse(queued_ti("second"), queued_ti("third"))
-    assert create(harness, queued_ti("fourth")) == []
-    assert held(harness) == 6
-
-
-def test_a_webhook_that_fails_on_the_pods_of_one_dag_holds_back_no_others(harness, queued_ti):
-    error = error_from_status(500, WEBHOOK_AWAY)
+@pytest.mark.parametrize(
+    "error", [error_from_status(403, QUOTA), error_from_status(500, WEBHOOK_AWAY)], ids=str
+)
+def test_the_refused_pods_of_one_dag_hold_back_those_of_others_only_if_these_are_refused_too(
+    harness, queued_ti, error
+):
+    """They may be large, or what a webhook fails on."""
 
     def refuse(*tis):
-        for ti in tis:
-            harness.queue(ti)
-        harness.executor.heartbeat()
+        harness.hand_over(*tis)
         refuse_all(harness, error)
 
-    refuse(*queued_ti("broken", mapped=3))
+    refuse(*queued_ti("refused", mapped=3))
     while held(harness) < 3:
         harness.wait(1)
         refuse_all(harness, error)
     assert len(create(harness, queued_ti("sound"))) == 1
-    assert held(harness) == 3, "it says nothing about the broken ones"
+    assert held(harness) == 3, "it says nothing about the others"
     refuse(queued_ti("second"), queued_ti("third"))
     assert create(harness, queued_ti("fourth")) == []
     assert held(harness) == 6
@@ -554,7 +533,7 @@ def test_a_launch_that_is_held_for_a_webhook_stays_away_from_the_node_of_the_los
     harness.executor.heartbeat()
     error = error_from_status(500, WEBHOOK_AWAY)
     while held(harness) < 4:
-        harness.send(*(PodNotCreated(launch_id, error) for launch_id, _ in harness.runtime.take("create")))
+        refuse_all(harness, error)
         harness.wait(1)
     pods = []
     while len(pods) < 4:
@@ -611,9 +590,7 @@ def test_of_two_schedulers_each_learns_by_itself(harness, start, session, queued
 def test_what_fails_late_is_made_no_faster_than_what_is_held(harness, queued_ti):
     """It was let go in a recovery that has failed, and had its pod before the next one began."""
     outage(harness, queued_ti, tasks=16)
-    harness.wait(16)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
+    recover(harness)
     late = []
     for _ in range(8):
         late += answer(harness)
@@ -621,9 +598,7 @@ def test_what_fails_late_is_made_no_faster_than_what_is_held(harness, queued_ti)
     first, *late = late
     fail(harness, first)  # it is away again
     create(harness, *queued_ti("more", mapped=15))
-    harness.wait(16)
-    (probe,) = answer(harness)
-    harness.observe(probe, m.alive())
+    recover(harness)
     before = held(harness)
     fail(harness, *late)
     assert (len(harness.runtime.take("create")), held(harness)) == (0, before + len(late))

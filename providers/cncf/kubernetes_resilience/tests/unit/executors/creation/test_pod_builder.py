@@ -37,9 +37,8 @@ def make(harness, queued_ti):
     return make
 
 
-def test_a_pod_says_which_launch_it_is(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_says_which_launch_it_is(harness, launched):
+    ti, pod = launched
     assert pod.annotations["airflow-resilience/task-instance-id"] == str(ti.id)
     assert pod.launch_number == 1
     assert pod.labels["airflow-worker"] == str(harness.executor.job_id)
@@ -81,8 +80,7 @@ def test_a_pinned_name_is_not_used_twice_by_a_successor(harness, make, successor
     ti = make(pod_override=override(name="always-the-same"))
     harness.launch(ti).become(m.start_error())
     heir = successor()
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
     assert heir.launch(ti).name != "always-the-same"
 
@@ -92,8 +90,7 @@ def test_a_pinned_name_that_the_pod_of_an_earlier_phase_still_has(harness, make)
     first = harness.launch(ti)
     harness.begin(ti, first)
     harness.set_state(ti, "queued")  # it deferred, and its trigger fired
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.refuse(
         PodConflictError("exists and belongs to another launch", status=409, reason="AlreadyExists")
     )
@@ -145,11 +142,8 @@ def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch, kind):
 
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
-    assert "no such team" in info
+    harness.hand_over(ti)
+    assert "no such team" in harness.failure()
     assert not harness.occupied(ti)
 
 
@@ -161,8 +155,7 @@ def test_what_a_hook_says_when_it_fails_can_be_written_down(harness, queued_ti, 
 
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     ((_, info),) = harness.events().values()
     harness.session.add(Log(event="state mismatch", extra=info, task_instance=ti.key))
     harness.session.commit()
@@ -176,11 +169,8 @@ def test_an_override_that_cannot_be_merged(harness, make, monkeypatch):
         "airflow.providers.cncf.kubernetes.pod_generator.PodGenerator.reconcile_pods", reconcile
     )
     ti = make(pod_override=override())
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
-    assert "two volumes of one name" in info
+    harness.hand_over(ti)
+    assert "two volumes of one name" in harness.failure()
     assert not harness.occupied(ti)
 
 
@@ -190,9 +180,7 @@ def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):
         return harness.clock.now
 
     harness.executor._parts.launch_queue._clock = slow_clock
-    for ti in queued_ti(mapped=7):
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*queued_ti(mapped=7))
     per_turn = [len(harness.runtime.take("create"))]
     while per_turn[-1]:
         harness.executor.sync()
@@ -240,8 +228,7 @@ def test_a_pod_mutation_hook_may_leave_anything_that_can_be_sent(harness, queued
 
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     ((_, body),) = harness.runtime.take("create")
     assert body["metadata"]["annotations"]["airflow-resilience/task-instance-id"] == str(ti.id)
     assert list(body["metadata"]["labels"]) == ["airflow-resilience/executor"]
@@ -311,8 +298,7 @@ def test_a_worker_of_another_name_is_known_to_a_successor(named_etl, successor):
 
 def test_an_executor_config_that_cannot_be_used(harness, make):
     ti = make(pod_override="not a pod")
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     ((state, info),) = harness.events().values()
     assert (state, info) == ("failed", "Invalid executor_config passed")
     assert not harness.occupied(ti)

@@ -126,8 +126,7 @@ class Seen(NamedTuple):
 
 
 def play(harness, ti, others, answer: KubernetesApiError) -> Seen:
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     began, calls, ledger = harness.clock.now, 0, []
     while not ledger and harness.clock.now - began < LONGEST * 60:
         minutes, open_calls = (harness.clock.now - began) / 60, harness.runtime.take("create")

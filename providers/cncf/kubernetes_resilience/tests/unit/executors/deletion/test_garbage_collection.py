@@ -26,11 +26,16 @@ def leftover(harness, ti):
     return harness.launch(ti).become(m.succeeded())
 
 
-def collect(heir) -> None:
+def look(heir) -> None:
+    """Let the collector list pods and have its orders carried out."""
     heir.executor.sync()
     heir.runtime.carry_out("OrphanCollector")
     heir.executor.sync()
     heir.quiet()
+
+
+def collect(heir) -> None:
+    look(heir)
     for ref, *_ in [*heir.runtime.take("clean_up"), *heir.runtime.take("delete")]:
         del heir.cluster.pods[ref.uid]
     for (ref,) in heir.runtime.take("mark_done"):
@@ -94,8 +99,7 @@ def test_a_task_that_was_cleared_while_it_ran_waits_for_its_worker(
     if kind == "official":
         leftover.strip()
     harness.begin(ti, leftover)
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
+    harness.begin_anew(ti, "restarting")
     leftover.become(like)
     collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
     assert list(cluster.pods.values()) == [leftover]
@@ -137,10 +141,7 @@ def test_a_pod_whose_worker_has_ended_beside_a_sidecar_is_ended(
     harness.set_state(ti, state)
     leftover.become(LINGERING[like])
     heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
-    heir.executor.sync()
-    heir.runtime.carry_out("OrphanCollector")
-    heir.executor.sync()
-    heir.quiet()
+    look(heir)
     assert heir.runtime.take("clean_up") == [(leftover.ref,)]
 
 
@@ -149,10 +150,7 @@ def test_or_stopped_and_kept(leftover, harness, ti, successor, like):
     harness.set_state(ti, "success")
     leftover.become(LINGERING[like])
     heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS="False")
-    heir.executor.sync()
-    heir.runtime.carry_out("OrphanCollector")
-    heir.executor.sync()
-    heir.quiet()
+    look(heir)
     assert heir.runtime.take("stop_and_keep") == [(leftover.ref,)]
 
 
@@ -192,8 +190,7 @@ def test_it_is_repeated(harness):
     assert len(harness.runtime.take("_list")) == 1
     harness.executor.sync()
     assert harness.runtime.take("_list") == []
-    harness.clock.advance(conf.getfloat("scheduler", "orphaned_tasks_check_interval"))
-    harness.executor.sync()
+    harness.wait(conf.getfloat("scheduler", "orphaned_tasks_check_interval"))
     assert len(harness.runtime.take("_list")) == 1
 
 
@@ -217,8 +214,7 @@ def test_a_pod_of_a_try_that_was_cleared_or_tried_again(leftover, harness, ti, s
     """The task instance has another UUID since."""
     if kind == "official":
         leftover.strip()
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "queued", try_number=2)
+    harness.begin_anew(ti, "queued", try_number=2)
     leftover.become(like)
     collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
     assert list(harness.cluster.pods.values()) == []

@@ -172,8 +172,7 @@ def test_a_pod_that_is_given_up_on_for_good_is_deleted_too(start, queued_ti):
     harness.observe(pod, m.image_pull_error())
     assert harness.runtime.take("delete") == [(pod.ref,)]
     harness.accepted(pod.ref)
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
+    info = harness.failure()
     assert "ErrImagePull" in info
     assert "manifest unknown" in info
 

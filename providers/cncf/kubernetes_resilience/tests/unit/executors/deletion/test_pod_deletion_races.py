@@ -177,8 +177,7 @@ def test_its_end_while_the_task_runs_is_the_tasks(given_up, learns):
     learns(harness, pod, STARTED)
     harness.begin(ti, pod)
     harness.observe(pod, m.out_of_memory())
-    ((state, info),) = harness.events().values()
-    assert (state, "OOMKilled" in info) == ("failed", True)
+    assert "OOMKilled" in harness.failure()
     assert len(harness.ledger(ti)) == 1
 
 
@@ -250,8 +249,7 @@ def test_one_whose_task_was_taken_away_is_deleted_all_the_same(given_up):
     harness.executor.revoke_task(ti=ti)
     assert harness.runtime.take("delete") == [(pod.ref,)]
     seen(harness, pod, STARTED)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     assert harness.runtime.take("create") == [], "its deletion is still waited for"
     harness.deleted(pod.ref)
     assert harness.created()
@@ -279,8 +277,7 @@ def test_one_that_is_being_deleted_is_waited_for(given_up):
 
 def test_a_next_phase_that_was_handed_in_is_not_called_off(given_up):
     harness, ti, pod = given_up
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     not_deleted(harness, pod, STARTED)
     assert harness.created().launch_number == 2
 
@@ -292,15 +289,12 @@ class TestAPodOfAnOpenCreateCall:
     def called_off(self, start, queued_ti):
         harness = start(**CONFIG)
         ti = queued_ti()
-        harness.queue(ti)
-        harness.executor.heartbeat()
-        launch_id, body = harness.create_call()
+        launch_id, body = harness.call_for(ti)
         harness.runtime.crash()  # one call may be carried out, and is repeated
         harness.executor.sync()
         harness.runtime.take("create")
         harness.executor.revoke_task(ti=ti)
-        harness.queue(ti)
-        harness.executor.heartbeat()
+        harness.hand_over(ti)
         return harness, launch_id, body
 
     @pytest.mark.parametrize("order", [1, -1], ids=["seen first", "refused first"])
@@ -332,9 +326,7 @@ class TestAPodOfAnOpenCreateCall:
 def unclear(start, queued_ti):
     """Give an executor, and a create call that had no answer and was repeated."""
     harness = start(**CONFIG)
-    harness.queue(queued_ti())
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+    launch_id, body = harness.call_for(queued_ti())
     harness.send(PodNotCreated(launch_id, ConnectionFailedError("reset")))
     harness.wait(40)
     return harness, launch_id, body
@@ -400,12 +392,10 @@ class TestGivenUpForGood:
     """A task whose launch is not repeated has failed when its pod cannot start any more, and not before."""
 
     @pytest.fixture(params=["count", "fail"])
-    def config(self, request, tmp_path):
+    def config(self, request, with_policies):
         if request.param == "count":
             return CONFIG | {"KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES": "0"}
-        file = tmp_path / "policies.yaml"
-        file.write_text(FAIL)
-        return CONFIG | {"KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(file)}
+        return CONFIG | with_policies(FAIL)
 
     @pytest.fixture
     def failing(self, start, queued_ti, config):
@@ -483,8 +473,7 @@ class TestGivenUpForGood:
         """Airflow takes away what is queued for too long, and queues it again in the same try."""
         harness, ti, pod = failing
         harness.executor.revoke_task(ti=ti)
-        harness.queue(ti)
-        harness.executor.heartbeat()
+        harness.hand_over(ti)
         harness.accepted(pod.ref)
         assert harness.events() == {}, "the next launch waits until the pod is gone"
         harness.deleted(pod.ref)
@@ -496,8 +485,7 @@ class TestGivenUpForGood:
         harness.executor.end()
         assert harness.events() == {}
         heir = successor(**config)
-        heir.adopt(ti)
-        heir.executor.sync()
+        heir.take_over(ti)
         assert self.nothing_is_told(heir, ti)
         heir.accepted(pod.ref)
         assert self.has_failed(heir, ti)
@@ -508,9 +496,7 @@ class TestGivenUpForGood:
         heir = successor(**config)
         heir.adopt(ti)
         assert heir.row(ti).state == "scheduled"
-        heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
-        heir.queue(ti)
-        heir.executor.heartbeat()
+        heir.requeue(ti)
         assert self.has_failed(heir, ti)
 
     @pytest.mark.parametrize("step", ["settle", "act"])
@@ -539,16 +525,14 @@ class TestAdopted:
     def test_it_is_given_up_at_the_version_that_it_has_now(self, heir):
         heir, ti, pod = heir
         at_version(pod, "9", m.starting())
-        heir.adopt(ti)
-        heir.executor.sync()
+        heir.take_over(ti)
         assert heir.runtime.take("delete") == [(pod.ref, "9", heir.label)]
 
     @learns
     def test_it_is_followed_again_while_its_task_waits_to_be_handed_back(self, heir, learns):
         heir, ti, pod = heir
         at_version(pod, "9", m.starting())
-        heir.adopt(ti)
-        heir.executor.sync()
+        heir.take_over(ti)
         learns(heir, pod, STARTED)
         heir.wait(DELETION_TIMEOUT + 1)
         assert (heir.row(ti).state, heir.occupied(ti)) == ("queued", True)
@@ -560,8 +544,7 @@ class TestAdopted:
     def test_one_that_has_started_is_followed(self, heir):
         heir, ti, pod = heir
         pod.become(STARTED)
-        heir.adopt(ti)
-        heir.executor.sync()
+        heir.take_over(ti)
         assert (heir.runtime.take("delete"), heir.row(ti).state) == ([], "queued")
         heir.begin(ti, pod)
         heir.observe(pod, m.out_of_memory())
@@ -579,8 +562,7 @@ class TestAdopted:
     def test_one_that_is_being_deleted_is_not(self, heir):
         heir, ti, pod = heir
         pod.become(m.pod("Running", [m.base(m.running())], deleted=True))
-        heir.adopt(ti)
-        heir.executor.sync()
+        heir.take_over(ti)
         heir.send(PodConfirmed(pod.ref, None))
         assert len(heir.ledger(ti)) == 1
 

@@ -19,7 +19,6 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
 )
 from sqlalchemy import delete, select
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import CREATION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Situation
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
@@ -35,8 +34,7 @@ from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, SETTLED_XCOM
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
-from ....support.harness import lock
-from ..creation.test_create_retries import database_is_away
+from ....support.harness import database_away, lock, request_for
 from .test_executions import lose, present, run_again, running
 
 __all__ = ["running"]
@@ -105,8 +103,7 @@ def test_the_next_try_is_told_why_the_one_before_has_failed(start, running, sess
     ti, pod = running(harness)
     harness.observe(pod, m.out_of_memory())
     row = present(harness, ti.key)
-    row.prepare_db_for_next_try(session)
-    harness.set_state(row, "queued", try_number=2)
+    harness.begin_anew(row, "queued", try_number=2)
     assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
 
 
@@ -116,8 +113,7 @@ def test_what_goes_on_after_a_deferral_is_told_why_the_try_before_has_failed(sta
     ti, pod = running(harness)
     harness.observe(pod, m.out_of_memory())
     row = present(harness, ti.key)
-    row.prepare_db_for_next_try(session)
-    harness.set_state(row, "queued", try_number=2)
+    harness.begin_anew(row, "queued", try_number=2)
     pod = harness.launch(row)
     assert told(pod).context.reason == "RESOURCE_EXHAUSTION"
     harness.set_state(row, "deferred")
@@ -133,14 +129,12 @@ def test_what_is_cleared_after_a_success_is_not_told_of_the_failure_before_that(
     ti, pod = running(harness)
     harness.observe(pod, m.out_of_memory())
     row = present(harness, ti.key)
-    row.prepare_db_for_next_try(session)
-    harness.set_state(row, "queued", try_number=2)
+    harness.begin_anew(row, "queued", try_number=2)
     pod = harness.launch(row)
     session.execute(delete(XComModel))  # as Airflow's worker does when a task begins anew
     harness.set_state(row, "success")
     harness.observe(pod, m.succeeded())
-    row.prepare_db_for_next_try(session)
-    harness.set_state(row, "queued", try_number=3)
+    harness.begin_anew(row, "queued", try_number=3)
     assert told(harness.launch(row)) is None
 
 
@@ -190,12 +184,9 @@ def test_a_callback_carries_why_the_task_has_failed(start, running, budget):
     ti, pod = running(harness)
     lose(harness, pod, m.out_of_memory())
     assert [state for state, _ in harness.events().values()] == ["failed"]
-    row, sent = present(harness, ti.key), []
+    row = present(harness, ti.key)
     row.context_carrier = {"traceparent": "as it was"}
-    request = TaskCallbackRequest(ti=row, filepath="", bundle_name="tests", bundle_version=None, msg="")
-    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
-    harness.executor.send_callback(request)
-    (found,) = sent
+    (found,) = harness.call_back(row)
     # As it comes to the DAG processor.
     carrier = TaskCallbackRequest.from_json(found.to_json()).ti.context_carrier
     assert carrier.pop("traceparent") == "as it was"
@@ -208,10 +199,7 @@ def test_a_callback_that_no_guess_follows_is_sent_and_carries_it_too(start, runn
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1")
     ti, _ = running(harness)
     says(harness, ti, ValueError("its own"))
-    sent = []
-    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
-    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
-    harness.executor.send_callback(request)
+    sent = harness.call_back(ti)
     assert sent == []
     for _ in range(2):
         harness.executor.sync()
@@ -223,12 +211,8 @@ def test_a_callback_about_something_else_is_sent_as_it_is(start, running):
     harness = start()
     ti = present(harness, running(harness)[0].key)
     harness.executor.revoke_task(ti=ti)
-    sent = []
-    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
-    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
-    before = request.to_json()
-    harness.executor.send_callback(request)
-    assert [item.to_json() for item in sent] == [before]
+    before = request_for(ti).to_json()
+    assert [item.to_json() for item in harness.call_back(ti)] == [before]
 
 
 @pytest.fixture
@@ -345,8 +329,7 @@ def test_also_if_its_pod_takes_longer_to_end_than_the_next_try_to_begin(start, r
     ti_id = str(ti.id)
     says(harness, ti, ValueError("its own"))
     row = present(harness, ti.key)
-    row.prepare_db_for_next_try(session)
-    harness.set_state(row, "queued", try_number=2)
+    harness.begin_anew(row, "queued", try_number=2)
     assert told(harness.launch(row)).context.reason == "TASK_ERROR"
     for _ in range(2):
         ((try_number, stored),) = ended(harness)
@@ -357,8 +340,7 @@ def test_also_if_its_pod_takes_longer_to_end_than_the_next_try_to_begin(start, r
 def clear(harness, ti):
     """Do what Airflow does with a task that runs and is cleared."""
     row = present(harness, ti.key)
-    row.prepare_db_for_next_try(harness.session)
-    harness.set_state(row, "restarting")
+    harness.begin_anew(row, "restarting")
     return row
 
 
@@ -456,11 +438,8 @@ def told_without_a_pod(harness, ti):
         hook(previous_state="queued", task_instance=ti, error=info)
     finally:
         get_listener_manager().pm.unregister(listener)
-    request = TaskCallbackRequest(ti=ti, filepath="", bundle_name="tests", bundle_version=None, msg="")
-    sent = []
-    harness.executor.callback_sink = SimpleNamespace(send=sent.append)
-    harness.executor.send_callback(request)
-    assert execution_context({"ti": sent[0].ti}) == told[0]
+    (request,) = harness.call_back(ti)
+    assert execution_context({"ti": request.ti}) == told[0]
     ((try_number, stored),) = ended(harness)
     assert (state, try_number, stored.ti_id, stored.context) == ("failed", 1, str(ti.id), told[0])
     return told[0]
@@ -489,8 +468,7 @@ def test_a_pod_that_is_refused_is_a_failed_launch_that_is_stored_for_callbacks(
     start, queued_ti, error, expected
 ):
     harness, ti = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0"), queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.refuse(error)
     ((state, info),) = harness.events().values()
     (found,) = stored(harness)
@@ -505,8 +483,7 @@ def test_a_pod_that_is_refused_is_a_failed_launch_that_is_stored_for_callbacks(
 def test_a_pod_that_cannot_be_built(start, queued_ti, tmp_path):
     harness = start(KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE=str(tmp_path / "none.yaml"))
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     context = told_without_a_pod(harness, ti)
     assert in_words(context) == ("APPLICATION", "START_ERROR", "EXECUTOR")
     assert "Pod could not be built" in context.metadata["message"]
@@ -515,22 +492,17 @@ def test_a_pod_that_cannot_be_built(start, queued_ti, tmp_path):
 def test_a_workload_that_is_not_accepted(start, queued_ti, monkeypatch):
     harness, ti = start(), queued_ti()
     monkeypatch.setattr(UpstreamKubernetesExecutor, "execute_async", lambda self, **workload: 1 / 0)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.executor.sync()
     context = told_without_a_pod(harness, ti)
     assert in_words(context) == ("APPLICATION", "START_ERROR", "EXECUTOR")
 
 
-def test_a_database_that_is_away_is_waited_for_before_anybody_is_told(
-    start, queued_ti, monkeypatch, tmp_path
-):
+def test_a_database_that_is_away_is_waited_for_before_anybody_is_told(start, queued_ti, tmp_path):
     harness = start(KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE=str(tmp_path / "none.yaml"))
     ti = queued_ti()
     harness.queue(ti)
-    with monkeypatch.context() as patch:
-        patch.setattr(audit, "create_session", database_is_away)
-        patch.setattr(isolation, "database_answers", lambda: False)
+    with database_away(audit, "create_session"):
         harness.executor.heartbeat()
         assert harness.events() == {}
     harness.executor.sync()
@@ -546,8 +518,7 @@ def test_nothing_is_stored_about_a_task_that_was_cleared_meanwhile(start, queued
 
 def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
     harness, ti = start(), queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     launch = harness.executor._registry.get(ti.key)
     harness.executor._parts.actions.cannot_settle(Asked(launch, Situation.ENDED), RuntimeError("a bug"))
     harness.wait(CREATION_TIMEOUT)

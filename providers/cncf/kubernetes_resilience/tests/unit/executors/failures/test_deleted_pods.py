@@ -22,9 +22,8 @@ NOW = datetime(2026, 5, 1, tzinfo=UTC)
     [m.unscheduled(), m.starting(), m.alive(), m.evicted()],
     ids=["pending", "container starts", "container runs", "failed"],
 )
-def test_a_pod_that_vanished_while_queued_is_replaced(harness, queued_ti, like):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_vanished_while_queued_is_replaced(harness, launched, like):
+    ti, pod = launched
     pod.become(like)
     harness.vanish(pod)
     assert harness.created().launch_number == 2
@@ -32,9 +31,8 @@ def test_a_pod_that_vanished_while_queued_is_replaced(harness, queued_ti, like):
     assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
 
 
-def test_a_pod_deleted_while_pending_is_replaced_at_once(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_deleted_while_pending_is_replaced_at_once(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.unscheduled())
     harness.observe(pod.deleting(datetime.now(UTC) + timedelta(seconds=30)))
     assert harness.runtime.take("create") == []
@@ -44,9 +42,8 @@ def test_a_pod_deleted_while_pending_is_replaced_at_once(harness, queued_ti):
     assert entry["reason"] == "Deleted"
 
 
-def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, launched):
+    ti, pod = launched
     harness.lose_sight(pod)
     ((ref,),) = harness.runtime.take("confirm")
     harness.send(PodConfirmed(ref, pod.become(m.alive()).facts()))
@@ -55,18 +52,16 @@ def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, queued_ti):
     assert harness.created().launch_number == 2
 
 
-def test_a_pod_that_failed_while_it_was_out_of_sight(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_failed_while_it_was_out_of_sight(harness, launched):
+    _, pod = launched
     harness.lose_sight(pod)
     ((ref,),) = harness.runtime.take("confirm")
     harness.send(PodConfirmed(ref, pod.become(m.evicted()).facts()))
     assert harness.created().launch_number == 2
 
 
-def test_a_succeeded_pod_that_is_gone_is_no_failure(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_succeeded_pod_that_is_gone_is_no_failure(harness, launched):
+    ti, pod = launched
     harness.begin(ti, pod)
     harness.set_state(ti, "success")
     pod.become(m.succeeded())
@@ -74,15 +69,12 @@ def test_a_succeeded_pod_that_is_gone_is_no_failure(harness, queued_ti):
     assert [event for event, _ in harness.events().values()] == ["success"]
 
 
-def test_a_pod_that_was_never_seen_is_asked_for(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_was_never_seen_is_asked_for(harness, launched):
+    ti, pod = launched
     harness.cluster.remove(pod)
-    harness.clock.advance(59)
-    harness.executor.sync()
+    harness.wait(59)
     assert harness.runtime.take("confirm") == []
-    harness.clock.advance(2)
-    harness.executor.sync()
+    harness.wait(2)
     assert harness.runtime.take("confirm") == [(pod.ref,)]
     harness.send(PodConfirmed(pod.ref, None))
     assert harness.created().launch_number == 2
@@ -93,14 +85,12 @@ def test_a_pod_that_was_never_seen_is_asked_for(harness, queued_ti):
 def test_a_pod_that_was_seen_is_not_asked_for(harness, queued_ti):
     pod = harness.launch(queued_ti())
     harness.observe(pod, m.starting())
-    harness.clock.advance(100)
-    harness.executor.sync()
+    harness.wait(100)
     assert harness.runtime.take("confirm") == []
 
 
-def test_a_pod_that_is_gone_stays_gone_whatever_is_seen_late(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_that_is_gone_stays_gone_whatever_is_seen_late(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.starting())
     with lock(ti):
         harness.vanish(pod)
@@ -109,9 +99,8 @@ def test_a_pod_that_is_gone_stays_gone_whatever_is_seen_late(harness, queued_ti)
     assert [entry["reason"] for entry in harness.ledger(ti)] == ["Deleted"]
 
 
-def test_an_overdue_deletion_stays_overdue_whatever_else_the_pod_shows(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_an_overdue_deletion_stays_overdue_whatever_else_the_pod_shows(harness, launched):
+    ti, pod = launched
     with lock(ti):
         harness.observe(pod, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
         harness.wait(60)
@@ -120,11 +109,8 @@ def test_an_overdue_deletion_stays_overdue_whatever_else_the_pod_shows(harness, 
     assert [entry["reason"] for entry in harness.ledger(ti)] == ["DeletionOverdue"]
 
 
-def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, begun):
+    ti, pod = begun
     harness.vanish(pod)
     assert [event for event, _ in harness.events().values()] == ["failed"]
     harness.set_state(ti, "failed")
@@ -138,8 +124,7 @@ def test_a_deletion_that_does_not_happen_is_not_waited_for_longer_than_its_grace
         pod = harness.launch(ti)
         pod.become(m.alive()).deleting(NOW + timedelta(seconds=30))
         harness.observe(pod)
-    harness.clock.advance(30)
-    harness.executor.sync()
+    harness.wait(30)
     assert harness.ledger(ti) == []
     harness.clock.advance(10)
     with time_machine.travel(NOW + timedelta(seconds=40), tick=False):
@@ -147,8 +132,7 @@ def test_a_deletion_that_does_not_happen_is_not_waited_for_longer_than_its_grace
     (entry,) = harness.ledger(ti)
     assert entry["reason"] == "DeletionOverdue"
     assert harness.runtime.take("delete") == [(pod.ref,)]
-    harness.clock.advance(5)
-    harness.executor.sync()
+    harness.wait(5)
     assert harness.created().launch_number == 2
 
 
@@ -159,8 +143,7 @@ def test_an_overdue_deletion_of_a_running_task_is_let_be(harness, queued_ti):
         harness.begin(ti, pod)
         pod.become(m.alive()).deleting(NOW + timedelta(seconds=30))
         harness.observe(pod)
-    harness.clock.advance(60)
-    harness.executor.sync()
+    harness.wait(60)
     assert (harness.events(), harness.ledger(ti), harness.occupied(ti)) == ({}, [], True)
     assert harness.runtime.take("delete") == []
     harness.observe(pod, m.disrupted("DeletionByTaintManager"))

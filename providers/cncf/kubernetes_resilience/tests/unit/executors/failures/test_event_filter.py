@@ -75,8 +75,7 @@ def test_a_late_answer_about_the_first_pod(harness, relaunched, facts_known):
 def test_the_current_pod_still_counts(harness, relaunched):
     _, first, second = relaunched
     harness.observe(second, m.out_of_memory())
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
+    info = harness.failure()
     assert second.name in info
     assert first.name not in info
 
@@ -95,20 +94,16 @@ def test_one_death_told_in_any_order_is_one_death(harness, queued_ti):
         assert harness.events() == {}
 
 
-def test_a_pod_that_dies_twice_in_one_turn_is_counted_once(harness, queued_ti):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_a_pod_that_dies_twice_in_one_turn_is_counted_once(harness, launched):
+    ti, first = launched
     failed, gone = PodObservation(first.become(m.evicted()).facts()), PodObservation(first.facts(), gone=True)
     harness.send(failed, gone, failed, gone)
     assert harness.created().launch_number == 2
     assert len(harness.ledger(ti)) == 1
 
 
-def test_an_event_may_come_before_the_answer_to_the_create_call(harness, queued_ti):
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+def test_an_event_may_come_before_the_answer_to_the_create_call(harness, called):
+    ti, (launch_id, body) = called
     pod = Pod(body)
     harness.observe(pod, m.evicted())
     harness.send(PodCreated(launch_id, pod.ref))
@@ -116,12 +111,9 @@ def test_an_event_may_come_before_the_answer_to_the_create_call(harness, queued_
     assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
 
 
-def test_the_second_pod_of_a_create_call_counts_if_the_first_is_gone(harness, queued_ti):
+def test_the_second_pod_of_a_create_call_counts_if_the_first_is_gone(harness, called):
     """A call without an answer was carried out too."""
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+    ti, (launch_id, body) = called
     first, second = Pod(body), Pod(body)
     harness.observe(first, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
     harness.send(PodConfirmed(first.ref, None))
@@ -131,20 +123,16 @@ def test_the_second_pod_of_a_create_call_counts_if_the_first_is_gone(harness, qu
     assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)
 
 
-def test_another_pod_of_the_same_name_is_not_taken_for_the_launch(harness, queued_ti):
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    _, body = harness.create_call()
+def test_another_pod_of_the_same_name_is_not_taken_for_the_launch(harness, called):
+    ti, (_, body) = called
     other = Pod(body)
     other.annotations["airflow-resilience/launch-id"] = uuid.uuid4().hex
     harness.observe(other, m.evicted())
     assert (harness.ledger(ti), harness.events()) == ([], {})
 
 
-def test_a_stray_pod_that_has_ended_is_tidied_and_nothing_else(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_stray_pod_that_has_ended_is_tidied_and_nothing_else(harness, launched):
+    ti, pod = launched
     stray = Pod(pod.manifest)
     harness.observe(stray, m.worker_error())
     harness.quiet()

@@ -114,16 +114,13 @@ def test_a_row_that_is_locked_when_its_time_is_over_is_settled_later(impatient, 
     assert len(impatient.ledger(ti)) == 1
 
 
-def test_a_rule_can_be_about_it(start, queued_ti, tmp_path):
-    file = tmp_path / "policies.yaml"
-    file.write_text(
+def test_a_rule_can_be_about_it(start, queued_ti, with_policies):
+    policies = with_policies(
         "policies:\n- name: nodes\n  rules:\n"
         "  - {name: none, onReasons: [Unschedulable], onTerminationMessage: {pattern: Insufficient},"
         " action: Fail}\ndefaultPolicy: nodes\n"
     )
-    harness = start(
-        KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT="5", KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file)
-    )
+    harness = start(**policies, KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT="5")
     ti = queued_ti()
     harness.observe(harness.launch(ti), m.unschedulable())
     harness.wait(5)
@@ -227,9 +224,8 @@ def test_the_limit_that_is_reached_first_counts(start, queued_ti, unschedulable,
 # ------------------------------------------------------------------------- a sidecar that outlives its worker
 
 
-def test_a_launch_whose_sidecar_runs_on_is_replaced(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_launch_whose_sidecar_runs_on_is_replaced(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.lingering(m.terminated(128, "StartError")))
     harness.wait(SIDECAR_GRACE - 0.1)
     assert harness.ledger(ti) == []
@@ -250,9 +246,7 @@ def test_the_workers_own_exit_beside_it_counts(harness, queued_ti):
 @pytest.mark.parametrize("like", [m.lingering(), m.lingering(phase="Pending", sidecar=m.CREATING)])
 def test_a_task_that_ran_in_it_is_reported(harness, queued_ti, like):
     ti = queued_ti(retries=1)
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    pod = harness.run(ti)
     harness.observe(pod, like)
     harness.wait(SIDECAR_GRACE)
     ((key, (state, info)),) = harness.events().items()
@@ -279,9 +273,8 @@ def test_what_runs_in_it_does_not_run_on(start, queued_ti, delete, on_failure, c
     ]
 
 
-def test_who_ends_the_pod_has_time_to_say_why(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_who_ends_the_pod_has_time_to_say_why(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.lingering())
     harness.wait(SIDECAR_GRACE - 1)
     harness.observe(pod, m.evicted_by_kubelet())
@@ -300,9 +293,8 @@ def test_a_worker_that_is_started_again_has_not_ended(harness, queued_ti, policy
     assert (harness.ledger(ti), harness.events()) == ([], {})
 
 
-def test_a_clean_up_does_not_excuse_the_worker(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_clean_up_does_not_excuse_the_worker(harness, launched):
+    ti, pod = launched
     with lock(ti):
         harness.observe(pod, m.lingering())
         harness.wait(SIDECAR_GRACE)
@@ -312,17 +304,15 @@ def test_a_clean_up_does_not_excuse_the_worker(harness, queued_ti):
     assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
 
 
-def test_nor_does_the_removal_of_its_pod(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_nor_does_the_removal_of_its_pod(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.lingering())
     harness.vanish(pod)
     assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
 
 
-def test_its_deletion_while_it_is_waited_for_does_not_begin_its_time_anew(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_its_deletion_while_it_is_waited_for_does_not_begin_its_time_anew(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.lingering())
     harness.wait(SIDECAR_GRACE - 1)
     harness.observe(pod, m.lingering(deleted=True))
@@ -335,10 +325,9 @@ def test_its_deletion_while_it_is_waited_for_does_not_begin_its_time_anew(harnes
 DONE = m.lingering(m.terminated(0, "Completed"))
 
 
-def test_a_worker_that_has_exited_with_0_beside_a_sidecar_and_never_started_its_task(harness, queued_ti):
+def test_a_worker_that_has_exited_with_0_beside_a_sidecar_and_never_started_its_task(harness, launched):
     """It was told to go before it had begun; the sidecar keeps the pod Running."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     harness.observe(pod, DONE)
     harness.wait(SIDECAR_GRACE - 0.1)
     assert harness.ledger(ti) == []
@@ -354,9 +343,7 @@ def test_a_worker_that_is_done_beside_it_gives_its_slot_back(start, queued_ti, s
     """As one whose pod has succeeded does; the sidecar would hold slot and pod for ever."""
     harness = start(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS=delete)
     ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    pod = harness.run(ti)
     harness.set_state(ti, state)
     harness.observe(pod, DONE)
     harness.wait(SIDECAR_GRACE - 0.1)
@@ -372,9 +359,8 @@ def test_a_worker_that_is_done_beside_it_gives_its_slot_back(start, queued_ti, s
     assert harness.runtime.take(command) == [(pod.ref,)]
 
 
-def test_one_whose_sidecar_ends_in_time_has_succeeded(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_one_whose_sidecar_ends_in_time_has_succeeded(harness, launched):
+    ti, pod = launched
     harness.begin(ti, pod)
     harness.set_state(ti, "success")
     harness.observe(pod, DONE)
@@ -392,9 +378,8 @@ def test_one_that_is_started_again_is_not_done(harness, queued_ti):
     assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)
 
 
-def test_after_a_success_only_always_starts_it_again(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.run(ti)
+def test_after_a_success_only_always_starts_it_again(harness, begun):
+    ti, pod = begun
     harness.set_state(ti, "success")
     harness.observe(pod, m.lingering(m.COMPLETED, restart_policy="OnFailure"))
     harness.wait(SIDECAR_GRACE)

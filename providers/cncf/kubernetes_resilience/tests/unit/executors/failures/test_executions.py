@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
 import pytest
-from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.jobs.job import Job
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
@@ -28,7 +27,7 @@ from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
-from ....support.harness import lock, statements
+from ....support.harness import lock, request_for, statements
 
 DELAY = 10.0
 BUDGET = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2"}
@@ -215,9 +214,7 @@ def test_a_budget_that_is_used_up(harness, running):
     assert [loss["action"] for loss in losses(harness)] == ["relaunch", "relaunch", "count"]
     attempts = [loss["context"]["metadata"]["infrastructure_attempt"] for loss in losses(harness)]
     assert attempts == [1, 2, 3]
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
-    assert "retried 2 of 2 times" in info
+    assert "retried 2 of 2 times" in harness.failure()
     assert (present(harness, key).state, key in harness.executor.running) == ("running", False)
 
 
@@ -227,29 +224,24 @@ def test_the_next_try_has_a_new_budget(harness, running, session):
     lose(harness, pod)
     pod = run_again(harness, key)
     row, next_key = present(harness, key), key._replace(try_number=2)
-    row.prepare_db_for_next_try(session)
-    harness.set_state(row, "queued", try_number=2)
+    harness.begin_anew(row, "queued", try_number=2)
     harness.executor.running.clear()
-    second = harness.launch(row)
-    harness.observe(second, m.alive())
-    harness.begin(row, second)
+    second = harness.run(row)
     for _ in range(2):
         lose(harness, second)
         second = run_again(harness, next_key)
     assert [loss["action"] for loss in losses(harness)] == ["relaunch"] * 3
 
 
-def test_a_worker_cannot_reach_airflow_as_often_as_the_budget_has(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_worker_cannot_reach_airflow_as_often_as_the_budget_has(harness, launched):
+    _, pod = launched
     for _ in range(2):
         harness.observe(pod, m.api_unreachable())
         assert harness.runtime.take("create") == []
         harness.wait(60)
         pod = harness.created()
     harness.observe(pod, m.api_unreachable())
-    ((state, info),) = harness.events().values()
-    assert (state, "infrastructure_retry_budget: retried 2 of 2 times" in info) == ("failed", True)
+    assert "infrastructure_retry_budget: retried 2 of 2 times" in harness.failure()
     assert {entry["policy"] for entry in failed_launches(harness)} == {"infrastructure"}
     assert [entry["action"] for entry in failed_launches(harness)] == ["relaunch", "relaunch", "count"]
     assert losses(harness) == []
@@ -263,8 +255,7 @@ def test_it_takes_none_of_the_relaunches(start, queued_ti):
     harness.observe(harness.created(), m.evicted())
     harness.wait(60)
     harness.observe(harness.created(), m.evicted())
-    ((state, info),) = harness.events().values()
-    assert (state, "retried 1 of 1 times" in info) == ("failed", True)
+    assert "retried 1 of 1 times" in harness.failure()
 
 
 def test_a_start_that_airflow_learns_of_later_makes_it_a_loss(harness, queued_ti, succeeded_by):
@@ -329,12 +320,9 @@ def test_such_a_start_is_no_loss_without_a_budget(start, queued_ti):
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
-def test_a_pod_that_was_given_up_and_has_started_counts_as_lost_if_its_heartbeat_times_out(
-    harness, queued_ti
-):
+def test_a_pod_that_was_given_up_and_has_started_counts_as_lost_if_its_heartbeat_times_out(harness, launched):
     """It may run until then: when it was given up, it had not ended."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     deleting = m.pod("Pending", [m.base(m.CREATING)], deleted=True)
     harness.observe(pod, deleting)
     harness.wait(60)
@@ -373,12 +361,10 @@ def test_without_a_budget_it_ended_by_itself(start, queued_ti):
     assert [entry["rule"] for entry in failed_launches(harness)] == ["excluded"]
 
 
-def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, running, tmp_path):
-    file = tmp_path / "policies.yaml"
+def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, running, with_policies):
     rule = {"name": "all", "action": "Retry", "onCategories": ["INFRASTRUCTURE"]}
     policy = {"name": "mine", "rules": [rule]}
-    file.write_text(json.dumps({"policies": [policy], "defaultPolicy": "mine"}))
-    harness = start(KUBERNETES_RESILIENCE__RETRY_POLICY_FILE=str(file))
+    harness = start(**with_policies(json.dumps({"policies": [policy], "defaultPolicy": "mine"})))
     ti, pod = running(harness)
     before = str(ti.id)
     harness.observe(pod, m.evicted())
@@ -458,8 +444,7 @@ def test_a_task_that_is_cleared_meanwhile(harness, running, session):
     ti, pod = running(harness)
     key = ti.key
     harness.observe(pod, m.evicted())
-    ti.prepare_db_for_next_try(session)
-    harness.set_state(ti, None, try_number=2)
+    harness.begin_anew(ti, None, try_number=2)
     harness.wait(REPORT_GRACE)
     assert (losses(harness), key in harness.executor.running) == ([], False)
 
@@ -512,8 +497,7 @@ def retries(harness, ti):
     """Have the worker of a task report its failure, as the execution API writes it down."""
     row = harness.row(ti)
     row.end_date = datetime.now(UTC)
-    row.prepare_db_for_next_try(harness.session)
-    harness.set_state(row, "up_for_retry")
+    harness.begin_anew(row, "up_for_retry")
 
 
 @pytest.mark.parametrize(
@@ -548,13 +532,7 @@ def test_what_a_worker_has_reported_stands(harness, running, like, state):
 
 def heartbeat_timeout(harness, ti):
     """Do what Airflow's scheduler does about a task instance without a heartbeat; return what was sent on."""
-    sent = []
-    harness.executor.callback_sink = type("Sink", (), {"send": lambda self, request: sent.append(request)})()
-    harness.executor.send_callback(
-        TaskCallbackRequest.model_construct(
-            ti=TaskInstanceOfRequest(ti), filepath="", bundle_name="tests", bundle_version=None, msg=""
-        )
-    )
+    sent = harness.call_back(harness.row(ti))
     harness.executor.change_state(ti.key, "failed", remove_running=True)
     return sent
 
@@ -575,21 +553,11 @@ def test_a_guess_about_a_task_that_is_cleared_is_forgotten(start, running):
 def test_a_guess_takes_the_callback_before_it_and_none_from_before(start, running):
     harness = start(**BUDGET)
     ti, _ = running(harness)
-    sent = []
-    harness.executor.callback_sink = type("Sink", (), {"send": lambda self, request: sent.append(request)})()
-    for message in ("about something else", "no heartbeat"):
-        harness.executor.send_callback(
-            TaskCallbackRequest.model_construct(ti=TaskInstanceOfRequest(ti), filepath="", msg=message)
-        )
+    sent = harness.call_back(harness.row(ti))  # about something else
+    harness.executor.send_callback(request_for(ti).model_copy(update={"msg": "no heartbeat"}))
     harness.executor.change_state(ti.key, "failed", remove_running=True)
     harness.executor.sync()
-    assert [request.msg for request in sent] == ["about something else"]
-
-
-class TaskInstanceOfRequest:
-    def __init__(self, ti):
-        self.id = ti.id
-        self.dag_id, self.task_id, self.run_id, self.try_number, self.map_index = ti.key
+    assert [request.msg for request in sent] == [""]
 
 
 def unready():
@@ -620,9 +588,7 @@ def test_a_worker_that_hangs_on_a_healthy_node(harness, running):
     ti, _ = running(harness)
     assert heartbeat_timeout(harness, ti) == []
     harness.wait(REPORT_GRACE)
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
-    assert "HeartbeatTimeout" in info
+    assert "HeartbeatTimeout" in harness.failure()
     assert harness.runtime.take("delete") == []
     assert losses(harness)[0]["context"]["category"] == "TIMEOUT"
 
@@ -633,8 +599,7 @@ def test_a_silent_worker_that_has_ended_beside_a_sidecar(harness, running):
     assert heartbeat_timeout(harness, ti) == []
     for seconds in (REPORT_GRACE, SIDECAR_GRACE, REPORT_GRACE):
         harness.wait(seconds)
-    ((state, info),) = harness.events().values()
-    assert (state, "reason Error" in info) == ("failed", True)
+    assert "reason Error" in harness.failure()
     harness.quiet()
     assert harness.runtime.take("stop_and_keep") == [(pod.ref,)]
 
@@ -821,9 +786,7 @@ def test_the_loss_of_an_adopted_launch_has_its_delay_and_avoids_its_node(harness
     heir.wait(0.1)
     row = present(heir, key)
     assert row.state == "scheduled"
-    heir.set_state(row, "queued", queued_by_job_id=heir.executor.job_id)
-    heir.queue(row)
-    heir.executor.heartbeat()
+    heir.requeue(row)
     assert heir.runtime.take("create") == []
     heir.wait(60)
     (_, body) = heir.create_call()
@@ -889,9 +852,7 @@ def test_a_pinned_name_is_made_unique(harness, queued_ti, session):
     ti = queued_ti()
     ti.executor_config = {"pod_override": k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="mine"))}
     session.commit()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    pod = harness.run(ti)
     lose(harness, pod)
     harness.wait(60)
     (_, body) = harness.create_call()

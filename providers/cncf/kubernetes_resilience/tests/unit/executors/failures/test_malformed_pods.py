@@ -31,9 +31,8 @@ NOTHING_KNOWN = {
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 @pytest.mark.parametrize("status", NOTHING_KNOWN.values(), ids=NOTHING_KNOWN)
-def test_it_changes_no_task(harness, queued_ti, status, state, capsys):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_it_changes_no_task(harness, launched, status, state, capsys):
+    ti, pod = launched
     harness.set_state(ti, state)
     pod.manifest["status"] = status
     capsys.readouterr()
@@ -46,18 +45,16 @@ def test_it_changes_no_task(harness, queued_ti, status, state, capsys):
 @pytest.mark.parametrize(
     "metadata", [{"annotations": None}, {"labels": None}, {"annotations": {}, "labels": {}}]
 )
-def test_a_pod_is_known_by_its_uid_alone(harness, queued_ti, metadata):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_pod_is_known_by_its_uid_alone(harness, launched, metadata):
+    _, pod = launched
     pod.manifest["metadata"] |= metadata
     harness.observe(pod, m.evicted())
     assert harness.created().launch_number == 2
 
 
 @pytest.mark.parametrize("metadata", [{"annotations": None}, {"labels": None}])
-def test_a_strange_pod_that_nobody_knows(harness, queued_ti, metadata):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_strange_pod_that_nobody_knows(harness, launched, metadata):
+    ti, pod = launched
     pod.manifest["metadata"] |= {"uid": "somebody-else", **metadata}
     harness.observe(pod, m.evicted())
     harness.vanish(pod)
@@ -79,9 +76,8 @@ def test_an_unknown_reason_is_named_as_it_is(harness, queued_ti):
     assert entry["reason"] == "Sulking; since 9am"
 
 
-def test_a_message_that_cannot_be_handled_does_not_take_others_with_it(harness, queued_ti, capsys):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_message_that_cannot_be_handled_does_not_take_others_with_it(harness, launched, capsys):
+    _, pod = launched
     harness.send(PodObservation(None), PodObservation(pod.become(m.evicted()).facts()))
     assert harness.created().launch_number == 2
     assert "could not be handled" in capsys.readouterr().out

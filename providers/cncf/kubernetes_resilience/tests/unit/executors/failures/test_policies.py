@@ -92,12 +92,9 @@ def test_the_wait_survives_the_death_of_the_scheduler(start, successor, queued_t
     harness.cluster.remove(first)
 
     heir = successor(**GIVEN_UP)
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     assert heir.row(ti).state == "scheduled"
-    heir.set_state(ti, "queued", queued_by_job_id=heir.executor.job_id)
-    heir.queue(ti)
-    heir.executor.heartbeat()
+    heir.requeue(ti)
     assert heir.runtime.take("create") == []
     assert heir.occupied(ti)
     heir.wait(15)
@@ -109,9 +106,8 @@ def test_the_wait_survives_the_death_of_the_scheduler(start, successor, queued_t
     assert len(heir.ledger(ti)) == 1
 
 
-def test_a_relaunch_prefers_another_node(harness, queued_ti):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_a_relaunch_prefers_another_node(harness, launched):
+    _, first = launched
     assert "affinity" not in first.manifest["spec"]
     harness.observe(first, m.evicted())
     second = harness.created()
@@ -314,9 +310,8 @@ def test_metrics_carry_the_context(harness, queued_ti, monkeypatch):
     assert tags["cause"]
 
 
-def test_the_audit_log_carries_the_context(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_the_audit_log_carries_the_context(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.init_error())
     (entry,) = harness.ledger(ti)
     context = entry["context"]

@@ -21,8 +21,7 @@ def fail_until_reported(harness, ti, like, at_most: int = 10):
             return launches, events[ti.key]
         if launches > IMMEDIATE_RELAUNCHES:
             assert harness.runtime.take("create") == []  # not in a busy loop
-            harness.clock.advance(MINIMUM_BACKOFF.maximum)
-            harness.send()
+            harness.wait(MINIMUM_BACKOFF.maximum)
         pod = harness.created()
     return at_most, None
 
@@ -66,8 +65,7 @@ def test_the_report_never_says_none(start, queued_ti, like):
 def test_each_try_has_its_own_count(harness, queued_ti, session):
     ti = queued_ti(retries=1)
     fail_until_reported(harness, ti, m.start_error())
-    ti.prepare_db_for_next_try(session)
-    harness.set_state(ti, "queued", try_number=2, queued_by_job_id=harness.executor.job_id)
+    harness.begin_anew(ti, "queued", try_number=2, queued_by_job_id=harness.executor.job_id)
     assert fail_until_reported(harness, ti, m.start_error())[0] == 2
 
 
@@ -151,9 +149,8 @@ def test_the_list_of_exclusions(start, queued_ti, excluded, like, launches):
     assert fail_until_reported(harness, queued_ti(), like)[0] == launches
 
 
-def test_a_clean_up_that_follows_the_workers_own_error_does_not_excuse_it(harness, queued_ti, session):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_clean_up_that_follows_the_workers_own_error_does_not_excuse_it(harness, launched, session):
+    ti, pod = launched
     with lock(ti):
         harness.observe(pod, m.worker_error())
         harness.observe(pod, m.pod("Failed", [m.base(m.terminated(1, "Error"))], deleted=True))

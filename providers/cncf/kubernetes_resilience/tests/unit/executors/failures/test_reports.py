@@ -35,8 +35,7 @@ def fail(harness, ti, state):
         harness.observe(pod, m.alive())
         harness.begin(ti, pod)
         if state == "restarting":
-            harness.row(ti).prepare_db_for_next_try(harness.session)
-            harness.set_state(ti, state)
+            harness.begin_anew(ti, state)
         harness.observe(pod, m.out_of_memory())
     assert harness.row(ti).state == state
 
@@ -71,8 +70,7 @@ def test_it_is_the_same_report(harness, ti):
 
 def test_a_worker_that_has_stopped_as_it_was_told_is_reported_again(harness, ti):
     pod = harness.run(ti)
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
+    harness.begin_anew(ti, "restarting")
     harness.observe(pod, m.succeeded())
     skip(harness, ti)
     assert harness.row(ti).state == "restarting"
@@ -96,8 +94,7 @@ def test_a_task_that_was_cleared_meanwhile_is_reported_again(harness, ti):
     """It is the clearing that has the row locked."""
     fail(harness, ti, "running")
     skip(harness, ti)
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
+    harness.begin_anew(ti, "restarting")
     harness.wait(1)
     deliver(harness)
     assert harness.row(ti).state == "up_for_retry"

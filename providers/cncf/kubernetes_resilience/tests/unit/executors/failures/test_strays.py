@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
@@ -26,7 +25,7 @@ from cluster_lab.apiserver.selectors import parse_labels
 
 from ....support import manifests as m
 from ....support.cluster import Pod
-from ....support.harness import lock
+from ....support.harness import database_away, lock
 
 EPOCH = "1970-01-01T00:00:00Z"
 """What a kubelet says of the start of a container that could not be started."""
@@ -44,9 +43,8 @@ def relabels(harness) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, queued_ti, state):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, launched, state):
+    ti, pod = launched
     harness.set_state(ti, state, hostname=pod.name)
     relabelled(harness, pod, 999)
 
@@ -57,9 +55,8 @@ def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, queued_ti, 
     assert len(harness.ledger(ti)) == (state == "queued")
 
 
-def test_its_failure_meanwhile_is_not_overlooked(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_its_failure_meanwhile_is_not_overlooked(harness, launched):
+    ti, pod = launched
     pod.become(m.start_error())
     relabelled(harness, pod, 999)
     harness.executor.sync()
@@ -73,9 +70,8 @@ def test_a_pod_that_nothing_is_heard_of_after_that_is_asked_about(harness, queue
     assert harness.runtime.take("confirm") == [(pod.ref,)]
 
 
-def test_a_launch_whose_row_is_anothers_is_let_go(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_launch_whose_row_is_anothers_is_let_go(harness, launched):
+    ti, pod = launched
     harness.set_state(ti, "running", hostname=pod.name, queued_by_job_id=None)
     relabelled(harness, pod, 999)
     assert (relabels(harness), harness.occupied(ti), harness.events()) == ([], False, {})
@@ -95,21 +91,18 @@ def test_a_launch_that_has_ended_here_and_whose_row_is_anothers_leaves_its_pod(s
     assert (harness.occupied(ti), harness.events(), harness.runtime.take("delete")) == (False, {}, [])
 
 
-def test_a_task_that_restarts_is_known_by_its_key(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_task_that_restarts_is_known_by_its_key(harness, launched):
+    ti, pod = launched
     harness.begin(ti, pod)
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
+    harness.begin_anew(ti, "restarting")
     relabelled(harness, pod, 999)
     assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
     assert harness.occupied(ti)
 
 
-def test_a_row_that_is_being_adopted_is_not_waited_for(harness, queued_ti):
+def test_a_row_that_is_being_adopted_is_not_waited_for(harness, launched):
     """The other scheduler has it locked until it commits, or not."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     with lock(ti):
         relabelled(harness, pod, 999)
     assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
@@ -153,10 +146,9 @@ def test_a_failed_pod_of_another_schedulers_task_instance_is_left_to_it(
     assert harness.ledger(ti) == []
 
 
-def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(harness, queued_ti):
+def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(harness, launched):
     """The other scheduler has launched another pod, and knows nothing of this one."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     harness.set_state(ti, "queued", queued_by_job_id=999)
     harness.observe(pod, m.worker_error())
     assert not harness.occupied(ti)
@@ -180,10 +172,9 @@ def test_a_failed_pod_is_put_away_when_its_task_instance_is_nobodys_any_more(har
     ],
     ids=["succeeded", "failed", "done beside a sidecar", "failed beside a sidecar", "not started beside one"],
 )
-def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, queued_ti, like, command):
+def test_a_pod_in_which_another_schedulers_task_runs_is_left_to_it(harness, begun, like, command):
     """It has been adopted and has yet to get its label. How it ended is all that is known of its worker."""
-    ti = queued_ti()
-    pod = harness.run(ti)
+    ti, pod = begun
     harness.set_state(ti, "running", queued_by_job_id=999)
     harness.observe(pod, like)
     for _ in range(3):
@@ -202,9 +193,8 @@ def cleaned_up(harness) -> list[str]:
     return [name for name in commands if harness.runtime.take(name)]
 
 
-def test_a_pod_that_was_left_stays_when_its_sidecar_ends(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.run(ti)
+def test_a_pod_that_was_left_stays_when_its_sidecar_ends(harness, begun):
+    ti, pod = begun
     harness.set_state(ti, "running", queued_by_job_id=999)
     harness.observe(pod, m.lingering(m.COMPLETED))
     harness.wait(SIDECAR_GRACE)
@@ -213,14 +203,12 @@ def test_a_pod_that_was_left_stays_when_its_sidecar_ends(harness, queued_ti):
     assert cleaned_up(harness) == []
 
 
-def test_a_pod_of_a_task_that_restarts_under_another_scheduler_is_left_to_it(harness, queued_ti):
+def test_a_pod_of_a_task_that_restarts_under_another_scheduler_is_left_to_it(harness, begun):
     """That task has another UUID, and its scheduler is told the end of its worker by this pod."""
-    ti = queued_ti()
-    pod = harness.run(ti)
+    ti, pod = begun
     harness.set_state(ti, "running", queued_by_job_id=999)
     harness.observe(pod, m.worker_error())
-    harness.row(ti).prepare_db_for_next_try(harness.session)
-    harness.set_state(ti, "restarting")
+    harness.begin_anew(ti, "restarting")
     harness.wait(STRAY_INTERVAL)
     assert cleaned_up(harness) == []
 
@@ -238,10 +226,9 @@ def test_a_pod_that_was_left_and_is_adopted_again_is_followed(start, queued_ti):
     assert (harness.occupied(ti), cleaned_up(harness)) == (True, [])
 
 
-def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, queued_ti):
+def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, begun):
     """Its row is due while its task is adopted again, in another pod, and the informer says nothing anew."""
-    ti = queued_ti()
-    pod = harness.run(ti)
+    ti, pod = begun
     harness.set_state(ti, "queued")
     harness.queue(ti)  # its next phase, before its worker has ended
     harness.executor.heartbeat()
@@ -261,15 +248,13 @@ def test_the_pod_of_a_phase_before_is_cleaned_up_after_an_adoption(harness, queu
 
 
 @pytest.mark.parametrize("was_seen", [False, True], ids=["after", "before"])
-def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti, was_seen):
+def test_the_sidecar_of_a_phase_before_has_its_grace(harness, begun, was_seen):
     """The task has deferred, and its worker is seen to end after its next phase was queued, or before."""
-    ti = queued_ti()
-    pod = harness.run(ti)
+    ti, pod = begun
     if was_seen:
         harness.observe(pod, m.lingering(m.COMPLETED))
     harness.set_state(ti, "queued")
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     if not was_seen:
         harness.observe(pod, m.lingering(m.COMPLETED))
     assert cleaned_up(harness) == []
@@ -281,9 +266,7 @@ def test_the_sidecar_of_a_phase_before_has_its_grace(harness, queued_ti, was_see
 def unstarted(request, harness, queued_ti):
     """Give a task instance that another scheduler has adopted before it had a pod, and the pod it has now."""
     ti = queued_ti(retries=1)
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+    launch_id, body = harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))
     answer = (
         PodCreated(launch_id, pod.ref)
@@ -303,8 +286,7 @@ def test_one_that_never_starts_is_deleted_when_its_try_is_over(harness, unstarte
     ti, pod = unstarted
     harness.set_state(ti, "success")
     if next_try:
-        harness.row(ti).prepare_db_for_next_try(harness.session)
-        harness.set_state(ti, "queued", try_number=2)
+        harness.begin_anew(ti, "queued", try_number=2)
     harness.wait(STRAY_INTERVAL)
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
     harness.wait(STRAY_INTERVAL)
@@ -347,9 +329,8 @@ def test_one_that_has_not_started_and_may_be_of_another_deployment_is_left(harne
     assert cleaned_up(harness) == []
 
 
-def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harness, launched):
+    ti, pod = launched
     harness.set_state(ti, "queued", queued_by_job_id=999)
     harness.observe(pod, m.worker_error())
     harness.lose_sight(pod)
@@ -362,17 +343,15 @@ def test_a_failed_pod_that_is_gone_or_has_another_label_is_not_asked_about(harne
 def test_a_failed_pod_waits_for_the_database_to_say_whose_it_is(harness, queued_ti, monkeypatch):
     stray = Pod(harness.launch(queued_ti()).manifest)
     with monkeypatch.context() as patch:
-        patch.setattr(task_instances, "read_rows", unanswered)
+        patch.setattr(
+            task_instances, "read_rows", Mock(side_effect=OperationalError("SELECT", {}, OSError()))
+        )
         harness.observe(stray, m.worker_error())
         harness.quiet()
         assert harness.runtime.take("mark_done") == []
     harness.wait(1)
     harness.quiet()
     assert harness.runtime.take("mark_done") == [(stray.ref,)]
-
-
-def unanswered(*args, **kwargs):
-    raise OperationalError("SELECT", {}, Exception("the connection was reset"))
 
 
 # ------------------------------------------------------------------------------- two executors of a scheduler
@@ -413,9 +392,7 @@ def test_a_pod_that_is_adopted_gets_the_label_of_the_executor_too(harness, queue
 def let_go(harness, queued_ti):
     """Give a pod that another has labelled, of a launch that was let go of, and the answer about it."""
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+    launch_id, body = harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))
     harness.executor._inbox.put(PodObservation(pod.facts()))
     harness.set_state(ti, "queued", queued_by_job_id=None)
@@ -436,14 +413,12 @@ def test_an_answer_that_comes_late_about_a_pod_that_another_has_adopted_deletes_
 
 @pytest.mark.parametrize("row_is_ours", [True, False])
 def test_a_pod_that_another_has_labelled_in_vain_is_deleted_once_the_database_answers(
-    harness, let_go, monkeypatch, row_is_ours
+    harness, let_go, row_is_ours
 ):
     ti, pod, answer = let_go
     if row_is_ours:
         harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
-    with monkeypatch.context() as patch:
-        patch.setattr(task_instances, "read_rows", unanswered)
-        patch.setattr(isolation, "database_answers", lambda: False)
+    with database_away(task_instances, "read_rows"):
         harness.send(answer)
     assert harness.runtime.take("delete") == []
     harness.executor.sync()

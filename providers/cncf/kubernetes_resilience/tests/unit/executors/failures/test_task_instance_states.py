@@ -17,9 +17,7 @@ REPORTED = ["success", "failed", "deferred", "up_for_retry", "up_for_reschedule"
 @pytest.fixture
 def running(harness, queued_ti):
     ti = queued_ti(retries=1)
-    pod = harness.launch(ti)
-    harness.observe(pod, m.alive())
-    harness.begin(ti, pod)
+    pod = harness.run(ti)
     return ti, pod
 
 
@@ -64,9 +62,8 @@ def test_a_relaunched_task_that_runs_nobody_knows_where_does_not_fail_with_a_pod
     assert (harness.events(), harness.occupied(ti)) == ({}, False)
 
 
-def test_the_task_runs_in_an_earlier_launch(harness, queued_ti):
-    ti = queued_ti()
-    first = harness.launch(ti)
+def test_the_task_runs_in_an_earlier_launch(harness, launched):
+    ti, first = launched
     harness.observe(first, m.node_lost())
     second = harness.created()
     harness.begin(ti, first)  # the node was cut off, not lost: its worker was the first to report
@@ -103,9 +100,7 @@ def test_a_worker_that_ends_well_without_saying_so_has_failed(harness, running):
     harness.wait(REPORT_GRACE - 0.1)
     assert (harness.occupied(ti), harness.events()) == (True, {})
     harness.wait(0.2)
-    ((state, info),) = harness.events().values()
-    assert state == "failed"
-    assert "EndedWithoutReport" in info
+    assert "EndedWithoutReport" in harness.failure()
     assert (harness.occupied(ti), harness.ledger(ti)) == (False, [])
 
 
@@ -122,8 +117,7 @@ def test_a_task_that_was_cleared_while_it_ran(harness, running, session, like, r
     ti, pod = running
     key = ti.key
     # What Airflow does with it: another UUID, the same try, and a state that waits for the worker's end.
-    ti.prepare_db_for_next_try(session)
-    harness.set_state(ti, "restarting")
+    harness.begin_anew(ti, "restarting")
     harness.observe(pod, like)
     assert [(event, state) for event, (state, _) in harness.events().items()] == [(key, reported)]
     assert key not in harness.executor.running
@@ -131,8 +125,7 @@ def test_a_task_that_was_cleared_while_it_ran(harness, running, session, like, r
 
 def test_a_task_that_was_cleared_and_queued_again(harness, running, session):
     ti, pod = running
-    ti.prepare_db_for_next_try(session)
-    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
+    harness.begin_anew(ti, "queued", queued_by_job_id=harness.executor.job_id)
     harness.observe(pod, m.worker_error())
     assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
 
@@ -158,9 +151,8 @@ def test_a_task_instance_that_was_deleted(harness, queued_ti, session):
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 
-def test_a_task_that_another_scheduler_has_queued(harness, queued_ti, session):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_task_that_another_scheduler_has_queued(harness, launched, session):
+    ti, pod = launched
     harness.set_state(ti, "queued", queued_by_job_id=make_scheduler_job(session))
     harness.observe(pod, m.start_error())
     assert (harness.events(), harness.ledger(ti), harness.occupied(ti)) == ({}, [], False)

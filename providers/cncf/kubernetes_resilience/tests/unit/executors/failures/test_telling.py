@@ -9,7 +9,7 @@ import pytest
 from airflow_resilience.metrics import stats
 
 from ....support import manifests as m
-from .test_executions import lose, run_again, running
+from .test_executions import lose, losses, present, run_again, running
 
 __all__ = ["running"]
 
@@ -61,7 +61,8 @@ def test_a_relaunch_is_no_infrastructure_retry(start, queued_ti, counted):
     assert (counted(RETRY), counted(EXHAUSTED)) == ([], [])
 
 
-def test_what_could_not_be_acted_on_is_counted_once(start, running, counted, monkeypatch):
+def test_what_could_not_be_acted_on_is_found_again_and_counted_once(start, running, counted, monkeypatch):
+    """As if the answer to the commit had been lost: its row is there, under a UUID that nobody here knows."""
     harness = start(**BUDGET)
     ti, pod = running(harness)
     key = ti.key
@@ -70,6 +71,7 @@ def test_what_could_not_be_acted_on_is_counted_once(start, running, counted, mon
         patch.setattr(queue, "relaunch", lambda *args: 1 / 0)
         lose(harness, pod)
         assert counted(RETRY) == []
+    assert present(harness, key).state == "queued"
     harness.wait(60)
     run_again(harness, key)
-    assert len(counted(RETRY)) == 1
+    assert (len(counted(RETRY)), len(losses(harness)), harness.events()) == (1, 1, {})

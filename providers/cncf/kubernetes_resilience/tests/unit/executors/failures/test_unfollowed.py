@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import pytest
 from kubernetes.client import models as k8s
-from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 
 from ....support import manifests as m
-from ....support.harness import statements
+from ....support.harness import database_away, statements
 from .test_executions import BUDGET, failed_launches, find_pods, heartbeat_timeout, losses, present
 
 
@@ -25,21 +23,13 @@ def harness(start):
 
 
 @pytest.mark.parametrize("config", [{}, BUDGET], ids=["no budget", "budget"])
-def test_a_guess_while_the_database_does_not_answer_us_does_not_end_the_scheduler(
-    start, queued_ti, monkeypatch, config
-):
+def test_a_guess_while_the_database_does_not_answer_us_does_not_end_the_scheduler(start, queued_ti, config):
     """The scheduler's own session has its connection; ours ask the pool for another one."""
     harness = start(**config)
     ti = queued_ti()
     harness.set_state(ti, "running", hostname="somewhere")
-
-    def broken(*args, **kwargs):
-        raise OperationalError("SELECT 1", {}, Exception("too many connections"))
-
-    for name in ("read_rows", "read_ids"):
-        monkeypatch.setattr(task_instances, name, broken)
-    monkeypatch.setattr(isolation, "database_answers", lambda: False)
-    heartbeat_timeout(harness, ti)
+    with database_away(task_instances, "read_rows", "read_ids"):
+        heartbeat_timeout(harness, ti)
 
 
 def unfollowed(harness, ti):
@@ -114,9 +104,8 @@ def test_launches_that_are_not_made_take_no_statements_of_their_own(harness, que
     assert counts[1] <= counts[0]
 
 
-def test_one_that_vanished_while_it_started_is_found_when_its_replacement_is_due(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_one_that_vanished_while_it_started_is_found_when_its_replacement_is_due(harness, launched):
+    ti, pod = launched
     harness.observe(pod, m.alive())
     harness.vanish(pod)
     assert len(failed_launches(harness)) == 1
@@ -128,10 +117,9 @@ def test_one_that_vanished_while_it_started_is_found_when_its_replacement_is_due
     assert [loss["action"] for loss in losses(harness)] == ["relaunch"]
 
 
-def test_a_late_start_is_found_where_hosts_are_known_by_their_addresses(harness, queued_ti):
+def test_a_late_start_is_found_where_hosts_are_known_by_their_addresses(harness, launched):
     """As ``docs/how-it-works.md`` says: by the pod's name, or by its address."""
-    ti = queued_ti()
-    pod = harness.launch(ti)
+    ti, pod = launched
     starting = m.starting()
     starting["status"]["podIP"] = "10.1.2.3"
     harness.observe(pod, starting)
@@ -204,8 +192,7 @@ def test_one_namespace_that_may_not_be_listed_does_not_stop_the_tasks_of_another
     cluster.outage = KubernetesApiError("pods is forbidden in the namespace other", status=403)
     heir.adopt(ti)
     heir.executor.revoke_task(ti=ti)  # it was stuck in queued
-    heir.queue(heir.row(ti))
-    heir.executor.heartbeat()
+    heir.hand_over(heir.row(ti))
     created = []
     for _ in range(60):
         heir.wait(60)

@@ -24,13 +24,11 @@ defaultPolicy: strict
 
 
 @pytest.fixture
-def killed(start, queued_ti, tmp_path):
+def killed(start, queued_ti, with_policies):
     """Give a function that has a decision written that is never acted upon, and returns the task instance."""
 
     def make(action, **values):
-        file = tmp_path / "policies.yaml"
-        file.write_text(FAIL)
-        config = {"KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(file)} if action == "fail" else {}
+        config = with_policies(FAIL) if action == "fail" else {}
         harness, ti = start(**config), queued_ti(**values)
         pod = harness.launch(ti)
         harness.executor._parts.actions.act = lambda settled: None
@@ -44,18 +42,11 @@ def killed(start, queued_ti, tmp_path):
     return make
 
 
-def queue(harness, ti):
-    """Queue a task instance as the scheduler does, and let the executor turn once."""
-    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id)
-    harness.queue(ti)
-    harness.executor.heartbeat()
-
-
 def take_over(heir, ti):
     """Adopt a task instance without a pod, which is then scheduled and queued again in the same try."""
     assert heir.adopt(ti) == []
     assert heir.row(ti).state == "scheduled"
-    queue(heir, ti)
+    heir.requeue(ti)
 
 
 @pytest.mark.parametrize("action", ["count", "fail"])
@@ -64,9 +55,7 @@ def test_the_successor_tells_of_it_and_launches_nothing(killed, successor, actio
     heir = successor()
     take_over(heir, ti)
     assert heir.runtime.take("create") == []
-    ((state, info),) = heir.events().values()
-    assert state == "failed"
-    assert entry["explanation"] in info
+    assert entry["explanation"] in heir.failure()
     assert not heir.occupied(ti)
     assert heir.row(ti).max_tries == (0 if action == "fail" else 1), "what was decided about retries stays"
 
@@ -77,7 +66,7 @@ def test_a_worker_that_has_started_since_makes_it_past(killed, successor):
     assert heir.adopt(ti) == []
     heir.session.add(Log(event="running", task_instance=ti.key))
     heir.session.commit()
-    queue(heir, ti)
+    heir.requeue(ti)
     assert heir.create_call()
 
 
@@ -106,7 +95,7 @@ def test_a_decision_that_was_delivered_is_never_met_again(killed, successor):
     heir.session.get(TaskInstance, ti.id).dag_run.schedule_tis([ti], session=heir.session)
     heir.session.commit()
     assert heir.row(ti).try_number == 2
-    queue(heir, ti)
+    heir.requeue(ti)
     assert heir.created().launch_number == 1
     assert heir.events() == {}
 
@@ -118,5 +107,5 @@ def test_a_task_that_was_cleared_begins_anew(killed, successor):
     heir.events()
     ti.prepare_db_for_next_try(heir.session)
     heir.session.commit()
-    queue(heir, ti)
+    heir.requeue(ti)
     assert heir.created().launch_number == 1

@@ -29,9 +29,7 @@ def superseded(start, queued_ti):
 def test_the_thread_is_revived_and_everything_asked_again(harness, queued_ti):
     created, creating = queued_ti(mapped=2)
     pod = harness.launch(created)
-    harness.queue(creating)
-    harness.executor.heartbeat()
-    call = harness.create_call()
+    call = harness.call_for(creating)
     harness.runtime.is_alive = False
     harness.executor.sync()
     assert (harness.runtime.is_alive, harness.runtime.starts) == (True, 2)
@@ -41,9 +39,8 @@ def test_the_thread_is_revived_and_everything_asked_again(harness, queued_ti):
     assert harness.created().annotations["map_index"] == "0"
 
 
-def test_commands_given_while_it_is_down_are_kept(harness, queued_ti):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_commands_given_while_it_is_down_are_kept(harness, launched):
+    ti, pod = launched
     harness.runtime.is_alive = False
     harness.executor.revoke_task(ti=ti)
     assert harness.runtime.take("delete") == []
@@ -53,11 +50,8 @@ def test_commands_given_while_it_is_down_are_kept(harness, queued_ti):
     assert harness.runtime.take("delete") == []
 
 
-def test_a_pod_that_the_second_create_call_finds(harness, queued_ti):
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+def test_a_pod_that_the_second_create_call_finds(harness, called):
+    ti, (launch_id, body) = called
     harness.runtime.is_alive = False
     harness.executor.sync()
     assert harness.create_call() == (launch_id, body)
@@ -68,9 +62,8 @@ def test_a_pod_that_the_second_create_call_finds(harness, queued_ti):
     assert len(harness.ledger(ti)) == 1
 
 
-def test_a_thread_that_does_not_come_back_does_not_stop_the_scheduler(harness, queued_ti, monkeypatch):
-    ti = queued_ti()
-    pod = harness.launch(ti)
+def test_a_thread_that_does_not_come_back_does_not_stop_the_scheduler(harness, launched, monkeypatch):
+    _, pod = launched
     harness.runtime.is_alive = False
     with monkeypatch.context() as patch:
         patch.setattr(harness.runtime, "start", cannot_start)
@@ -98,11 +91,8 @@ def test_a_deletion_that_was_accepted_is_not_asked_for_again(superseded):
     assert harness.runtime.take("delete") == []
 
 
-def test_a_creation_that_was_called_off_is_looked_for_again(harness, queued_ti):
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
-    launch_id, body = harness.create_call()
+def test_a_creation_that_was_called_off_is_looked_for_again(harness, called):
+    ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
     harness.runtime.crash()
     harness.executor.sync()
@@ -123,9 +113,7 @@ def test_the_loop_does_not_wait_until_the_thread_is_connected(superseded):
 
 
 def test_one_create_call_that_cannot_be_repeated_does_not_keep_the_others(harness, queued_ti, monkeypatch):
-    for ti in queued_ti(mapped=2):
-        harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(*queued_ti(mapped=2))
     assert len(harness.runtime.take("create")) == 2
     make_token, refused = upstream.make_token, []
 

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from datetime import UTC, datetime, timedelta
 
 import jwt
 import pytest
-from sqlalchemy.exc import OperationalError
 
-from airflow.providers.cncf.kubernetes_resilience.executors import isolation, upstream
+from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -28,7 +25,7 @@ from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.cluster import Pod
-from ....support.harness import lock
+from ....support.harness import database_away, lock
 from ..failures.test_executions import BUDGET, lose, present
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,8 +78,7 @@ def test_while_the_pod_goes_that_airflow_has_taken_back(start, queued_ti):
     harness.observe(pod, m.pod(containers=[m.base(m.PREPARING)], init=[m.status_of("vault", m.running())]))
     harness.executor.revoke_task(ti=ti)
     harness.accepted(pod.ref, grace_seconds=600)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     age(harness, ti)
     harness.wait(INTERVAL)
     assert harness.runtime.take("create") == []
@@ -104,8 +100,7 @@ def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
 def test_while_an_adopted_one_waits_to_be_handed_back(waiting, successor):
     _, ti, _ = waiting
     heir = successor(**CONFIG)
-    heir.adopt(ti)
-    heir.executor.sync()
+    heir.take_over(ti)
     age(heir, ti)
     heir.wait(INTERVAL)
     assert heir.row(ti).state == "queued"
@@ -162,15 +157,9 @@ def test_a_row_that_somebody_has_locked_is_not_waited_for(waiting):
     assert not is_fresh(harness, ti)
 
 
-def test_a_database_that_does_not_answer_is_asked_again(waiting, monkeypatch):
+def test_a_database_that_does_not_answer_is_asked_again(waiting):
     harness, ti, _ = waiting
-
-    def broken(*args, **kwargs):
-        raise OperationalError("SELECT 1", {}, Exception("the database is away"))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(task_instances, "begin_queued_anew", broken)
-        patch.setattr(isolation, "database_answers", lambda: False)
+    with database_away(task_instances, "begin_queued_anew"):
         harness.wait(INTERVAL)
     assert not is_fresh(harness, ti)
     harness.executor.sync()
@@ -290,8 +279,7 @@ def test_many_at_once(start, queued_ti):
 def test_while_a_creation_is_waited_out(start, queued_ti, options, why):
     harness = start(**CONFIG, **options)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.refuse(KubernetesApiError(why, status=403, reason="Forbidden"))
     age(harness, ti)
     harness.wait(INTERVAL)
@@ -303,8 +291,7 @@ def test_while_a_create_call_waits_for_its_turn(start, queued_ti):
     harness = start(**CONFIG)
     ti = queued_ti()
     harness.wait(INTERVAL - PROMPT)
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     age(harness, ti)
     harness.wait(PROMPT - 1)
     assert not is_fresh(harness, ti)
@@ -335,8 +322,7 @@ def in_each_state(start, queued_ti):
     creating, pending, running = queued_ti(mapped=3)
     pods = [harness.launch(ti) for ti in (pending, running)]
     harness.observe(pods[1], m.alive())
-    harness.queue(creating)
-    harness.executor.heartbeat()
+    harness.hand_over(creating)
     return harness, (creating, pending), running
 
 
@@ -369,8 +355,7 @@ def test_an_outage_of_two_hours_costs_nothing(start, queued_ti, time_machine, co
     creating, pending = queued_ti(mapped=2)
     old = harness.launch(pending).created("2026-11-01T00:00:00Z")
     harness.observe(old, m.starting())
-    harness.queue(creating)
-    harness.executor.heartbeat()
+    harness.hand_over(creating)
     for ti in (creating, pending):
         age(harness, ti)
         harness.set_state(ti, "queued", queued_dttm=datetime.now(UTC))
@@ -397,10 +382,7 @@ def test_an_outage_of_two_hours_costs_nothing(start, queued_ti, time_machine, co
     harness.deleted(old.ref)
     bodies = [call[1], harness.create_call()[1]]
     for body in bodies:
-        token = Pod(body).workload["token"]
-        payload = token.split(".")[1]
-        expires = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
-        assert expires - datetime.now(UTC).timestamp() >= TIMEOUT * 2 / 3
+        assert Pod(body).claims["exp"] - datetime.now(UTC).timestamp() >= TIMEOUT * 2 / 3
     assert harness.events() == {}
     assert [harness.ledger(ti) for ti in (creating, pending)] == [[], []]
     assert [harness.occupied(ti) for ti in (creating, pending)] == [True, True]
@@ -519,8 +501,7 @@ def test_a_create_call_that_is_under_way_is_held_off_too(start, queued_ti):
     """Each takes a minute to time out, or waits in our thread for as long as Retry-After says."""
     harness = start(**CONFIG)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     harness.refuse(KubernetesApiError("etcdserver: request timed out", status=504))
     harness.wait(2)
     assert harness.runtime.take("create")
@@ -630,8 +611,7 @@ def test_a_worker_that_starts_too_late_without_an_outage_is_excused_twice(start,
     """Airflow looks for task instances that are stuck every two minutes; a kubelet may be quicker."""
     harness = start(**CONFIG)
     ti = queued_ti()
-    harness.queue(ti)
-    harness.executor.heartbeat()
+    harness.hand_over(ti)
     for _ in range(3):
         pod = harness.created().created("2026-01-01T00:00:00Z")
         harness.observe(pod, m.worker_error())
