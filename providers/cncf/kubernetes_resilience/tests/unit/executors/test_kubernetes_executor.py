@@ -12,7 +12,6 @@ Here stands what everybody expects who has read it. What it leaves open has its 
 from __future__ import annotations
 
 import pytest
-from airflow.models.taskinstancekey import TaskInstanceKey
 
 from ...support import manifests as m
 
@@ -36,8 +35,6 @@ CAUSES = {
 
 PREEMPTED = m.disrupted("PreemptionByScheduler")
 """Of the proposal too. It is launched again when its node's other pods are placed."""
-
-KEY = TaskInstanceKey("sales", "load", "manual", 1, -1)
 
 
 def assert_requeued(harness, ti, pod):

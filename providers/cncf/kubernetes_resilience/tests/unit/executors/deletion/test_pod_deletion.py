@@ -107,39 +107,6 @@ def test_other_tasks_do_not_wait(given_up, queued_ti):
     assert harness.launch(queued_ti("other")).launch_number == 1
 
 
-@pytest.mark.parametrize(
-    "like",
-    [
-        m.image_pull_error(message="pull QPS exceeded"),
-        m.image_pull_error("ImagePullBackOff"),
-        m.starting(),
-        m.pod(containers=[m.base(m.CREATING), m.status_of("statsd", m.waiting("ErrImagePull"))]),
-        m.pod("Running", [m.base(m.waiting("ErrImagePull"))]),
-    ],
-    ids=["throttled", "not listed", "creating", "sidecar", "running"],
-)
-def test_what_is_waited_for(impatient, queued_ti, like):
-    ti = queued_ti()
-    pod = impatient.launch(ti)
-    impatient.observe(pod, like)
-    assert (impatient.ledger(ti), impatient.runtime.take("delete")) == ([], [])
-
-
-def test_an_init_container_that_cannot_start_counts(impatient, queued_ti):
-    ti = queued_ti()
-    pod = impatient.launch(ti)
-    init = [m.status_of("git-sync", m.waiting("RunContainerError"))]
-    impatient.observe(pod, m.pod(containers=[m.base(m.PREPARING)], init=init))
-    assert impatient.runtime.take("delete") == [(pod.ref,)]
-
-
-def test_nothing_is_given_up_on_if_no_reason_is_listed(start, queued_ti):
-    harness = start(KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS="")
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), m.image_pull_error())
-    assert harness.ledger(ti) == []
-
-
 def test_an_image_that_is_pulled_after_all(impatient, queued_ti):
     ti = queued_ti()
     pod = impatient.launch(ti)

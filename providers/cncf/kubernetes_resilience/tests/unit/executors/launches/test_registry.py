@@ -109,33 +109,6 @@ def test_launch_is_pending_until_its_pod_is_seen_to_start(registry: LaunchRegist
     assert pending() == []
 
 
-def test_pod_of_an_adopted_launch_is_found_by_its_uid(registry: LaunchRegistry) -> None:
-    adopted = launch(ref=PodRef("airflow", "load", "uid-1"))
-    registry.hold(adopted)
-    assert registry.find(pod("uid-1")) is adopted
-    assert registry.by_uid("uid-1") is adopted
-    assert registry.find(pod("uid-2")) is None
-
-
-def test_event_before_the_answer_to_the_create_call_settles_the_uid(registry: LaunchRegistry) -> None:
-    created = launch()
-    registry.hold(created)
-    assert registry.by_uid("uid-1") is None
-    assert registry.find(pod("uid-1", created)) is created
-    assert created.ref is None, "a question changes nothing"
-    registry.bind(created, PodRef("airflow", "load", "uid-1"))
-    assert created.creation is None, "what exists is not created again"
-    assert registry.by_uid("uid-1") is created
-
-
-def test_copy_of_a_pod_is_not_the_launch(registry: LaunchRegistry) -> None:
-    created = launch()
-    registry.hold(created)
-    registry.bind(created, PodRef("airflow", "load", "uid-1"))
-    assert registry.find(pod("uid-2", created)) is None
-    assert created.ref == PodRef("airflow", "load", "uid-1")
-
-
 def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> None:
     created = launch()
     registry.hold(created)
@@ -154,37 +127,6 @@ def test_pod_of_the_same_name_is_not_the_launch(registry: LaunchRegistry) -> Non
     assert registry.find(pod("uid-1", launch())) is None
 
 
-def test_launches_of_the_same_pod_name_are_told_apart(registry: LaunchRegistry) -> None:
-    # A mutation hook can give every map index the same name; the second create call is refused then.
-    first, second = launch(KEY), launch(OTHER)
-    registry.hold(first)
-    registry.hold(second)
-    assert registry.find(pod("uid-1", first)) is first
-    registry.release(OTHER)
-    assert registry.find(pod("uid-1", first)) is first
-
-
-def test_newer_launch_supersedes_the_one_before(registry: LaunchRegistry) -> None:
-    first, second = launch(), launch()
-    for number, item in enumerate((first, second)):
-        registry.hold(item)
-        registry.bind(item, PodRef("airflow", "load", f"uid-{number}"))
-    assert registry.get(KEY) is second
-    assert (registry.is_current(first), registry.is_current(second)) == (False, True)
-    assert registry.find(pod("uid-0", first)) is None
-    assert registry.by_launch_id(first.launch_id) is None
-    assert registry.by_launch_id(second.launch_id) is second
-    assert list(registry) == [second]
-    assert len(registry) == 1
-
-
-def test_launch_can_be_held_again(registry: LaunchRegistry) -> None:
-    item = launch(ref=PodRef("airflow", "load", "uid-1"))
-    registry.hold(item)
-    registry.hold(item)
-    assert registry.by_uid("uid-1") is item
-
-
 def test_released_launch_is_not_asked_about_for_its_label(registry: LaunchRegistry) -> None:
     registry.hold(held := launch(ref=REF))
     registry.relabel(held, pod("uid-1"))
@@ -193,16 +135,6 @@ def test_released_launch_is_not_asked_about_for_its_label(registry: LaunchRegist
     assert registry.relabelled() == []
     with pytest.raises(IllegalTransitionError):
         registry.relabel(held, pod("uid-1"))
-
-
-def test_released_launch_is_not_known_any_more(registry: LaunchRegistry) -> None:
-    item = launch()
-    registry.hold(item)
-    assert registry.release(KEY) is item
-    assert registry.release(KEY) is None
-    assert not registry.is_current(item)
-    assert registry.get(KEY) is None
-    assert registry.find(pod("uid-1", item)) is None
 
 
 def test_launch_ids_are_unique() -> None:
@@ -217,34 +149,6 @@ def leave(registry: LaunchRegistry, uid: str, deadline: float, **more: Any) -> L
     item = launch(ref=PodRef("airflow", "load", uid))
     registry.leave(item, Deletion(deadline, **more))
     return item
-
-
-def test_next_launch_waits_until_every_superseded_pod_has_left(registry: LaunchRegistry) -> None:
-    leave(registry, "uid-1", 40.0)
-    second = leave(registry, "uid-2", 60.0)
-    assert not registry.is_clear(KEY, now=10.0)
-    registry.left("uid-1")
-    assert not registry.is_clear(KEY, now=10.0)
-    registry.left("of no pod", second.launch_id)
-    assert registry.is_clear(KEY, now=10.0)
-    assert registry.is_clear(OTHER, now=0.0), "task instances wait for their own pods only"
-
-
-@pytest.mark.parametrize(("now", "clear"), [(39.9, False), (40.0, True), (1000.0, True)])
-def test_next_launch_waits_no_longer_than_the_deadline(
-    registry: LaunchRegistry, now: float, clear: bool
-) -> None:
-    leave(registry, "uid-1", 40.0)
-    assert registry.is_clear(KEY, now) is clear
-
-
-def test_deadline_that_is_over_does_not_end_another(registry: LaunchRegistry) -> None:
-    leave(registry, "uid-1", 40.0)
-    leave(registry, "uid-2", 60.0)
-    assert not registry.is_clear(KEY, now=50.0)
-    registry.prune(now=50.0)
-    assert registry.departing("uid-1") is None, "it is not waited for any more"
-    assert registry.is_clear(KEY, now=60.0)
 
 
 @pytest.mark.parametrize(
@@ -315,14 +219,6 @@ def test_the_pod_of_an_open_call_may_be_another_launch_s(
     assert registry.departing_of(KEY) == ([found] if found.deletion else [])
 
 
-def test_what_is_bound_to_a_pod_does_not_depart_for_its_create_call(registry: LaunchRegistry) -> None:
-    item = launch()
-    registry.hold(item)
-    registry.leave(item, Deletion(10.0))
-    registry.bind(item, REF)
-    assert (item.deletion, registry.departing(REF.uid)) == (None, None)
-
-
 def test_a_pod_of_an_open_call_is_known_once_it_was_seen(registry: LaunchRegistry) -> None:
     item, copied = launch(), pod("uid-2")
     registry.leave(item, Deletion(10.0))
@@ -376,16 +272,6 @@ def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchReg
     assert states() == [item.state] == [LaunchState.DEPARTING]
     registry.left("uid-1")
     assert (states(), item.state) == ([], None)
-
-
-def test_what_departs_ends_with_its_deadline(registry: LaunchRegistry) -> None:
-    item = launch(ref=REF)
-    registry.hold(item)
-    registry.release(KEY)
-    registry.leave(item, Deletion(40.0))
-    assert item.state is LaunchState.DEPARTING
-    registry.prune(40.0)
-    assert item.state is None
 
 
 def test_what_has_ended_may_go_on(registry: LaunchRegistry) -> None:
