@@ -10,7 +10,6 @@ import pytest
 from airflow.jobs.job import Job
 from sqlalchemy import update
 
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodConfirmed
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -34,43 +33,6 @@ def test_a_pod_that_lives_is_adopted(harness, launched, successor):
     assert (key, state) == (ti.key, "failed")
     assert "OOMKilled" in info
     assert not heir.occupied(ti)
-
-
-def test_the_launch_that_runs_the_task_is_adopted_also_if_it_is_not_the_newest(harness, queued_ti, successor):
-    ti = queued_ti()
-    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
-    harness.executor.revoke_task(ti=ti)
-    harness.accepted(first.ref)
-    harness.clock.advance(60)
-    second = harness.launch(ti)
-    harness.begin(ti, first)
-    heir = successor()
-
-    heir.adopt(ti)
-    assert first.labels["airflow-worker"] == own_label(heir)
-    assert heir.runtime.take("delete") == [(second.ref,)]
-
-
-def test_a_pod_of_the_official_executor_is_adopted(harness, queued_ti, successor):
-    ti = queued_ti()
-    pod = harness.launch(ti).strip()
-    heir = successor()
-
-    heir.adopt(ti)
-    assert heir.occupied(ti)
-    heir.observe(pod, m.start_error())
-    assert heir.row(ti).state == "scheduled"
-    assert len(heir.ledger(ti)) == 1
-
-
-def test_the_pod_of_an_earlier_life_of_the_task_instance_is_not_adopted(harness, launched, successor):
-    ti, pod = launched
-    pod.annotations["airflow-resilience/task-instance-id"] = "01954f1e-4c5b-7d2a-8f57-5a4f1c6b0001"
-    heir = successor()
-
-    heir.take_over(ti)
-    assert heir.row(ti).state == "scheduled"
-    assert pod.labels["airflow-worker"] == own_label(harness)
 
 
 def test_a_running_task_whose_pod_a_living_scheduler_has_labelled_is_adopted(
@@ -197,15 +159,3 @@ def test_the_adoption_that_was_rolled_back_decides_nothing(launched, successor):
     heir.wait(1)
     heir.wait(1)
     assert (heir.row(ti).state, len(heir.ledger(ti))) == ("scheduled", 1)
-
-
-def test_adoption_by_another_scheduler_gives_the_slot_back_silently(harness, launched, successor):
-    ti, pod = launched
-    heir = successor()
-    heir.adopt(ti)
-
-    harness.lose_sight(pod)
-    harness.send(*(PodConfirmed(ref, pod.facts()) for (ref,) in harness.runtime.take("confirm")))
-    assert (harness.occupied(ti), harness.events()) == (False, {})
-    assert [call for call in harness.runtime.commands if call[0].__name__ != "_list"] == []
-    assert heir.occupied(ti)

@@ -60,19 +60,6 @@ def test_the_end_of_the_earlier_phase_is_no_launch_failure(handed_over):
     assert (ours.ledger(ti), ours.runtime.take("create")) == ([], [])
 
 
-def test_the_end_of_the_earlier_phase_fails_nobody_if_no_relaunch_is_allowed(handed_over):
-    ours, _, first, _ = handed_over(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
-    ours.observe(first, m.succeeded())
-    assert ours.events() == {}
-
-
-def test_the_pod_of_an_earlier_phase_is_not_taken_for_a_launch(deferred, successor):
-    ti, _ = deferred
-    heir = successor()
-    heir.take_over(ti)
-    assert heir.row(ti).state == "scheduled"
-
-
 def test_the_pod_of_this_phase_may_have_the_name_of_the_earlier_one(harness, queued_ti, session, successor):
     """As an override has it that gives all pods of a task the same name."""
     ti = queued_ti()
@@ -87,14 +74,6 @@ def test_the_pod_of_this_phase_may_have_the_name_of_the_earlier_one(harness, que
     heir.adopt(ti)
     heir.wait(1)
     assert heir.row(ti).state == "queued"
-
-
-def test_the_pod_of_an_earlier_phase_ends_without_consequence(deferred, successor):
-    ti, pod = deferred
-    heir = successor(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
-    heir.take_over(ti)
-    heir.observe(pod, m.succeeded())
-    assert heir.events() == {}
 
 
 @pytest.mark.parametrize(

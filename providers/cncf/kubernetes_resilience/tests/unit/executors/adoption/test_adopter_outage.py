@@ -94,15 +94,6 @@ def test_a_pod_that_was_labelled_before_the_answer_was_lost_is_found_again(launc
     assert heir.runtime.take("mark_done") == [(pod.ref,)]
 
 
-def test_a_pod_that_was_labelled_by_a_scheduler_that_died_meanwhile_is_found(launched, successor):
-    ti, pod = launched
-    heir = successor()
-    pod.labels["airflow-worker"] = "987654"
-    heir.take_over(ti)
-    assert heir.row(ti).state == "queued"
-    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
-
-
 def test_a_postponed_task_that_was_queued_anew_keeps_its_new_launch(launched, successor, cluster):
     ti, old = launched
     heir = successor()
@@ -134,17 +125,6 @@ def test_a_running_task_whose_pod_is_not_found_later_is_left_to_its_heartbeat(
     try_again(heir)
     try_again(heir)
     assert (heir.occupied(ti), heir.row(ti).state, heir.events()) == (False, "running", {})
-
-
-def test_a_queued_task_whose_pod_is_not_found_later_is_scheduled_again(queued_ti, successor, cluster):
-    ti = queued_ti()
-    heir = successor()
-    cluster.outage = OUTAGES[0]
-    heir.adopt(ti)
-    assert heir.occupied(ti)
-    cluster.outage = None
-    try_again(heir)
-    assert (heir.occupied(ti), heir.row(ti).state) == (False, "scheduled")
 
 
 def test_an_attempt_that_is_not_answered_is_made_again(launched, successor, cluster):

@@ -69,25 +69,6 @@ def test_a_final_failure_that_was_not_reported_is_reported(harness, queued_ti, s
     assert len(heir.ledger(ti)) == 1
 
 
-def test_a_running_task_without_pod_is_reset(harness, queued_ti, successor):
-    ti = queued_ti()
-    harness.set_state(ti, "running")
-    heir = successor()
-
-    assert heir.adopt(ti) == [ti]
-    assert not heir.occupied(ti)
-
-
-def test_the_superseded_pod_of_a_running_task_that_is_reset_is_deleted(harness, launched, successor):
-    ti, pending = launched
-    harness.set_state(ti, "running", hostname="dag-task-a1b2c3d4")
-    heir = successor()
-
-    assert heir.adopt(ti) == [ti]
-    assert heir.runtime.take("delete") == [(pending.ref,)]
-    assert (heir.occupied(ti), heir.executor._registry.adopting()) == (False, {})
-
-
 def test_a_running_task_without_pod_is_reset_also_when_it_is_offered_again(harness, launched, successor):
     ti, pending = launched
     harness.set_state(ti, "running", hostname="dag-task-a1b2c3d4")
@@ -151,20 +132,6 @@ def test_a_task_that_has_started_while_its_adoption_was_postponed_is_not_killed(
     heir.begin(ti, first)  # the outage is between us and the API server only
     cluster.outage = None
     try_again(heir)
-    assert heir.runtime.take("delete") == [(second.ref,)]
-
-
-def test_nor_before_its_adoption_is_committed(harness, queued_ti, successor, cluster):
-    ti = queued_ti()
-    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
-    second = cluster.add(Pod(first.manifest).created("2026-01-01T00:00:01Z"))
-    second.manifest["metadata"]["name"] = "another-name"
-    for pod in (first, second):
-        pod.become(m.alive())
-    heir = successor()
-    heir.offer(ti)
-    heir.begin(ti, first)
-    heir.executor.sync()
     assert heir.runtime.take("delete") == [(second.ref,)]
 
 

@@ -34,16 +34,6 @@ def test_a_pod_that_fails_before_it_is_relabelled(launched, successor):
     assert len(heir.ledger(ti)) == 1
 
 
-def test_a_scheduler_that_dies_before_it_has_relabelled_them(launched, successor):
-    ti, pod = launched
-    successor().offer(ti)
-    third = successor()
-
-    assert third.adopt(ti) == []
-    third.observe(pod, m.start_error())
-    assert third.row(ti).state == "scheduled"
-
-
 def test_the_same_for_the_official_executors_pod_in_which_the_task_runs(harness, queued_ti, successor):
     ti = queued_ti()
     pod = harness.launch(ti).strip()
@@ -65,20 +55,6 @@ def test_a_queued_task_whose_pod_goes_before_it_is_relabelled(launched, successo
     heir.executor.sync()
 
     assert (heir.row(ti).state, len(heir.ledger(ti)), heir.occupied(ti)) == ("scheduled", 1, False)
-
-
-def test_a_running_task_whose_pod_goes_before_it_is_relabelled(harness, launched, successor, cluster):
-    ti, pod = launched
-    harness.begin(ti, pod)
-    heir = successor()
-    assert heir.offer(ti) == []
-    cluster.remove(pod)
-    heir.executor.sync()
-    heir.send(PodConfirmed(heir.runtime.take("adopt")[0][0], None))
-
-    ((state, info),) = heir.events().values()
-    assert (state, heir.ledger(ti), heir.occupied(ti)) == ("failed", [], False)
-    assert "Deleted" in info
 
 
 def test_a_pod_that_goes_while_it_is_waited_for_is_asked_for_at_once(launched, successor, cluster):

@@ -38,30 +38,6 @@ def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, launch
     assert (heir.events(), heir.occupied(ti)) == ({}, True)
 
 
-def test_a_retired_launch_is_deleted_if_that_is_configured(harness, launched, successor):
-    ti, first = launched
-    harness.observe(first, m.start_error())
-    harness.created()
-    heir = successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True")
-    heir.adopt(ti)
-    heir.quiet()
-    assert heir.runtime.take("clean_up") == [(first.ref,)]
-
-
-def test_an_older_launch_that_could_still_start_is_deleted(harness, queued_ti, successor):
-    ti = queued_ti()
-    first = harness.launch(ti).created("2026-01-01T00:00:00Z")
-    harness.executor.revoke_task(ti=ti)
-    harness.accepted(first.ref)
-    harness.clock.advance(60)
-    second = harness.launch(ti)
-    heir = successor()
-
-    heir.adopt(ti)
-    assert heir.runtime.take("delete") == [(first.ref,)]
-    assert second.labels["airflow-worker"] == own_label(heir)
-
-
 def test_a_postponed_task_that_was_revoked_is_not_adopted(launched, successor, cluster):
     ti, _ = launched
     heir = successor()
