@@ -77,6 +77,7 @@ def test_a_deletion_is_overdue_by_our_own_clock(harness, launched):
     assert harness.ledger(ti) == []
     harness.wait(2)
     assert [row["reason"] for row in harness.ledger(ti)] == ["DeletionOverdue"]
+    assert harness.runtime.take("delete") == [(pod.ref,)]
     harness.wait(2)
     harness.created()  # its grace period is over: there is no other to wait for
 

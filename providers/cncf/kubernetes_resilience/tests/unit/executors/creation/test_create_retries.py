@@ -89,31 +89,6 @@ def test_what_may_pass_is_tried_again_with_the_same_pod(persistent, queued_ti, e
     assert persistent.created().launch_number == 2
 
 
-@pytest.mark.parametrize("error", OUTAGE, ids=str)
-def test_an_outage_is_waited_out_and_is_no_attempt(harness, called, error):
-    ti, begun = called
-    for _ in range(5):
-        harness.send(PodNotCreated(begun[0], error))
-        harness.wait(30.1)
-        assert harness.create_call() == begun
-    assert (harness.events(), harness.occupied(ti)) == ({}, True)
-
-
-@pytest.mark.parametrize("error", REFUSED_FOR_NOW, ids=str)
-def test_a_refusal_is_final_if_no_repetition_is_configured(start, queued_ti, error):
-    harness = start(KUBERNETES_EXECUTOR__TASK_PUBLISH_MAX_RETRIES="0")
-    ti = queued_ti()
-    launch_id, _ = harness.call_for(ti)
-    harness.send(PodNotCreated(launch_id, error))
-    assert error.message in harness.failure()
-    assert not harness.occupied(ti)
-    (entry,) = harness.ledger(ti)
-    assert (entry["action"], entry["rule"]) == ("count", "refused")
-    assert entry["context"]["category"] == "INFRASTRUCTURE"
-    harness.wait(30.1)
-    assert harness.runtime.take("create") == []
-
-
 def test_other_refusals_do_not_use_up_the_configured_repetitions(persistent, queued_ti):
     ti = queued_ti()
     persistent.hand_over(ti)
@@ -164,21 +139,6 @@ def test_a_conflict_does_not_take_the_configured_repetitions_of_a_policy_for_its
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
-@pytest.mark.parametrize("error", LASTING, ids=str)
-def test_what_will_not_pass_fails_at_once(persistent, queued_ti, error):
-    ti = queued_ti()
-    launch_id, body = persistent.call_for(ti)
-    persistent.send(PodNotCreated(launch_id, error))
-    info = persistent.failure()
-    assert error.message in info
-    assert body["metadata"]["name"] in info
-    assert persistent.runtime.take("look_for") == []
-    (entry,) = persistent.ledger(ti)
-    assert (entry["action"], entry["context"]["category"]) == ("count", "APPLICATION")
-    assert entry["context"]["metadata"]["cause"] == "admission-refused"
-    assert str(error) in entry["context"]["metadata"]["pod_message"]
-
-
 def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, called):
     _, (launch_id, body) = called
     harness.send(PodNotCreated(launch_id, FOREIGN))
@@ -207,16 +167,6 @@ def test_a_task_that_was_taken_away_is_not_created_under_another_name(harness, c
     harness.set_state(ti, "success")
     harness.send(PodNotCreated(launch_id, FOREIGN))
     assert (harness.runtime.take("create"), harness.occupied(ti)) == ([], False)
-
-
-def test_attempts_are_limited(persistent, queued_ti):
-    begun = persistent.call_for(queued_ti())
-    for _ in range(2):
-        persistent.send(PodNotCreated(begun[0], QUOTA))
-        persistent.wait(30.1)
-        assert persistent.create_call() == begun
-    persistent.send(PodNotCreated(begun[0], QUOTA))
-    assert [state for state, _ in persistent.events().values()] == ["failed"]
 
 
 def test_attempts_can_be_unlimited(start, queued_ti):
@@ -475,16 +425,6 @@ def test_a_refusal_that_comes_after_the_pod_was_seen_is_wrong(harness, called):
     assert harness.created().launch_number == 2
 
 
-def test_a_launch_that_is_revoked_while_it_is_created(harness, called):
-    ti, (launch_id, body) = called
-    harness.executor.revoke_task(ti=ti)
-    assert harness.runtime.take("look_for") == [("default", body["metadata"]["name"], launch_id)]
-    pod = Pod(body)
-    harness.send(PodCreated(launch_id, pod.ref))
-    assert harness.runtime.take("delete") == [(pod.ref,)]
-    assert (harness.events(), harness.occupied(ti)) == ({}, False)
-
-
 def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, called):
     ti, (launch_id, body) = called
     harness.executor.revoke_task(ti=ti)
@@ -495,15 +435,6 @@ def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, called):
     assert harness.runtime.take("create") == []
     harness.deleted(pod.ref)
     assert harness.created().launch_number == 1
-
-
-def test_the_next_launch_does_not_wait_for_a_revoked_creation_that_failed(harness, called):
-    ti, (launch_id, _) = called
-    harness.executor.revoke_task(ti=ti)
-    harness.hand_over(ti)
-    harness.send(PodNotCreated(launch_id, QUOTA))
-    assert harness.created().launch_number == 1
-    assert harness.events() == {}
 
 
 @pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
@@ -552,16 +483,6 @@ def test_the_next_launch_does_not_wait_for_a_pod_that_was_refused(persistent, qu
     assert persistent.runtime.take("look_for") == []
     persistent.hand_over(ti)
     assert persistent.create_call()[0] != launch_id
-
-
-def test_a_task_that_is_not_queued_any_more_is_not_tried_again(persistent, queued_ti):
-    ti = queued_ti()
-    launch_id, _ = persistent.call_for(ti)
-    persistent.send(PodNotCreated(launch_id, QUOTA))
-    persistent.set_state(ti, "success")
-    persistent.wait(30.1)
-    assert persistent.runtime.take("create") == []
-    assert not persistent.occupied(ti)
 
 
 def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent, queued_ti):

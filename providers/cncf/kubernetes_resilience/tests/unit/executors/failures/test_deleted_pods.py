@@ -118,24 +118,6 @@ def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, begun):
     assert harness.events() == {}
 
 
-def test_a_deletion_that_does_not_happen_is_not_waited_for_longer_than_its_grace_period(harness, queued_ti):
-    ti = queued_ti()
-    with time_machine.travel(NOW, tick=False):
-        pod = harness.launch(ti)
-        pod.become(m.alive()).deleting(NOW + timedelta(seconds=30))
-        harness.observe(pod)
-    harness.wait(30)
-    assert harness.ledger(ti) == []
-    harness.clock.advance(10)
-    with time_machine.travel(NOW + timedelta(seconds=40), tick=False):
-        harness.executor.sync()
-    (entry,) = harness.ledger(ti)
-    assert entry["reason"] == "DeletionOverdue"
-    assert harness.runtime.take("delete") == [(pod.ref,)]
-    harness.wait(5)
-    assert harness.created().launch_number == 2
-
-
 def test_an_overdue_deletion_of_a_running_task_is_let_be(harness, queued_ti):
     ti = queued_ti()
     with time_machine.travel(NOW, tick=False):

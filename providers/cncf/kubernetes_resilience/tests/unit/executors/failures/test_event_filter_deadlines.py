@@ -44,17 +44,6 @@ def test_a_pod_that_stays_unschedulable_is_given_up(impatient, queued_ti):
     )
 
 
-def test_its_time_does_not_begin_anew_with_each_message(impatient, queued_ti):
-    ti = queued_ti()
-    pod = impatient.launch(ti)
-    for minute in range(3):
-        impatient.observe(pod, m.unschedulable(f"0/{minute} nodes are available: volume node affinity"))
-        assert impatient.ledger(ti) == []
-        impatient.wait(TIMEOUT / 3)
-    (entry,) = impatient.ledger(ti)
-    assert entry["context"]["metadata"]["message"].startswith("0/2 nodes")
-
-
 @pytest.mark.parametrize("like", [m.starting(), m.alive(), m.gated()], ids=["starting", "running", "gated"])
 def test_its_time_ends_when_it_is_not_unschedulable_any_more(impatient, queued_ti, like):
     ti = queued_ti()
@@ -75,13 +64,6 @@ def test_its_time_begins_anew_after_that(impatient, queued_ti):
     assert impatient.ledger(ti) == []
     impatient.wait(1)
     assert len(impatient.ledger(ti)) == 1
-
-
-def test_another_condition_is_waited_with(impatient, queued_ti):
-    ti = queued_ti()
-    impatient.observe(impatient.launch(ti), m.gated())
-    impatient.wait(TIMEOUT * 10)
-    assert impatient.ledger(ti) == []
 
 
 def test_it_is_waited_for_without_the_option(harness, queued_ti):
@@ -179,16 +161,6 @@ def test_a_pod_that_stays_pending_is_given_up(limited, queued_ti, like, cause):
     assert limited.runtime.take("delete") == [(pod.ref,)]
 
 
-def test_its_time_goes_on_whatever_keeps_it_pending(limited, queued_ti):
-    ti = queued_ti()
-    pod = limited.launch(ti)
-    for like in (m.unschedulable(), m.starting(), HANGS_IN_INIT):
-        limited.observe(pod, like)
-        assert limited.ledger(ti) == []
-        limited.wait(TIMEOUT / 3)
-    assert len(limited.ledger(ti)) == 1
-
-
 @pytest.mark.parametrize("like", [m.alive(), m.gated()], ids=["running", "gated"])
 def test_a_pod_that_has_started_or_is_behind_a_gate_is_not_pending(limited, queued_ti, like):
     ti = queued_ti()
@@ -197,28 +169,6 @@ def test_a_pod_that_has_started_or_is_behind_a_gate_is_not_pending(limited, queu
     limited.observe(pod, like)
     limited.wait(TIMEOUT * 10)
     assert limited.ledger(ti) == []
-
-
-@pytest.mark.parametrize(
-    ("unschedulable", "pending", "like"),
-    [(30, 100, m.unschedulable()), (30, 10, HANGS_IN_INIT), (100, 30, m.unschedulable())],
-    ids=["first", "pending, after it was unschedulable", "pending"],
-)
-def test_the_limit_that_is_reached_first_counts(start, queued_ti, unschedulable, pending, like):
-    harness = start(
-        KUBERNETES_RESILIENCE__PENDING_TIMEOUT=str(pending + 20),
-        KUBERNETES_RESILIENCE__UNSCHEDULABLE_TIMEOUT=str(unschedulable + 20),
-    )
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.unschedulable())
-    harness.wait(20)
-    harness.observe(pod, like)
-    reached = min(pending, unschedulable) if like == m.unschedulable() else pending
-    harness.wait(reached - 1)
-    assert harness.ledger(ti) == []
-    harness.wait(1)
-    assert len(harness.ledger(ti)) == 1
 
 
 # ------------------------------------------------------------------------- a sidecar that outlives its worker
@@ -233,14 +183,6 @@ def test_a_launch_whose_sidecar_runs_on_is_replaced(harness, launched):
     assert harness.created().launch_number == 2
     (entry,) = harness.ledger(ti)
     assert (entry["reason"], entry["context"]["metadata"]["cause"]) == ("StartError", "start-error")
-
-
-def test_the_workers_own_exit_beside_it_counts(harness, queued_ti):
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), m.lingering())
-    harness.wait(SIDECAR_GRACE)
-    assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
-    assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
 @pytest.mark.parametrize("like", [m.lingering(), m.lingering(phase="Pending", sidecar=m.CREATING)])
@@ -285,14 +227,6 @@ def test_who_ends_the_pod_has_time_to_say_why(harness, launched):
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 
-@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
-def test_a_worker_that_is_started_again_has_not_ended(harness, queued_ti, policy):
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), m.lingering(restart_policy=policy))
-    harness.wait(SIDECAR_GRACE * 10)
-    assert (harness.ledger(ti), harness.events()) == ([], {})
-
-
 def test_a_clean_up_does_not_excuse_the_worker(harness, launched):
     ti, pod = launched
     with lock(ti):
@@ -309,15 +243,6 @@ def test_nor_does_the_removal_of_its_pod(harness, launched):
     harness.observe(pod, m.lingering())
     harness.vanish(pod)
     assert [entry["rule"] for entry in harness.ledger(ti)] == ["excluded"]
-
-
-def test_its_deletion_while_it_is_waited_for_does_not_begin_its_time_anew(harness, launched):
-    ti, pod = launched
-    harness.observe(pod, m.lingering())
-    harness.wait(SIDECAR_GRACE - 1)
-    harness.observe(pod, m.lingering(deleted=True))
-    harness.wait(1)
-    assert len(harness.ledger(ti)) == 1
 
 
 # --------------------------------------------------------------------- one that outlives a worker's good end

@@ -20,7 +20,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import read
 from airflow_resilience.context import StateChangeReason
 from airflow_resilience.metrics import stats
 from airflow_resilience.retry_policy.rule import InfrastructureBudget
-from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 
@@ -106,48 +105,6 @@ def test_the_wait_survives_the_death_of_the_scheduler(start, successor, queued_t
     assert len(heir.ledger(ti)) == 1
 
 
-def test_a_relaunch_prefers_another_node(harness, launched):
-    _, first = launched
-    assert "affinity" not in first.manifest["spec"]
-    harness.observe(first, m.evicted())
-    second = harness.created()
-    (preferred,) = second.manifest["spec"]["affinity"]["nodeAffinity"][
-        "preferredDuringSchedulingIgnoredDuringExecution"
-    ]
-    assert preferred["preference"]["matchFields"] == [
-        {"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}
-    ]
-
-
-@pytest.mark.parametrize("act", ["success", "failed", None])
-def test_a_waiting_relaunch_is_dropped_when_its_task_is_not_wanted(start, queued_ti, act):
-    harness = start(**GIVEN_UP)
-    ti = queued_ti()
-    first = harness.launch(ti)
-    harness.observe(first, m.image_pull_error())
-    harness.deleted(first.ref)
-    harness.set_state(ti, act)
-    harness.wait(10)
-    assert not harness.occupied(ti)
-    harness.wait(60)
-    assert harness.runtime.take("create") == []
-    assert harness.events() == {}
-
-
-def test_a_waiting_relaunch_that_another_scheduler_has_adopted_takes_no_slot(start, queued_ti, session):
-    """A policy may have it wait for a day."""
-    harness = start(**GIVEN_UP)
-    ti = queued_ti()
-    first = harness.launch(ti)
-    harness.observe(first, m.image_pull_error())
-    harness.deleted(first.ref)
-    harness.set_state(ti, "queued", queued_by_job_id=make_scheduler_job(session))
-    harness.wait(10)
-    assert not harness.occupied(ti)
-    harness.wait(60)
-    assert (harness.runtime.take("create"), harness.events()) == ([], {})
-
-
 # --------------------------------------------------------------------------------------------------- the file
 
 FAIL_ON_START_ERROR = """
@@ -170,15 +127,6 @@ def test_fail_takes_the_retries(start_with, queued_ti):
     assert "image-is-broken" in info
     assert rules(harness, ti) == [("strict", "image-is-broken", "fail")]
     assert not harness.row(ti).is_eligible_to_retry()
-
-
-def test_count_leaves_the_retries(start_with, queued_ti):
-    harness = start_with(FAIL_ON_START_ERROR)
-    ti = queued_ti(retries=3)
-    harness.observe(harness.launch(ti), m.evicted())
-    assert harness.events()[ti.key][0] == "failed"
-    assert [entry["action"] for entry in harness.ledger(ti)] == ["count"]
-    assert harness.row(ti).max_tries == 3
 
 
 def test_a_node_is_excluded_on_request(start_with, queued_ti):
@@ -381,13 +329,6 @@ def test_excluded_reason_is_not_relaunched_wherever_it_is_shown(start, queued_ti
     harness.observe(harness.launch(ti), ended())
     assert rules(harness, ti) == [("built-in", "excluded-reason", "count")]
     assert harness.runtime.take("create") == []
-
-
-@pytest.mark.parametrize("ended", [m.evicted, init_out_of_memory, m.init_error])
-def test_error_alone_excludes_no_other_container(start, queued_ti, ended):
-    harness, ti = start(), queued_ti()
-    harness.observe(harness.launch(ti), ended())
-    assert rules(harness, ti) == [("built-in", "launch-failure", "relaunch")]
 
 
 def test_infrastructure_budget_is_in_force_with_every_content_of_the_file(file, monkeypatch):

@@ -68,24 +68,6 @@ def test_one_warning_says_what_happened(harness, queued_ti, capsys):
 
 
 @pytest.mark.parametrize(
-    ("like", "reason", "container", "exit_code"),
-    [
-        (m.start_error(), "StartError", "base", 128),
-        (m.evicted(), "Evicted", None, None),
-        (m.disrupted("EvictionByEvictionAPI"), "EvictionByEvictionAPI", "base", 143),
-        (m.init_error(), "Error", "git-sync", 1),
-    ],
-    ids=["container", "pod", "disruption", "init container"],
-)
-def test_the_ledger_says_why(harness, queued_ti, like, reason, container, exit_code):
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), like)
-    (entry,) = harness.ledger(ti)
-    known = entry["context"]["metadata"]
-    assert (entry["reason"], known.get("container"), known.get("exit_code")) == (reason, container, exit_code)
-
-
-@pytest.mark.parametrize(
     ("delete", "on_failure", "command"),
     [("True", "False", "mark_done"), ("True", "True", "clean_up"), ("False", "True", "mark_done")],
 )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
-from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 
@@ -21,31 +20,12 @@ def running(harness, queued_ti):
     return ti, pod
 
 
-@pytest.mark.parametrize("like", [m.worker_error(), m.out_of_memory(), m.evicted(), m.disrupted("X")])
-def test_a_pod_that_fails_under_its_task_is_reported_once(harness, running, like):
-    ti, pod = running
-    harness.observe(pod, like)
-    harness.observe(pod, like)
-    ((key, (state, info)),) = harness.events().items()
-    assert (key, state) == (ti.key, "failed")
-    assert pod.name in info
-    assert not harness.occupied(ti)
-    assert harness.ledger(ti) == []
-
-
 @pytest.mark.parametrize("hostname", ["", "10.244.1.7", "some-other-host", "{pod}", "{pod}.dag.svc"])
 def test_a_task_that_can_run_in_no_other_pod_fails_with_it(harness, running, hostname):
     ti, pod = running
     harness.set_state(ti, "running", hostname=hostname.format(pod=pod.name))
     harness.observe(pod, m.worker_error())
     assert [state for state, _ in harness.events().values()] == ["failed"]
-
-
-def test_a_task_that_runs_at_another_address_does_not_fail_with_the_pod(harness, running):
-    ti, pod = running
-    harness.set_state(ti, "running", hostname="10.1.2.3")
-    harness.observe(pod, m.worker_error())
-    assert (harness.events(), harness.occupied(ti)) == ({}, False)
 
 
 @pytest.mark.parametrize("hostname", ["some-other-host", "10.244.1.7"])
@@ -62,16 +42,6 @@ def test_a_relaunched_task_that_runs_nobody_knows_where_does_not_fail_with_a_pod
     assert (harness.events(), harness.occupied(ti)) == ({}, False)
 
 
-def test_the_task_runs_in_an_earlier_launch(harness, launched):
-    ti, first = launched
-    harness.observe(first, m.node_lost())
-    second = harness.created()
-    harness.begin(ti, first)  # the node was cut off, not lost: its worker was the first to report
-    harness.observe(second, m.worker_error())
-    assert (harness.events(), harness.occupied(ti)) == ({}, False)
-    assert len(harness.ledger(ti)) == 1
-
-
 @pytest.mark.parametrize("state", REPORTED)
 @pytest.mark.parametrize("like", [m.succeeded(), m.worker_error(), m.evicted()], ids=["0", "1", "evicted"])
 def test_a_pod_that_ends_after_its_worker_has_reported(harness, running, state, like):
@@ -82,15 +52,6 @@ def test_a_pod_that_ends_after_its_worker_has_reported(harness, running, state, 
     assert not harness.occupied(ti)
     assert harness.ledger(ti) == []
     assert harness.row(ti).state == state
-
-
-@pytest.mark.parametrize("like", [m.succeeded(), m.worker_error()], ids=["0", "1"])
-def test_a_pod_that_ends_after_its_task_was_reset(harness, running, like):
-    ti, pod = running
-    harness.set_state(ti, None)
-    harness.observe(pod, like)
-    assert all(state is None for state, _ in harness.events().values())
-    assert not harness.occupied(ti)
 
 
 def test_a_worker_that_ends_well_without_saying_so_has_failed(harness, running):
@@ -112,33 +73,6 @@ def test_a_report_that_comes_just_after_the_end_of_the_pod_counts(harness, runni
     assert [state for state, _ in harness.events().values()] == ["success"]
 
 
-@pytest.mark.parametrize(("like", "reported"), [(m.worker_error(143), "failed"), (m.succeeded(), "success")])
-def test_a_task_that_was_cleared_while_it_ran(harness, running, session, like, reported):
-    ti, pod = running
-    key = ti.key
-    # What Airflow does with it: another UUID, the same try, and a state that waits for the worker's end.
-    harness.begin_anew(ti, "restarting")
-    harness.observe(pod, like)
-    assert [(event, state) for event, (state, _) in harness.events().items()] == [(key, reported)]
-    assert key not in harness.executor.running
-
-
-def test_a_task_that_was_cleared_and_queued_again(harness, running, session):
-    ti, pod = running
-    harness.begin_anew(ti, "queued", queued_by_job_id=harness.executor.job_id)
-    harness.observe(pod, m.worker_error())
-    assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
-
-
-def test_the_next_try_is_queued_with_the_same_id(harness, running):
-    ti, pod = running
-    key = ti.key
-    harness.set_state(ti, "queued", try_number=2)
-    harness.observe(pod, m.worker_error())
-    assert (harness.events(), harness.ledger(ti)) == ({}, [])
-    assert key not in harness.executor.running
-
-
 def test_a_task_instance_that_was_deleted(harness, queued_ti, session):
     ti = queued_ti()
     pod, key = harness.launch(ti), ti.key
@@ -149,13 +83,6 @@ def test_a_task_instance_that_was_deleted(harness, queued_ti, session):
     assert key not in harness.executor.running
     harness.quiet()
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
-
-
-def test_a_task_that_another_scheduler_has_queued(harness, launched, session):
-    ti, pod = launched
-    harness.set_state(ti, "queued", queued_by_job_id=make_scheduler_job(session))
-    harness.observe(pod, m.start_error())
-    assert (harness.events(), harness.ledger(ti), harness.occupied(ti)) == ({}, [], False)
 
 
 # -------------------------------------------------------------------------------------------- deferral
@@ -221,11 +148,3 @@ def test_the_count_begins_anew_with_each_start(harness, queued_ti):
     assert harness.created().launch_number == 2
     assert harness.events() == {}
     assert [entry["action"] for entry in harness.ledger(ti)] == ["relaunch", "relaunch"]
-
-
-def test_the_trigger_has_fired_and_the_scheduler_not_queued_it_yet(harness, running):
-    ti, pod = running
-    harness.set_state(ti, "scheduled", next_method="execute_complete")
-    harness.observe(pod, m.disrupted("EvictionByEvictionAPI"))
-    assert "failed" not in [state for state, _ in harness.events().values()]
-    assert harness.ledger(ti) == []
