@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
-from math import inf
 from typing import NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
@@ -116,18 +115,15 @@ def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
     Whether the token of a launch's worker has expired, or had when the worker has ended.
 
     This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created by
-    an earlier call, with an earlier token. Two clocks tell that age, so that it is at most that of the first
-    token which this scheduler has made.
+    an earlier call, with an earlier token.
 
     :param validity: of a token, seconds
     """
     today = datetime.now(UTC)
-    age, most = 0.0, inf
-    if launch.token_made_at:
-        age, most = now - launch.token_made_at, now - launch.first_token_at
+    age = now - launch.token_made_at if launch.token_made_at else 0.0
     created = launch.facts.created if launch.facts else None
     pod_age = (today - created).total_seconds() if created else 0.0
-    return min(max(age, pod_age), most) - _seconds_since_end(launch.facts, today) >= validity
+    return max(age, pod_age) - _seconds_since_end(launch.facts, today) >= validity
 
 
 def _seconds_since_end(pod: PodFacts | None, now: datetime) -> float:
