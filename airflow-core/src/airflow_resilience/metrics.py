@@ -24,7 +24,6 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory
-from airflow_resilience.exits import contained
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +67,7 @@ class Counter(_Metric):
     def count(self, *, in_worker: bool = False, **tags: object) -> None:
         """Count one. If that fails, it costs a line in the log."""
         try:
-            with contained():
-                named = {name: str(tags[name]) for name in self.tags}
-                stats(in_worker=in_worker).incr(self.name, tags=named)
+            stats(in_worker=in_worker).incr(self.name, tags={name: str(tags[name]) for name in self.tags})
         except Exception:
             log.exception("The metric %s could not be counted", self.name)
 
@@ -92,8 +89,7 @@ class Gauge(_Metric):
         shares = _shares.setdefault((self.name, *named.values()), WeakKeyDictionary())
         shares[of] = value
         try:
-            with contained():
-                stats().gauge(self.name, sum(shares.values()), tags=named)
+            stats().gauge(self.name, sum(shares.values()), tags=named)
         except Exception:
             log.exception("The metric %s could not be set", self.name)
 

@@ -49,12 +49,9 @@ class Others:
 
 
 class Broken:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
     @hookimpl
     def on_task_instance_failed_with_context(self, execution_context):
-        raise self.error
+        raise RuntimeError("a listener that is broken")
 
 
 class Mistaken:
@@ -128,10 +125,9 @@ def test_a_listener_that_was_registered_before_the_specification_is_called(fresh
     assert told(later) == ("key", context, DECISION, 2)
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_a_broken_listener_stops_nobody(fresh, add, caplog, kind):
+def test_a_broken_listener_stops_nobody(fresh, add, caplog):
     others, last = Others(), Others()
-    add(others, Broken(kind("a listener that is broken")), Mistaken(), last)
+    add(others, Broken(), Mistaken(), last)
     arguments = {"previous_state": None, "task_instance": "ti", "error": None, "execution_context": None}
     for _ in range(2):
         listeners.call(FAILED, **arguments)

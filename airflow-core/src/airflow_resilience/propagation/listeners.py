@@ -11,7 +11,6 @@ from typing import Any
 
 from pluggy import PluginValidationError
 
-from airflow_resilience.exits import contained
 from airflow_resilience.propagation import hookspecs
 
 log = logging.getLogger(__name__)
@@ -25,8 +24,7 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
     :param in_worker: whether this process runs a task; the others have listeners of their own
     """
     try:
-        with contained():
-            manager = _manager(in_worker=in_worker)
+        manager = _manager(in_worker=in_worker)
         _specify(manager, hook)
         listeners = [item.plugin for item in getattr(manager.hook, hook).get_hookimpls()]
     except Exception:
@@ -35,8 +33,7 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
     for listener in reversed(listeners):
         others = [item for item in listeners if item is not listener]
         try:
-            with contained():
-                manager.pm.subset_hook_caller(hook, others)(**arguments)
+            manager.pm.subset_hook_caller(hook, others)(**arguments)
         except Exception:
             log.exception("The listener %s could not handle %s", manager.pm.get_name(listener), hook)
 

@@ -41,7 +41,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 )
 from airflow_resilience.context import MetadataKey
 from airflow_resilience.decision import AvoidNode
-from airflow_resilience.exits import contained
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
@@ -187,8 +186,7 @@ class PodBuilder:
 def _call_hook(pod: V1Pod) -> None:
     # Last, so that a deployment's hook has the last word about everything.
     try:
-        with contained():
-            settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
+        settings.pod_mutation_hook(pod)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise PodMutationHookException from error
 

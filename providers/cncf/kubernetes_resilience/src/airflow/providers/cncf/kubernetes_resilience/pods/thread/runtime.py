@@ -31,7 +31,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import (
     Session,
     cancel_all,
 )
-from airflow_resilience.exits import contained
 
 logger = logging.getLogger(__name__)
 
@@ -180,8 +179,7 @@ class KubernetesRuntime:
 
     def _run(self, ready: Future[Session]) -> None:
         try:
-            # The factory of a deployment's clients may exit: that is to end this thread alone.
-            with contained(), asyncio.Runner(loop_factory=ForkSafeLoop) as runner:
+            with asyncio.Runner(loop_factory=ForkSafeLoop) as runner:
                 runner.run(self._main(ready))
         except BaseException as error:
             if ready.done():
