@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer, RequestInfo, running_server
-from cluster_lab.conformance import Api, Manifest, connect, creating
+from cluster_lab.conformance import Api, connect, creating
 from testbed.waiting import LONGEST_WAIT
 
 TOKEN = "secret"
@@ -35,21 +34,9 @@ def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
 
 
 @pytest.fixture
-def direct(server: ApiServer) -> Iterator[Api]:
-    with connect(server.url, TOKEN) as http:
-        yield Api(http, "default")
-
-
-@pytest.fixture
 def api(proxy: ApiProxy) -> Iterator[Api]:
     with connect(proxy.url, None) as http:
         yield Api(http, "default")
-
-
-@pytest.fixture
-def in_background(api: Api) -> Iterator[Callable[[str], Future[Manifest]]]:
-    with ThreadPoolExecutor(20) as pool:
-        yield lambda name: pool.submit(api.create, name)
 
 
 def creates_a_pod(info: RequestInfo) -> bool:
@@ -75,6 +62,19 @@ def test_a_request_of_a_client_that_dies_in_the_last_moment_never_happens(proxy:
 
     assert api.names() == []
     assert api.names() == []
+
+
+def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
+    version = api.version()
+    proxy.expire_watches()
+    with api.watch() as fresh:
+        api.create("a")
+        assert fresh.names(1) == [("ADDED", "a")]
+    with api.watch(resourceVersion=version) as expired:
+        ((kind, status),) = expired
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+    with api.watch(resourceVersion=version) as again:
+        assert again.names(1) == [("ADDED", "a")]
 
 
 def test_late_events_come_in_order(proxy: ApiProxy, api: Api) -> None:
