@@ -223,6 +223,7 @@ class Lab:
 
     home: Path
     postgres: EmbeddedPostgres
+    server: ControlPlane | ApiServer
     cluster: CrowdedCluster
     kubeconfig: Path
     seeded: dict[int, str] = field(default_factory=dict)
@@ -245,6 +246,9 @@ class Lab:
             yield Round(size, home, self.cluster, self._environment(candidate, home, url))
         finally:
             self.cluster.clear()
+            # The changes of all rounds together are gigabytes; a control plane compacts its own etcd.
+            if isinstance(self.server, ApiServer):
+                self.server.compact()
 
     def _seed(self, size: int) -> str:
         name = f"seeded_{size}"
@@ -291,4 +295,5 @@ def open_lab(binaries: Path | None) -> Iterator[Lab]:
             (home / "control-plane").mkdir()
             server = stack.enter_context(ControlPlane(binaries, home / "control-plane"))
         server.write_kubeconfig(kubeconfig)
-        yield Lab(home, postgres, stack.enter_context(CrowdedCluster.opened(kubeconfig)), kubeconfig)
+        cluster = stack.enter_context(CrowdedCluster.opened(kubeconfig))
+        yield Lab(home, postgres, server, cluster, kubeconfig)

@@ -82,15 +82,16 @@ class Follower:
 
     def __init__(self, log: ChangeLog, revision: int, wake: asyncio.Event) -> None:
         self._log = log
-        self._revision = revision
+        self.revision = revision
+        """The newest change that it has taken, or a later version."""
         self.wake = wake
 
     def take(self) -> list[Change]:
         """:returns: the changes since the last call, oldest first."""
         self.wake.clear()
-        changes = self._log.since(self._revision)
+        changes = self._log.since(self.revision)
         if changes:
-            self._revision = changes[-1].revision
+            self.revision = changes[-1].revision
         return changes
 
     def close(self) -> None:
@@ -99,7 +100,7 @@ class Follower:
 
 
 class ChangeLog:
-    """The changes of one resource, all of them, in the order of their revisions."""
+    """The changes of one resource since the last compaction, in the order of their revisions."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
@@ -114,6 +115,10 @@ class ChangeLog:
     def since(self, revision: int) -> list[Change]:
         """:returns: the changes above a revision, oldest first."""
         return self._changes[bisect_right(self._changes, revision, key=lambda change: change.revision) :]
+
+    def compact(self, revision: int) -> None:
+        """Forget the changes up to a revision, but for what a follower has yet to take."""
+        self._changes = self.since(min([revision, *(follower.revision for follower in self.followers)]))
 
     def follow(self, revision: int, wake: asyncio.Event | None = None) -> Follower:
         """:param wake: set when there may be something to read; for one reader of several logs.
@@ -165,6 +170,8 @@ class Store:
     def compact(self) -> None:
         """Forget history, as etcd does every few minutes: open watches go on, older versions expire."""
         self.oldest = self.revision
+        for log in self.logs.values():
+            log.compact(self.revision)
 
     def records_at(self, resource: Resource, revision: int) -> list[Record]:
         """:returns: the objects as they were at a revision, found by undoing the changes since.
