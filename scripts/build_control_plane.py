@@ -25,10 +25,7 @@ RELEASE = "bookworm"
 
 def require() -> None:
     """:raises BuildError: if this machine cannot have a control plane."""
-    require_debian(
-        "Elsewhere, name a cluster with --kubeconfig, or use the embedded API server, which needs nothing.",
-        RELEASE,
-    )
+    require_debian("Elsewhere, use the embedded API server, which needs nothing.", RELEASE)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ The cluster lab: simulated nodes on an API server of its own or on a given one, 
 
 .. code-block:: python
 
-    async with ClusterLab(kubeconfig=kubeconfig, embedded=True, plan=plan, journal=path) as lab:
+    async with ClusterLab(kubeconfig=kubeconfig, journal=path, log_dir=folder, embedded=True) as lab:
         ...  # the cluster is at lab.url; kubectl and Airflow use the kubeconfig
 """
 
