@@ -47,6 +47,13 @@ async def test_a_worker_that_succeeds(start_cluster):
         assert entries[0].node == pod["spec"]["nodeName"]
 
 
+async def test_a_program_that_does_not_exist_is_a_start_error(start_cluster):
+    async with start_cluster() as cluster:
+        name = await cluster.create("load", base={"command": ["no-such-program"]})
+        await cluster.until_seen(name, "Failed base=StartError/128")
+        assert cluster.journal_events(name) == ["bound"]
+
+
 async def test_the_environment_of_a_worker(start_cluster):
     script = "import os; print(sorted(f'{k}={v}' for k, v in os.environ.items() if k in {keys!r}))"
     keys = ("HOSTNAME", "ONE", "TWO", "THREE", "SECRET")
@@ -162,6 +169,13 @@ async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, p
         await cluster.until_journaled(doomed, JournalEvent.EXITED)
         assert cluster.journal_events(running) == ["bound", "started"]
         assert cluster.history(running)[-1] == "Running base=running"
+
+
+async def test_a_refused_report_is_repeated(start_cluster, proxy):
+    async with start_cluster(embedded=False) as cluster:
+        proxy.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
+        name = await cluster.create("load")
+        await cluster.until_seen(name, "Succeeded base=Completed/0")
 
 
 async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, proxy):
