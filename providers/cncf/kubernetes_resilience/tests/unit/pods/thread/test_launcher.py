@@ -449,6 +449,19 @@ class TestDeleteUnlessStarted:
         assert len(cluster.fail[operation]) == 2 * REFUSALS
         assert created.emitted == []
 
+    @pytest.mark.parametrize("status", [401, 403, 405, 501])
+    @pytest.mark.parametrize("change", ["delete", "mark_done"])
+    async def test_ends_if_a_proxy_does_not_let_it_through(
+        self, created: Bench, cluster: Any, status: int, change: str
+    ) -> None:
+        """One that lets pods be read and created may never do so, once for each pod that ends."""
+        operation = "patch" if change == "mark_done" else "delete"
+        page = error_from_status(status, None, text="<html>")
+        cluster.fail[operation] = [page] * 2 * REFUSALS
+        with pytest.raises(KubernetesApiError, match="<html>"):
+            await getattr(created.launcher, change)(REF)
+        assert len(cluster.fail[operation]) == REFUSALS
+
     async def test_ends_if_the_pod_may_not_be_read(self, created: Bench, cluster: Any, refused: Any) -> None:
         cluster.fail["get"] = [refused(403, "Forbidden")] * REFUSALS
         cluster.before["delete"] = [lambda: cluster.change("worker")]

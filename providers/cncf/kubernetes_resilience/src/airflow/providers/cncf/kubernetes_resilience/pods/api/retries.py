@@ -20,6 +20,7 @@ from airflow_resilience.backoff import Backoff
 
 _INVALID = frozenset({400, 413, 422})
 _CONFLICT = frozenset({409, 410})
+_NOT_LET_THROUGH = DENIED | {405, 501}
 
 _MODIFIED, _TOO_OLD = "object has been modified", "too old resource version"
 
@@ -105,10 +106,10 @@ def is_unanswered(error: KubernetesApiError) -> bool:
     """
     Whether the API server is away, as far as a failed request tells.
 
-    A proxy that says who may send a request, with a page of its own, is not away.
+    A proxy that says who may send a request, or which, with a page of its own, is not away.
     """
     answer = answer_of(error)
-    return answer is Answer.TRANSIENT or (answer is Answer.FOREIGN and error.status not in DENIED)
+    return answer is Answer.TRANSIENT or (answer is Answer.FOREIGN and error.status not in _NOT_LET_THROUGH)
 
 
 def retry_delay(
