@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 from airflow.listeners import hookimpl
 from airflow.listeners.listener import get_listener_manager
 from airflow.models.xcom import XComModel
@@ -25,6 +26,7 @@ from airflow.sdk.execution_time import task_runner
 
 import airflow_resilience
 from airflow import exceptions as airflow_exceptions
+from airflow_resilience import ledger_queries
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.plugin import AirflowResiliencePlugin, previous_failure
@@ -81,6 +83,10 @@ def test_airflow_finds_the_listener(manager):
 
 def test_the_worker_calls_its_hook():
     assert "hook.on_task_instance_failed(" in inspect.getsource(task_runner.finalize)
+
+
+def test_the_scheduler_writes_down_that_a_task_was_queued_for_too_long():
+    assert f'"{ledger_queries._STUCK_EVENT}"' in inspect.getsource(SchedulerJobRunner)
 
 
 def test_what_a_worker_knows_is_told_with_airflows_own_hook(add, monkeypatch):
