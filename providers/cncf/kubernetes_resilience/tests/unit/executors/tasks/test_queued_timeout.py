@@ -548,6 +548,15 @@ def test_the_token_may_be_older_than_its_pod(expired):
     assert [row["reason"] for row in harness.ledger(ti)] == ["TokenExpired"]
 
 
+def test_a_clock_that_is_ahead_hides_no_token_that_had_expired(expired, time_machine):
+    harness, ti, pod = expired
+    ended = datetime.now(UTC)
+    time_machine.shift(600)
+    harness.runtime.is_away = False
+    harness.observe(pod, m.worker_error(finishedAt=ended.isoformat()))
+    assert [row["reason"] for row in harness.ledger(ti)] == ["TokenExpired"]
+
+
 def test_an_adopted_worker_that_starts_with_an_expired_token_costs_nothing(expired, successor):
     _, ti, pod = expired
     heir = successor(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))

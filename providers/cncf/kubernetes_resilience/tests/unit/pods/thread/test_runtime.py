@@ -129,6 +129,26 @@ def test_commands_in_a_row_wake_the_loop_once(
     assert len(woken) == 2
 
 
+def test_stop_starts_a_command_whose_submission_a_signal_has_interrupted(
+    runtime: KubernetesRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.start()
+    done: SimpleQueue[str] = SimpleQueue()
+
+    async def command() -> None:
+        done.put("done")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime._running().loop, "call_soon_threadsafe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runtime.submit(command)
+    runtime.stop(WAIT)
+    assert done.get_nowait() == "done"
+
+
 def test_stop_finishes_what_is_in_flight(
     runtime: KubernetesRuntime, hold: Future[None], inbox: SimpleQueue[Any], pod: Any
 ) -> None:

@@ -80,6 +80,7 @@ class Session:
 
         :param grace: seconds for the commands in flight
         """
+        self._spawn_submitted()  # a signal may have kept the scheduler from waking the loop
         self._grace = grace
         self._stopping.set()
 
