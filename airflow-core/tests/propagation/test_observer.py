@@ -265,6 +265,9 @@ class TestDagProcessor:
         assert self.ask(id="id", try_number=3) is None
         assert self.ask(id="other", try_number=2) is None
 
+    def test_nothing_is_stored(self, stored):
+        assert self.ask(id="id", try_number=1) is None
+
     def test_airflow_does_not_answer(self, monkeypatch, caplog):
         monkeypatch.setattr("airflow.sdk.bases.xcom.BaseXCom.get_one", lambda **criteria: 1 / 0)
         assert self.ask(id="id", try_number=1) is None
