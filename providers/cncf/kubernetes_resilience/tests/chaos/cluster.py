@@ -60,6 +60,7 @@ class WorldPod(Pod):
         self.has_reported = False
         """Whether its worker has asked the execution API whether it may run its task."""
         self.exited_by_itself = False
+        self.ended_at = datetime.max.replace(tzinfo=UTC)
         self.was_unreached = False
         """Whether its worker could not reach Airflow's API server, and has ended for that."""
         """Whether Airflow has learned of its worker's start when that had ended."""
@@ -133,6 +134,7 @@ class WorldPod(Pod):
     def end(
         self, phase: str, terminated: dict[str, Any], now: datetime, *, reason: str | None = None
     ) -> None:
+        self.ended_at = now
         self.enter(phase, reason=reason, terminated=terminated | {"finishedAt": now.isoformat()})
 
 

@@ -600,6 +600,8 @@ class World(Cluster):
         the outage is replaced for its token if that is looked at first.
         """
         validity = timedelta(seconds=conf.getint("scheduler", "task_queued_timeout"))
+        if pod.exited_by_itself and pod.ended_at - pod.token_made_at >= validity:
+            return True  # nothing has kept it but its node
         replaced_at = self.now if pod.ended_unseen else pod.asked_at or self.now
         was_kept = pod.was_held or pod.ended_unseen or pod.created_late or pod.was_unreached
         return was_kept and replaced_at - pod.token_made_at >= validity
