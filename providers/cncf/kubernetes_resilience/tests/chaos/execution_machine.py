@@ -67,7 +67,7 @@ class ExecutionChaos(Chaos):
 
     def visibly_ready(self) -> list[Any]:
         """Those whose pod shows that its node is silent: it does not if it waits for a sidecar."""
-        return [ti for ti in self.healthy() if self.pod_of(ti).phase == "Running"]
+        return [ti for ti in self.healthy() if self.pod_of(ti).manifest["status"]["phase"] == "Running"]
 
     def pod_of(self, ti: Any) -> WorldPod:
         pod = self.world.pod_named(ti.hostname)
