@@ -350,7 +350,6 @@ def test_no_more_starts_are_read_than_count(queued_ti, session):
     found = ledger.read_all_histories({ti.key: str(ti.id)}, session=session)[ti.key]
     assert read == [3 * 1 + 2 * 2]
     assert found.launches.entries == []
-    assert found.launches.past_workers == {"launch of a", "launch of b"}
 
 
 HELD = HeldLaunch(

@@ -166,8 +166,6 @@ class LaunchHistory:
 
     def __init__(self, phase: Phase = Phase.LAUNCH) -> None:
         self.entries: list[LedgerEntry] = []
-        self.past_workers: set[str] = set()
-        """UIDs of workers that had failed before the task process last started; none before Airflow 3.2."""
         self._phase = phase
 
     @property
@@ -277,7 +275,6 @@ def _launches(ti_id: str, rows: Iterable[_Row], until: str | None = None) -> Lau
     history = LaunchHistory()
     for row in rows:
         if row.event == TaskInstanceState.RUNNING:
-            history.past_workers.update(entry.worker_uid for entry in history.entries)
             history.entries.clear()
         elif row.event == LAUNCH_FAILURE_EVENT and row.entry and row.entry.ti_id == ti_id:
             history.add(row.entry)

@@ -71,7 +71,7 @@ def begin_anew(session, tis):
     session.execute(delete(Log))
     for ti in tis:
         ti.id, ti.state, ti.try_number, ti.queued_by_job_id, ti.hostname = uuid7(), "scheduled", 1, None, ""
-        ti.max_tries, ti.end_date = 0, None
+        ti.max_tries, ti.end_date, ti.scheduled_dttm = 0, None, None
     session.commit()
 
 

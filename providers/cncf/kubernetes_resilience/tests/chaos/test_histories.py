@@ -401,6 +401,21 @@ def test_a_creation_is_carried_out_when_its_own_scheduler_has_adopted_what_anoth
     succeeds_in_the_first_try(chaos)
 
 
+def test_replacements_are_adopted_beside_the_pods_of_a_silent_node(chaos, world):
+    silent = chaos.pods("Pending")
+    for pod in silent:
+        world.run(pod)
+        world.delete(pod)
+    for _ in range(2):
+        chaos.flush()
+        world.pass_time(40)
+    chaos.flush()
+    world.crash(world.schedulers[0])
+    chaos.flush()
+    assert [pod.asked_at for pod in chaos.living() if pod not in silent] == [None, None]
+    succeeds_in_the_first_try(chaos)
+
+
 def test_a_creation_is_carried_out_beside_adopted_pods_that_are_being_deleted(by_hand):
     """Each of them takes a relaunch."""
     chaos = by_hand(2)

@@ -76,10 +76,7 @@ DIRECTED = {
     mutants.settle_what_is_adopted: partial(
         histories.test_a_scheduler_adopts_what_it_had_before_it_was_paused, replacement_runs=False
     ),
-    mutants.adopt_the_oldest: partial(
-        histories.test_a_creation_is_carried_out_when_its_own_scheduler_has_adopted_what_another_launched,
-        pods_are="waiting",
-    ),
+    mutants.adopt_the_oldest: histories.test_replacements_are_adopted_beside_the_pods_of_a_silent_node,
     mutants.adopt_what_others_have: histories.test_another_scheduler_has_adopted_what_was_postponed,
     mutants.delete_what_others_have_launched: (
         histories.test_another_scheduler_has_launched_what_was_revoked_during_a_postponed_adoption

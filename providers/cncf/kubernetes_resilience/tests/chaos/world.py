@@ -398,8 +398,8 @@ class World(Cluster):
                 scheduler.executor.revoke_task(ti=ti)
         self._revoked |= {pod.launch_id for pod in self.pods_of(self.life(ti))}
         self._vanished[self.life(ti)] += 1  # a launch that nobody counts
-        ti.state, ti.queued_by_job_id, ti.queued_dttm = "scheduled", None, None
-        self.session.commit()
+        ti.queued_by_job_id, ti.queued_dttm = None, None
+        self.mark(ti, "scheduled")
 
     def handle_stuck_in_queued(self) -> None:
         """Do what Airflow's schedulers do about their task instances that are queued for too long."""
@@ -428,8 +428,8 @@ class World(Cluster):
 
     def next_try(self, ti: Any) -> None:
         self._give_new_id(ti)
-        ti.state, ti.try_number, ti.queued_by_job_id, ti.hostname = "scheduled", ti.try_number + 1, None, ""
-        self.session.commit()
+        ti.try_number, ti.queued_by_job_id, ti.hostname = ti.try_number + 1, None, ""
+        self.mark(ti, "scheduled")
 
     def _give_new_id(self, ti: Any) -> None:
         ti.prepare_db_for_next_try(self.session)
@@ -458,8 +458,8 @@ class World(Cluster):
 
     def restart(self, ti: Any) -> None:
         """Schedule a task instance whose cleared worker has ended, with the UUID that clearing gave it."""
-        ti.state, ti.try_number, ti.queued_by_job_id = "scheduled", ti.try_number + 1, None
-        self.session.commit()
+        ti.try_number, ti.queued_by_job_id = ti.try_number + 1, None
+        self.mark(ti, "scheduled")
 
     def poison(self, ti: Any, step: str) -> None:
         """Have a step of the executor's raise an exception for a task instance, in all schedulers."""
@@ -479,6 +479,9 @@ class World(Cluster):
         return next((ti for ti in self.tis if ti.map_index == self._poisoned), None)
 
     def mark(self, ti: Any, state: str) -> None:
+        if state == "scheduled":
+            self.pass_time(1)  # creation times have whole seconds
+            ti.scheduled_dttm = self.now
         ti.state = state
         self.session.commit()
 

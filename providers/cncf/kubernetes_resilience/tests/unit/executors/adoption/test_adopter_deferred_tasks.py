@@ -67,7 +67,7 @@ def test_the_pod_of_this_phase_may_have_the_name_of_the_earlier_one(harness, que
     session.commit()
     first = harness.run(ti)
     harness.vanish(first)
-    harness.set_state(ti, "queued", start_date=datetime.now(UTC) - timedelta(minutes=1))
+    harness.set_state(ti, "queued", scheduled_dttm=datetime.now(UTC) - timedelta(minutes=1))
     second = harness.launch(ti).created(datetime.now(UTC).isoformat())
     assert second.name == first.name
     heir = successor()
@@ -101,7 +101,7 @@ def test_a_failed_launch_of_an_earlier_phase_is_not_taken_for_a_launch(harness, 
     harness.observe(first, m.start_error())
     second = harness.created()
     harness.begin(ti, second)
-    harness.set_state(ti, "queued")
+    harness.set_state(ti, "queued", scheduled_dttm=datetime.now(UTC) + timedelta(seconds=1))
     other = successor()
     assert other.adopt(harness.row(ti)) == []
     other.wait(1)

@@ -139,7 +139,7 @@ def test_pod_of_an_earlier_phase_is_no_launch_of_a_task_that_is_queued_again() -
 
 def test_pod_that_has_the_name_of_an_earlier_one_is_a_launch_of_its_own_until_it_has_started() -> None:
     """An override may give each try and each phase of a task the same name."""
-    of = replace(orphan(hostname="a"), start_date=CREATED)
+    of = replace(orphan(hostname="a"), scheduled_dttm=CREATED + timedelta(seconds=1))
     later = pod("a", seconds=40)
     assert plan(later, of=of) == ("a", [])
     assert plan(replace(later, phase="Running"), of=of) == (None, [])
@@ -302,6 +302,15 @@ def test_a_worker_that_is_done_beside_a_sidecar_is_no_launch_of_a_task_that_is_q
     ):
         found = plan_adoption({of.key: of}, [done]).current.get(of.key)
         assert (found and found.ref.name) == current
+
+
+def test_a_pod_that_has_failed_is_a_launch_of_a_queued_task_only_if_created_since_it_was_scheduled() -> None:
+    """A worker that Airflow took back as stuck in queued is refused, and fails when the task waits again."""
+    of = replace(orphan(), scheduled_dttm=CREATED + timedelta(seconds=5.9))
+    before, since = (replace(pod("a", seconds=seconds), phase="Failed") for seconds in (4, 5))
+    assert plan(before, of=of) == (None, [])
+    assert plan(since, of=of) == ("a", [])
+    assert plan(pod("a", seconds=4), of=of) == ("a", [])  # it can still start
 
 
 def test_a_pod_of_before_a_loss_is_neither_a_launch_nor_superseded() -> None:

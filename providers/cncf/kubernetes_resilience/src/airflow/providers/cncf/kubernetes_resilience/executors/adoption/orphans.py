@@ -138,8 +138,7 @@ def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | 
         job_id=row.queued_by_job_id,
         former_id=former_id,
         replaced_ids=frozenset(entry.ti_id for entry in losses if entry.next_ti_id),
-        past_workers=frozenset(histories.launches.past_workers if histories else ()),
-        start_date=row.start_date,
+        scheduled_dttm=row.scheduled_dttm,
     )
 
 

@@ -97,8 +97,8 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
 
     A pod in which the task is known to run comes before one that was launched later: it won the start. If it
     runs and it cannot be told in which of its pods, none of them is superseded. Pods that are not of these
-    task instances are left alone. So is the pod of an earlier phase, whose worker has reported: one that has
-    succeeded, unless the task is said to run in it.
+    task instances are left alone. So is the pod of an earlier phase that has ended: one that has succeeded,
+    unless the task is said to run in it, or one that was created before a queued task instance was scheduled.
 
     A pod's labels say nothing: whoever tried to adopt it before may have put its own on it, and failed then.
     """
@@ -111,7 +111,7 @@ def plan_adoption(orphans: Mapping[TaskInstanceKey, Orphan], pods: Iterable[PodF
                 continue
             if pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION) in orphans[key].replaced_ids:
                 plan.replaced.append((key, pod))
-            elif pod.ref.uid in orphans[key].past_workers or _may_be_past(pod, orphans[key]):
+            elif _may_be_past(pod, orphans[key]):
                 continue
             elif _is_launch_of(pod, orphans[key]):
                 candidates.setdefault(key, []).append(pod)
@@ -134,14 +134,15 @@ def _ti_id_of_odd(pod: PodFacts) -> str | None:
 def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
     # While it is queued, the host name is that of an earlier phase.
     if orphan.state == TaskInstanceState.QUEUED:
-        return pod.has_succeeded
+        return pod.has_succeeded or (pod.has_ended and _is_new(pod, orphan) is False)
     return pod.phase == "Succeeded" and not is_host(orphan.hostname, pod)
 
 
-def _is_new(pod: PodFacts, orphan: Orphan) -> bool:
-    """Whether a pod was created after the start of the worker that has ended, and has not started."""
-    began = orphan.start_date
-    return pod.may_start and began is not None and pod.created is not None and pod.created > began
+def _is_new(pod: PodFacts, orphan: Orphan) -> bool | None:
+    """Whether a pod was created since its task instance was last scheduled; None if that is not known."""
+    if pod.created is None or orphan.scheduled_dttm is None:
+        return None
+    return pod.created >= orphan.scheduled_dttm.replace(microsecond=0)  # creation times have whole seconds
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
@@ -150,7 +151,7 @@ def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
     has_run = (
         orphan.state == TaskInstanceState.QUEUED and locate(orphan.hostname, name=pod.ref.name) is Place.HERE
     )
-    if has_run and not _is_new(pod, orphan):
+    if has_run and not (pod.may_start and _is_new(pod, orphan)):
         return False
     if ti_id := pod.annotations.get(TASK_INSTANCE_ID_ANNOTATION):
         # A task instance that was cleared has the same key in its next life, but another UUID.

@@ -72,11 +72,8 @@ class Orphan:
     """The UUID that its worker knows, if it was cleared while it ran and waits for the end of that worker."""
     replaced_ids: frozenset[str] = frozenset()
     """The UUIDs that it had in this try before its worker was lost and it ran again."""
-    past_workers: frozenset[str] = frozenset()
-    """UIDs of the pods that had failed in this try before a worker last started the task. They are of an
-    earlier phase if it is queued."""
-    start_date: datetime | None = None
-    """When a worker has first started the try, or the try before it."""
+    scheduled_dttm: datetime | None = None
+    """When it was last scheduled: a pod that was created before is of an earlier phase."""
 
     @property
     def pod_id(self) -> str:

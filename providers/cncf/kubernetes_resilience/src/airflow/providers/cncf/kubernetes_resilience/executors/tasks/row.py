@@ -28,8 +28,8 @@ class TaskInstanceRow(NamedTuple):
     """The job of the scheduler that has queued it."""
     hostname: str | None
     """Where its worker runs, or where one ran that has deferred; empty or None before the first start."""
-    start_date: datetime | None = None
-    """When a worker has first started the try, or the try before it; None before the first start."""
+    scheduled_dttm: datetime | None = None
+    """When Airflow has last scheduled it; None if that is not known."""
 
 
 def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:

@@ -49,7 +49,7 @@ _ROW_COLUMNS = (
     TaskInstance.state,
     TaskInstance.queued_by_job_id,
     TaskInstance.hostname,
-    TaskInstance.start_date,
+    TaskInstance.scheduled_dttm,
 )
 """The columns of :func:`_row`."""
 
