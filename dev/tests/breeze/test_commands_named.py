@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
+from airflow.providers.cncf.kubernetes_resilience.cli.quick import COMMANDS, PLUGIN
 from breeze.cli import app
 from breeze.paths import ROOT
 
@@ -37,8 +40,12 @@ def airflow_options(words: list[str]) -> set[str]:
         (command,) = (command for command in commands if command.name == words[0])
         del words[0]
         if not hasattr(command, "subcommands"):
-            return {flag for argument in command.args for flag in argument.flags}
+            return flags_of(command.args)
         commands = command.subcommands
+
+
+def flags_of(arguments: Iterable[Any]) -> set[str]:
+    return {flag for argument in arguments for flag in argument.flags}
 
 
 def options_in(words: list[str]) -> set[str]:
@@ -58,6 +65,19 @@ def test_a_command_of_the_distribution_exists(line: str) -> None:
     assert options_in(words[1:]) <= airflow_options(words)
 
 
+@pytest.mark.parametrize("line", named("airflow-resilience"))
+def test_a_command_without_airflow_exists(line: str) -> None:
+    name, *words = line.split()
+    assert options_in(words) <= flags_of(COMMANDS[name].command.args)
+
+
+@pytest.mark.parametrize("line", named("kubectl airflow-explain"))
+def test_a_form_of_the_plugin_exists(line: str) -> None:
+    assert options_in(line.split()) <= flags_of(PLUGIN.command.args)
+
+
 def test_pages_name_commands() -> None:
     assert {"demo", "testing quick", "testing all"} <= set(named("./breeze"))
     assert "report" in named("airflow kubernetes-resilience")
+    assert "lint retry-policies.yaml" in named("airflow-resilience")
+    assert "POD" in named("kubectl airflow-explain")
