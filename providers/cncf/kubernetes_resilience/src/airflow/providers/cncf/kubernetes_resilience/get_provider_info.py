@@ -26,7 +26,7 @@ def get_provider_info() -> dict[str, Any]:
                 "description": "Options of the KubernetesExecutor of this provider. Those in the section ``kubernetes_executor``,\namong them ``pod_launch_failure_retries`` and ``pod_launch_failure_excluded_container_reasons``, keep\ntheir names, section and meaning, but for those without effect that the scheduler names at its start.\n",
                 "options": {
                     "api_concurrency": {
-                        "description": "How many requests that change something (create, delete or patch a pod) may be under way to the\nKubernetes API server at the same time, for each scheduler. At least 1.\n",
+                        "description": "How many requests that change something (create, delete or patch a pod) may be under way to the\nKubernetes API server at the same time, for each scheduler. At least 1. An eighth of them may delete\nor label pods that have ended.\n",
                         "version_added": "0.1.0",
                         "type": "integer",
                         "example": None,
