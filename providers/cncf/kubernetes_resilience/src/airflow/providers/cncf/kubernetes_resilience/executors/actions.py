@@ -29,13 +29,14 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures import tell
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
+    Decided,
     Keep,
     Release,
     Report,
+    Settled,
     Situation,
     Step,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Decided, Judged, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
@@ -99,22 +100,17 @@ class Actions(LoggingMixin):
         self._traces = traces
         self._isolation = isolation
 
-    def act(self, settled: Settled | Judged) -> None:
+    def act(self, settled: Settled) -> None:
         """
         Act on what was settled about a launch.
 
         If that fails, it is repeated in a later turn: the ledger has the decision, and the launch is asked
         about again. So a launch is released last.
         """
-        if isinstance(settled, Judged):
-            self._go_on(settled)
-        else:
-            self._finish(settled)
-
-    # ------------------------------------------------------------------ launches that have ended
-
-    def _finish(self, settled: Settled) -> None:
         launch, outcome = settled.launch, settled.outcome
+        if isinstance(outcome, Step):
+            self._go_on(settled, outcome)
+            return
         if not settled.leaves_pod:
             self._deletion.supersede(launch, settled.failure)
         match outcome:
@@ -129,9 +125,11 @@ class Actions(LoggingMixin):
                 self._report(launch, state, settled)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
                 self._relaunch(launch, entry, failure)
-            case Decided(entry):
+            case Decided(entry, by_rule=True):
                 self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
                 telling.count(launch.key, entry)
+            case Decided():
+                self._report(launch, TaskInstanceState.FAILED, settled)
             case _:
                 assert_never(outcome)
         self._event_filter.settled(launch)
@@ -185,16 +183,15 @@ class Actions(LoggingMixin):
             self._registry.release(launch.key)
             self._slots.free(launch.key)
 
-    def _go_on(self, judged: Judged) -> None:
-        launch = judged.launch
-        match judged.step:
+    def _go_on(self, settled: Settled, step: Step) -> None:
+        launch, owner = settled.launch, settled.owner
+        match step:
             case Step.RELEASE:
-                if judged.owner is None:
+                if owner is None:
                     self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
                 else:
-                    owner = judged.owner
                     self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
-                self._leave(launch, unfollowed=judged.asked.situation is not Situation.RELABELLED)
+                self._leave(launch, unfollowed=settled.situation is not Situation.RELABELLED)
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:
@@ -209,9 +206,9 @@ class Actions(LoggingMixin):
             case Step.CREATE_LATER:
                 self._create_retries.repeat_later(launch)
             case Step.WAIT | Step.FAIL:
-                raise AssertionError(f"{judged.step.name} is settled, and nothing is left to do")
+                raise AssertionError(f"{step.name} is settled, and nothing is left to do")
             case _:
-                assert_never(judged.step)
+                assert_never(step)
 
     def _leave(self, launch: Launch, *, unfollowed: bool) -> None:
         """
@@ -268,16 +265,16 @@ class Actions(LoggingMixin):
 
     # ------------------------------------------------------------------ what cannot be handled
 
-    def cannot_act(self, settled: Settled | Judged, error: Exception) -> None:
+    def cannot_act(self, settled: Settled, error: Exception) -> None:
         """Report what is known of a launch whose outcome could not be acted on."""
-        if isinstance(settled, Judged):
-            if settled.step in (Step.CANCEL, Step.FOLLOW, Step.RELEASE):
-                self._release(settled.launch)  # a pod that never starts stays until this scheduler ends
-            else:
-                self.cannot_settle(settled.asked, error)
-            return
         launch, outcome = settled.launch, settled.outcome
         match outcome:
+            case Step.CANCEL | Step.FOLLOW | Step.RELEASE:
+                self._release(launch)  # a pod that never starts stays until this scheduler ends
+                return
+            case Step():
+                self.cannot_settle(Asked(launch, settled.situation), error)
+                return
             case Decided(entry) if entry.phase is Phase.LAUNCH:
                 self._launch_queue.fail(launch, _unhandled(error))
             case Decided():

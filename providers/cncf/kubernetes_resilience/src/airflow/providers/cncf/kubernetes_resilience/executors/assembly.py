@@ -185,7 +185,7 @@ class Parts:
             isolation=isolation,
             clock=clock,
         )
-        recorder = Recorder(
+        self.recorder = Recorder(
             policies=self.policies,
             token_validity=token_validity,
             outages=self.outages,
@@ -193,8 +193,8 @@ class Parts:
             job_id=job_id,
             clock=clock,
         )
-        self.settlement = Settlement(
-            slots=slots, recorder=recorder, create_retries=create_retries, job_id=job_id
+        settlement = Settlement(
+            slots=slots, recorder=self.recorder, create_retries=create_retries, job_id=job_id
         )
         self.reports = Reports(slots=slots, isolation=isolation, job_id=job_id, clock=clock)
         # ---------------------------------------------------------------- adoption
@@ -242,7 +242,7 @@ class Parts:
             deletion=self.deletion,
             event_filter=self.event_filter,
             create_retries=create_retries,
-            settlement=self.settlement,
+            settlement=settlement,
             launch_queue=self.launch_queue,
             strays=self.strays,
             running_workers=self.running_workers,
@@ -252,7 +252,7 @@ class Parts:
         self.reconciler = Reconciler(
             registry=registry,
             commands=self.commands,
-            settlement=self.settlement,
+            settlement=settlement,
             actions=self.actions,
             launch_queue=self.launch_queue,
             isolation=isolation,

@@ -397,7 +397,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if launch := self._registry.release(key):
             run("revoke", parts.deletion.revoke, launch)
             try:
-                run("revoke", parts.settlement.record_taken_back, launch)
+                run("revoke", parts.recorder.record_taken_back, launch)
             except DatabaseAwayError:
                 self.log.warning("Why %s is taken back is not recorded: no answer from the database", key)
             self._parts.traces.cancelled(launch)

@@ -17,8 +17,12 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Asked, Situation
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Judged, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Asked,
+    Settled,
+    Situation,
+    Step,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -140,7 +144,7 @@ class Reconciler:
             self._isolation.alone("act", item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
         for launch, _ in asked:
             self._unchecked.pop(launch, None)
-        if any(isinstance(item, Settled) for item in settled):
+        if any(not isinstance(item.outcome, Step) for item in settled):
             self._isolation.run("launch", self.launch)
 
     def _ask(self, now: float) -> dict[Launch, Situation]:
@@ -203,5 +207,5 @@ def _is_unstarted(launch: Launch) -> bool:
     return launch.state in (LaunchState.WAITING, LaunchState.HELD, LaunchState.PENDING)
 
 
-def _key(item: Asked | Settled | Judged) -> TaskInstanceKey:
+def _key(item: Asked | Settled) -> TaskInstanceKey:
     return item.launch.key

@@ -22,7 +22,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     awaits_launch,
     is_running,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LedgerEntry
 
 
 class Situation(Enum):
@@ -105,6 +107,54 @@ class Keep:
 
 
 Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A worker has failed, and the decision about it is in the ledger."""
+
+    entry: LedgerEntry
+    failure: PodFailure
+    """How it failed, by its pod and by what else is known."""
+    by_rule: bool = True
+    """Whether a rule was asked, which is counted and explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What to do about a launch, as it was committed."""
+
+    launch: Launch
+    outcome: Decided | Report | Release | Keep | Step
+    """A step if it has not ended."""
+    situation: Situation = Situation.ENDED
+    owner: int | None = None
+    """The job of the scheduler that has its task instance; None if nobody has. Of a launch that has not ended
+    only."""
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """What the ledger says about it; None if it is not in there."""
+        return self.outcome.entry if isinstance(self.outcome, Decided) else None
+
+    @property
+    def failure(self) -> PodFailure | None:
+        """How the launch has failed; None if its pod succeeded."""
+        return self.outcome.failure if isinstance(self.outcome, Decided) else self.launch.failure
+
+    @property
+    def leaves_pod(self) -> bool:
+        """
+        Whether its pod stays as it is.
+
+        It has not ended, or nobody but Airflow says that it has, or another scheduler has its task instance.
+        """
+        if isinstance(self.outcome, Release) and self.outcome.leaves_pod:
+            return True
+        if self.entry and self.entry.decision.action is Action.RELAUNCH:
+            return False
+        is_silent = self.failure is not None and self.failure.reason == HEARTBEAT_TIMEOUT
+        return is_silent or isinstance(self.outcome, Keep)
 
 
 def judge(

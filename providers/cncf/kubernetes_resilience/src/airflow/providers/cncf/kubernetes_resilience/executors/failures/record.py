@@ -14,21 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
-    Decided,
-    Settled,
-    make_entry,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Decided, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate
@@ -49,6 +45,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     TOKEN_EXPIRED,
     PodFailure,
     find_expired_token,
+    find_obstacle,
     find_silent_exit,
     find_unreported_end,
 )
@@ -99,6 +96,15 @@ _FREE_EXPIRIES = 2
 again, and a worker may fail by itself that late."""
 
 
+_TAKEN_BACK = Decision(
+    action=Action.RELAUNCH,
+    policy=NO_POLICY,
+    rule="task-queued-timeout",
+    explanation="Airflow takes the task instance back, which was queued for longer than [scheduler]"
+    " task_queued_timeout: it queues it again, [scheduler] num_stuck_in_queued_retries times, or fails it",
+)
+
+
 class Failed(NamedTuple):
     """A launch whose worker has failed, and how far its task had come."""
 
@@ -116,8 +122,8 @@ class _New(NamedTuple):
     history: LaunchHistory
     """What has failed before in the try, and in the same phase."""
     profile: TaskProfile
-    dependency: Dependency | None = None
-    """What was not available to a launch, if that is something which others need too."""
+    dependency: Dependency | None
+    """What was not available, if that is something which others need too."""
 
 
 class Recorder:
@@ -163,8 +169,7 @@ class Recorder:
             # assessed again in the next turn.
             if profile is None or self._awaits_report(item, profile):
                 continue
-            look_up = self._look_up_launch if item.phase is Phase.LAUNCH else self._look_up_loss
-            found = look_up(launch, histories[launch.key], profile)
+            found = self._look_up(item, histories[launch.key], profile)
             if isinstance(found, Settled):
                 settled.append(found)
             else:
@@ -200,6 +205,22 @@ class Recorder:
             if entry and entry.next_ti_id
         ]
 
+    def record_taken_back(self, launch: Launch) -> None:
+        """
+        Write down what has kept the worker of a launch from starting that Airflow takes back, and commit.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
+        """
+        failure = find_obstacle(launch.facts) if launch.facts else None
+        if failure is None:
+            return
+        classified = classify(failure, launch_number=launch.number)
+        entry = _new_entry(launch, failure, classified, _TAKEN_BACK)
+        with create_session(scoped=False) as session:
+            if task_instances.lock_rows({launch.ti_id}, session=session):
+                ledger.record([(launch.key, entry)], session=session)
+                write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
+
     def _awaits_report(self, item: Failed, profile: TaskProfile) -> bool:
         """Whether a worker may still report how its task has ended."""
         launch = item.launch
@@ -217,25 +238,21 @@ class Recorder:
         now = standing(row, launch.key, job_id=self._job_id)
         return now is Standing.RUNNING and launch.runs(row.hostname)
 
-    def _look_up_launch(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Settled | _New:
-        """Return what the ledger says was decided about a failed launch, or what there is to decide."""
-        history = histories.launches
-        failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, history)
-        entry = history.of_worker(launch.worker_uid)
-        if entry and launch.has_outlived(entry, failure.facts):
-            history.forget(entry)
-            entry = None
+    def _look_up(self, item: Failed, histories: Histories, profile: TaskProfile) -> Settled | _New:
+        """Return what the ledger says was decided about a failure, or what there is to decide."""
+        launch, phase = item
+        if phase is Phase.LAUNCH:
+            history = histories.launches
+            failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, history)
+            entry = history.of_worker(launch.worker_uid)
+            if entry and launch.has_outlived(entry, failure.facts):
+                history.forget(entry)
+                entry = None
+        else:
+            history = histories.whole_try
+            failure = _failure_of(launch)
+            entry = _loss_of(launch, history)
         if entry:
-            return _settled(launch, entry, failure)
-        classified = classify(failure, launch_number=launch.number)
-        dependency = find_dependency(failure, classified.cause)
-        return _New(launch, Phase.LAUNCH, failure, classified, history, profile, dependency)
-
-    def _look_up_loss(self, launch: Launch, histories: Histories, profile: TaskProfile) -> Settled | _New:
-        """Return what the ledger says was decided about a loss, or what there is to decide."""
-        history = histories.whole_try
-        failure = _failure_of(launch)
-        if entry := _loss_of(launch, history):
             return _settled(launch, entry, failure)
         # Airflow may have learned of the start of a worker that has failed as a launch before.
         before = history.of_worker(launch.worker_uid)
@@ -243,10 +260,11 @@ class Recorder:
         classified = classify(
             failure,
             launch_number=launch.number,
-            infrastructure_attempt=history.relaunches + 1,
-            phase=Phase.LAUNCH if never_began else Phase.EXECUTION,
+            infrastructure_attempt=history.relaunches + 1 if phase is Phase.EXECUTION else None,
+            phase=Phase.LAUNCH if never_began else phase,
         )
-        return _New(launch, Phase.EXECUTION, failure, classified, history, profile)
+        dependency = find_dependency(failure, classified.cause)
+        return _New(launch, phase, failure, classified, history, profile, dependency)
 
     def _explain(self, failure: PodFailure, launch: Launch, history: LaunchHistory) -> PodFailure:
         """Return the failure; if the worker's token had expired, one that says so."""
@@ -258,15 +276,14 @@ class Recorder:
 
     def _make_entry(self, item: _New) -> LedgerEntry:
         decision = self._decide(item)
-        entry = replace(make_entry(item.launch, item.failure, item.classified, decision), phase=item.phase)
+        known: dict[str, Any] = {"next_ti_id": str(uuid7()) if decision.action is Action.RELAUNCH else None}
         if item.phase is Phase.LAUNCH:
-            return replace(
-                entry,
-                dependency=item.dependency,
-                away_since=self._outages.away_since(item.dependency),
-                node_is_suspect=self._suspect_nodes.is_suspect(item.failure.facts.node),
-            )
-        return replace(entry, next_ti_id=str(uuid7()) if decision.action is Action.RELAUNCH else None)
+            known = {
+                "dependency": item.dependency,
+                "away_since": self._outages.away_since(item.dependency),
+                "node_is_suspect": self._suspect_nodes.is_suspect(item.failure.facts.node),
+            }
+        return _new_entry(item.launch, item.failure, item.classified, decision, phase=item.phase, **known)
 
     def _decide(self, item: _New) -> Decision:
         if item.phase is Phase.LAUNCH:
@@ -298,10 +315,26 @@ class Recorder:
         )
 
 
+def _new_entry(
+    launch: Launch, failure: PodFailure, classified: Classified, decision: Decision, **more: Any
+) -> LedgerEntry:
+    """Make the ledger's entry about a launch that has failed; without a phase, before its task began."""
+    relaunches = decision.action is Action.RELAUNCH
+    return LedgerEntry(
+        ti_id=launch.ti_id,
+        worker_uid=launch.worker_uid,
+        worker_name=launch.name,
+        launch=launch.number,
+        reason=failure.reason,
+        context=classified.context,
+        decision=decision,
+        due=datetime.now(UTC) + timedelta(seconds=decision.delay) if relaunches else None,
+        **more,
+    )
+
+
 def _settled(launch: Launch, entry: LedgerEntry, failure: PodFailure) -> Settled:
-    if entry.decision == _NO_BUDGET:
-        return Settled(launch, Report(TaskInstanceState.FAILED), failure, entry)
-    return Settled(launch, Decided(entry, failure))
+    return Settled(launch, Decided(entry, failure, by_rule=entry.decision != _NO_BUDGET))
 
 
 def _loss_of(launch: Launch, whole_try: LaunchHistory) -> LedgerEntry | None:

@@ -23,14 +23,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     LaunchFailed,
     Release,
     Report,
+    Settled,
     Situation,
     Step,
     judge,
-)
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import (
-    Judged,
-    Settled,
-    make_entry,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
@@ -38,21 +34,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot, awaits_launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import find_obstacle
-from airflow_resilience import ledger
-from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.propagation import audit
-from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.evidence import Phase
-
-_TAKEN_BACK = Decision(
-    action=Action.RELAUNCH,
-    policy=NO_POLICY,
-    rule="task-queued-timeout",
-    explanation="Airflow takes the task instance back, which was queued for longer than [scheduler]"
-    " task_queued_timeout: it queues it again, [scheduler] num_stuck_in_queued_retries times, or fails it",
-)
 
 
 class Settlement:
@@ -72,14 +55,14 @@ class Settlement:
         self._create_retries = create_retries
         self._job_id = job_id
 
-    def settle(self, asked: Sequence[Asked]) -> list[Settled | Judged]:
+    def settle(self, asked: Sequence[Asked]) -> list[Settled]:
         """
         Settle what can be settled now; launches whose row somebody else has locked are left out.
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then
         """
-        judged: list[Judged] = []
+        judged: list[Settled] = []
         failed: list[Failed] = []
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
@@ -108,7 +91,7 @@ class Settlement:
                     case Step.WAIT:
                         pass
                     case _:
-                        judged.append(Judged(item, verdict, task.owner))
+                        judged.append(Settled(item.launch, verdict, item.situation, task.owner))
             audit.record_reported(_ended_by_themselves(settled), session=session)
             settled = _record_cleared(settled, tasks, session)
             return [*settled, *self._recorder.record(failed, session), *judged]
@@ -123,22 +106,6 @@ class Settlement:
             row = task_instances.read_rows({ti_id}, session=session).get(ti_id)
         is_queued = awaits_launch(row, key, job_id=self._job_id)
         return is_queued and not self._slots.is_queued_again(key)
-
-    def record_taken_back(self, launch: Launch) -> None:
-        """
-        Write down what has kept the worker of a launch from starting that Airflow takes back, and commit.
-
-        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not take it
-        """
-        failure = find_obstacle(launch.facts) if launch.facts else None
-        if failure is None:
-            return
-        classified = classify(failure, launch_number=launch.number)
-        entry = make_entry(launch, failure, classified, _TAKEN_BACK)
-        with create_session(scoped=False) as session:
-            if task_instances.lock_rows({launch.ti_id}, session=session):
-                ledger.record([(launch.key, entry)], session=session)
-                write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
 
 
 def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> list[Launch]:

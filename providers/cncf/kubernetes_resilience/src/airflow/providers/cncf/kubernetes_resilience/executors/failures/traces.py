@@ -24,8 +24,7 @@ from opentelemetry.trace import Span, Status, StatusCode, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Keep, Release
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.outcome import Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Keep, Release, Settled
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_trace_carriers
