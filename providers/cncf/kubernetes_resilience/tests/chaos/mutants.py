@@ -17,7 +17,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
     plan,
     pod_search,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
     create_retries,
@@ -172,7 +171,7 @@ def wait_for_kubernetes(patch):
 
 def adopt_what_others_have(patch):
     """Go on with an adoption that was postponed, though another scheduler has adopted meanwhile."""
-    patch.setattr(Orphans, "read_adopted", lambda self: dict.fromkeys(self._registry.adopting()))
+    patch.setattr(adopter.Adopter, "_read_adopted", lambda self: dict.fromkeys(self._registry.adopting()))
 
 
 def delete_what_others_have_launched(patch):
@@ -187,7 +186,9 @@ def trust_the_first_list(patch):
 
 def go_on_with_what_was_overtaken(patch):
     """Take a launch from before another scheduler had the task instance for the one that is to be adopted."""
-    patch.setattr(Orphans, "is_taken", lambda self, orphan: self._registry.get(orphan.key) is not None)
+    patch.setattr(
+        adopter.Adopter, "_is_taken", lambda self, orphan: self._registry.get(orphan.key) is not None
+    )
 
 
 def delete_what_was_created_without_an_answer(patch):

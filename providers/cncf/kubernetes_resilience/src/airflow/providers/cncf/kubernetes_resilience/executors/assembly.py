@@ -14,7 +14,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience, PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -198,7 +197,6 @@ class Parts:
         )
         self.reports = Reports(slots=slots, isolation=isolation, job_id=job_id, clock=clock)
         # ---------------------------------------------------------------- adoption
-        orphans = Orphans(registry=registry, slots=slots, isolation=isolation, job_id=job_id)
         search = PodSearch(
             runtime=self.runtime,
             commands=self.commands,
@@ -209,11 +207,8 @@ class Parts:
         surplus = SurplusPods(
             registry=registry, deletion=self.deletion, commands=self.commands, job_id=job_id, clock=clock
         )
-        self.completion = Completion(
-            orphans=orphans, surplus=surplus, registry=registry, slots=slots, isolation=isolation
-        )
+        self.completion = Completion(surplus=surplus, registry=registry, slots=slots, isolation=isolation)
         self.adopter = Adopter(
-            orphans=orphans,
             search=search,
             completion=self.completion,
             surplus=surplus,
@@ -221,6 +216,7 @@ class Parts:
             deletion=self.deletion,
             slots=slots,
             isolation=isolation,
+            job_id=job_id,
             with_budget=self.policies.with_budget,
         )
         # ---------------------------------------------------------------- launches as a whole

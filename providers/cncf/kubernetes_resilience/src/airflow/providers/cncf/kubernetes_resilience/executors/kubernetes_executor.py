@@ -436,7 +436,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             yield f"{job.key}: handed over; its launch begins in the next turn"
         for key, why in self._refused.items():
             yield f"{key}: reported as failed in the next turn; {why}"
-        for orphan in self._parts.completion.lost():
+        for orphan in self._parts.completion.lost:
             yield f"{orphan.key}: adopted without a pod; settled when the database answers"
 
     def get_streaming_task_log(self, ti: TaskInstance, try_number: int) -> Any:

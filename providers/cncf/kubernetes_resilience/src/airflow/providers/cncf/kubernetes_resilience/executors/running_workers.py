@@ -93,7 +93,8 @@ class RunningWorkers:
 
     def follow_adopted(self) -> None:
         """Follow the adopted launches. One that cannot be read does not stop the others."""
-        for launch in self._completion.take_adopted():
+        while self._completion.to_follow:
+            launch = self._completion.to_follow.popleft()
             if not self._registry.is_current(launch) or launch.facts is None:
                 continue
             try:
@@ -109,12 +110,12 @@ class RunningWorkers:
 
         :raises DatabaseAwayError: if the database does not answer
         """
-        found = self._completion.lost()
+        found = list(self._completion.lost)
         lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
         for ti_id in self._isolation.batch("adopt", list(lost), self._policies.with_budget):
             self._event_filter.hold_lost(lost[ti_id])
             self._slots.occupied.add(lost[ti_id].key)
-        self._completion.forget_lost(found)
+        del self._completion.lost[: len(found)]
 
     def settles(self, key: TaskInstanceKey) -> bool:
         """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""

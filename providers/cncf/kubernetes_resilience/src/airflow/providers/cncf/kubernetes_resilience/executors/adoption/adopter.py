@@ -1,28 +1,46 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Taking over the task instances of a dead scheduler."""
+"""
+Taking over the task instances of a dead scheduler.
+
+Airflow offers the task instances of a scheduler that seems to be dead. It repeats the offer if its own
+transaction fails, and another scheduler may take what is offered at the same time.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
+    Standing,
+    TaskInstanceRow,
+    TaskSnapshot,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow_resilience import ledger
+from airflow_resilience.ledger import Histories
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
+
+log = logging.getLogger(__name__)
+
+_ENDS = (Standing.GONE, Standing.OVER, Standing.HELD_UP)
 
 
 class Adopter:
@@ -33,14 +51,13 @@ class Adopter:
     Airflow has committed the adoption. While the API server does not answer, the task instances are kept, and
     their pods are looked for again without waiting.
 
-    :param slots: adopted task instances get one
+    :param slots: adopted task instances get one, until another scheduler has adopted them
     :param with_budget: returns which task instances, by their UUIDs, may run again after a loss
     """
 
     def __init__(
         self,
         *,
-        orphans: Orphans,
         search: PodSearch,
         completion: Completion,
         surplus: SurplusPods,
@@ -48,9 +65,9 @@ class Adopter:
         deletion: PodDeletion,
         slots: Slots,
         isolation: Isolation,
+        job_id: int | None,
         with_budget: Callable[[Collection[str]], set[str]],
     ) -> None:
-        self._orphans = orphans
         self._search = search
         self._completion = completion
         self._surplus = surplus
@@ -58,6 +75,7 @@ class Adopter:
         self._deletion = deletion
         self._slots = slots
         self._isolation = isolation
+        self._job_id = job_id
         self._with_budget = with_budget
 
     def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
@@ -68,9 +86,9 @@ class Adopter:
         :raises DatabaseAwayError: if the database does not answer
         """
         ti_ids = [str(ti.id) for ti in tis]
-        read = self._orphans.read(ti_ids)
+        read = self._read_offered(ti_ids)
         orphans = {orphan.key: orphan for orphan in read.values() if orphan}
-        new = {key: orphan for key, orphan in orphans.items() if not self._orphans.is_taken(orphan)}
+        new = {key: orphan for key, orphan in orphans.items() if not self._is_taken(orphan)}
         lost = self._adopt(new) if new else set()
         kept = {orphan.ti_id for key, orphan in orphans.items() if key not in lost}
         # What could not be read may run.
@@ -101,7 +119,7 @@ class Adopter:
         finally:  # if the database does not answer, Airflow repeats the offer
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
-                self._orphans.let_go_of(orphan.key)
+                self._completion.let_go_of(orphan.key)
                 self._surplus.abandon(orphan)
         return {orphan.key for orphan in reset}
 
@@ -126,7 +144,7 @@ class Adopter:
         is_due = self._search.is_due
         answers = deque(self._search.answers())
         try:
-            adopted = self._orphans.read_adopted() if is_due or answers else {}
+            adopted = self._read_adopted() if is_due or answers else {}
             while answers:
                 self._isolation.run("adopt", self._surplus.delete_abandoned, answers[0])
                 self._completion.complete(answers[0], adopted)
@@ -142,9 +160,9 @@ class Adopter:
 
     def _forget_over(self) -> None:
         """Forget what has ended, and whose pod may never be found; the collector tidies that up."""
-        for key in self._orphans.find_over(self._registry.adopting().values()):
-            self._orphans.let_go_of(key)
-        self._surplus.reclaim(self._orphans.find_over(self._surplus.abandoned.values()))
+        for key in self._find_over(self._registry.adopting().values()):
+            self._completion.let_go_of(key)
+        self._surplus.reclaim(self._find_over(self._surplus.abandoned.values()))
 
     @property
     def is_refused(self) -> bool:
@@ -159,3 +177,95 @@ class Adopter:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
         if orphan := self._registry.adopted(key):
             self._surplus.abandon(orphan)
+
+    def _read_offered(self, ti_ids: Sequence[str]) -> dict[str, Orphan | None]:
+        """
+        Read task instances that are offered, by their UUIDs.
+
+        :return: None for one that no scheduler has queued; without those that cannot be read
+        """
+        rows = self._isolation.batch("adopt", ti_ids, self._read_rows)
+        restarting = {row.key for row in rows if row.state == TaskInstanceState.RESTARTING}
+        queued = [(row.key, row.ti_id) for row in rows if row.state == TaskInstanceState.QUEUED]
+        with create_session(scoped=False) as session:
+            former = task_instances.read_former_ids(restarting, session=session)
+        histories = dict(self._isolation.batch("adopt", queued, self._read_histories))
+        return {row.ti_id: _orphan(row, former.get(row.key), histories.get(row.key)) for row in rows}
+
+    def _is_taken(self, orphan: Orphan) -> bool:
+        """Whether this scheduler has a task instance already, or is about to adopt it."""
+        if orphan.job_id == self._job_id:
+            return orphan.key in self._slots.occupied  # another scheduler took us for dead
+        # Airflow repeats the offer when its transaction fails. That the key has a slot says nothing: it may
+        # be the pod of an earlier phase that has it, while the dead scheduler has launched the next one.
+        return self._registry.adopting_of(orphan.key) == orphan
+
+    def _read_adopted(self) -> dict[TaskInstanceKey, TaskInstanceRow | None]:
+        """
+        Return the rows of those that are adopted, None for one that is gone, and let go of the others.
+
+        Airflow's transaction, in which they were offered, has ended. If it has failed, Airflow offers them
+        again. Another scheduler may have adopted them since, as it took this one for dead.
+
+        :raises DatabaseAwayError: if the database does not answer
+        """
+        rows = {}
+        for orphan, task in self._isolation.batch(
+            "adopt",
+            self._registry.adopting().values(),
+            _read_tasks,
+            name=lambda orphan: orphan.ti_id,
+            give_up=lambda orphan, _: self._completion.let_go_of(orphan.key),
+        ):
+            if task.standing(orphan.key, job_id=self._job_id) is Standing.ELSEWHERE:
+                log.info("%s is not adopted: its scheduler job is %s", orphan.key, task.owner)
+                self._completion.let_go_of(orphan.key)
+            else:
+                rows[orphan.key] = task.row
+        return rows
+
+    def _find_over(self, orphans: Collection[Orphan]) -> set[TaskInstanceKey]:
+        """
+        Return those of this scheduler's orphans that no worker runs, or is to run, any more.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+        """
+        return {
+            orphan.key
+            for orphan, task in _read_tasks(orphans)
+            if task.standing(orphan.key, job_id=self._job_id) in _ENDS
+        }
+
+    def _read_rows(self, ti_ids: Sequence[str]) -> Iterable[TaskInstanceRow]:
+        # With one query: the scheduler hands over rows with few columns loaded, and each of the others
+        # would be a query for each row.
+        with create_session(scoped=False) as session:
+            return task_instances.read_rows(set(ti_ids), session=session).values()
+
+    def _read_histories(
+        self, queued: Sequence[tuple[TaskInstanceKey, str]]
+    ) -> Iterable[tuple[TaskInstanceKey, Histories]]:
+        with create_session(scoped=False) as session:
+            return ledger.read_all_histories(dict(queued), session=session).items()
+
+
+def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | None) -> Orphan | None:
+    if not row.queued_by_job_id:
+        return None
+    losses = histories.whole_try.entries if histories else ()
+    return Orphan(
+        key=row.key,
+        ti_id=row.ti_id,
+        state=row.state,
+        hostname=row.hostname,
+        job_id=row.queued_by_job_id,
+        former_id=former_id,
+        replaced_ids=frozenset(entry.ti_id for entry in losses if entry.next_ti_id),
+        scheduled_dttm=row.scheduled_dttm,
+    )
+
+
+def _read_tasks(orphans: Collection[Orphan]) -> list[tuple[Orphan, TaskSnapshot]]:
+    with create_session(scoped=False) as session:
+        tasks = task_instances.read_snapshots({(o.key, o.ti_id) for o in orphans}, session=session)
+    return [(orphan, tasks[orphan.key, orphan.ti_id]) for orphan in orphans]

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -14,7 +14,6 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.orphans import Orphans
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -47,7 +46,6 @@ class Completion:
     """
     Completes adoptions: holds the launches that were found, and notes what has lost its pod.
 
-    :param orphans: those that are completed are let go of
     :param surplus: deletes the pods that are not adopted
     :param slots: of task instances that cannot be adopted they are freed
     """
@@ -55,19 +53,19 @@ class Completion:
     def __init__(
         self,
         *,
-        orphans: Orphans,
         surplus: SurplusPods,
         registry: LaunchRegistry,
         slots: Slots,
         isolation: Isolation,
     ) -> None:
-        self._orphans = orphans
         self._surplus = surplus
         self._registry = registry
         self._slots = slots
         self._isolation = isolation
-        self._to_follow: list[Launch] = []
-        self._lost: list[Orphan] = []
+        self.to_follow: deque[Launch] = deque()
+        """Launches that were adopted."""
+        self.lost: list[Orphan] = []
+        """Task instances that were running and have no pod any more."""
 
     def complete(self, found: FoundPods, rows: Mapping[TaskInstanceKey, TaskInstanceRow | None]) -> None:
         """
@@ -92,7 +90,7 @@ class Completion:
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided)] += 1
-            self._orphans.let_go_of(orphan.key)
+            self.let_go_of(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
             self._registry.adopted(orphan.key)
@@ -114,18 +112,11 @@ class Completion:
             counts[_Became.LOST],
         )
 
-    def take_adopted(self) -> Iterator[Launch]:
-        """Return, each once, the launches that were adopted."""
-        while self._to_follow:
-            yield self._to_follow.pop(0)
-
-    def lost(self) -> list[Orphan]:
-        """Return the task instances that were running and have no pod any more."""
-        return list(self._lost)
-
-    def forget_lost(self, orphans: Sequence[Orphan]) -> None:
-        """Forget lost task instances that were seen to."""
-        del self._lost[: len(orphans)]
+    def let_go_of(self, key: TaskInstanceKey) -> None:
+        """Adopt a task instance no longer; without a launch it has no slot."""
+        self._registry.adopted(key)
+        if self._registry.get(key) is None:
+            self._slots.free(key)
 
     def _complete_one(
         self,
@@ -145,11 +136,11 @@ class Completion:
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
             self._registry.hold(launch)
-            self._to_follow.append(launch)
+            self.to_follow.append(launch)
             return _Became.HELD
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if found.has_lost(orphan):
-            self._lost.append(orphan)
+            self.lost.append(orphan)
             return _Became.LOST
         if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.odd:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
