@@ -31,8 +31,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge, record
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import LaunchFailed, Report
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
+    News,
+    SupersededPods,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches import identity
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
@@ -256,7 +258,7 @@ def report_what_may_start(patch):
 
 def tidy_up_after_others(patch):
     """Put every failed pod away that has this scheduler's label, whoever has its task instance."""
-    patch.setattr(Strays, "_is_elsewhere", lambda *args: False)
+    patch.setattr(SupersededPods, "_is_elsewhere", lambda *args: False)
 
 
 def let_go_of_what_is_relabelled(patch):

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import CHECK_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
@@ -432,4 +432,4 @@ def test_a_pod_whose_row_cannot_be_read_is_left(harness, let_go, monkeypatch):
     for _ in range(6):
         harness.wait(10)
     assert harness.runtime.take("delete") == []
-    assert harness.executor._parts.strays._created == {}
+    assert harness.executor._parts.superseded_pods._created == {}

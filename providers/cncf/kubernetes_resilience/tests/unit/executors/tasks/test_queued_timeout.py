@@ -11,7 +11,7 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import STRAY_INTERVAL
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import STRAY_INTERVAL
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import PROMPT
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (

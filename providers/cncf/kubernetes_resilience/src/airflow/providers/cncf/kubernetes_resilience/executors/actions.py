@@ -38,7 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Step,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
@@ -68,7 +68,7 @@ class Actions(LoggingMixin):
     :param slots: those of the launches are freed
     :param settlement: says whether a task instance is still queued
     :param launch_queue: takes relaunches, and reports failures once no pod can start any more
-    :param strays: is told of pods whose failure another scheduler may count
+    :param superseded_pods: are told of pods whose failure another scheduler may count
     :param running_workers: follow workers that run in other pods
     """
 
@@ -82,7 +82,7 @@ class Actions(LoggingMixin):
         create_retries: CreateRetries,
         settlement: Settlement,
         launch_queue: LaunchQueue,
-        strays: Strays,
+        superseded_pods: SupersededPods,
         running_workers: RunningWorkers,
         traces: LaunchTraces,
         isolation: Isolation,
@@ -95,7 +95,7 @@ class Actions(LoggingMixin):
         self._create_retries = create_retries
         self._settlement = settlement
         self._launch_queue = launch_queue
-        self._strays = strays
+        self._superseded_pods = superseded_pods
         self._running_workers = running_workers
         self._traces = traces
         self._isolation = isolation
@@ -217,7 +217,7 @@ class Actions(LoggingMixin):
         :param unfollowed: whether the scheduler that has the task instance may know nothing of the pod
         """
         if unfollowed and launch.facts:
-            self._strays.note_unfollowed(launch.facts)
+            self._superseded_pods.note_unfollowed(launch.facts)
         self._release(launch)
         self._registry.settled(launch)
 

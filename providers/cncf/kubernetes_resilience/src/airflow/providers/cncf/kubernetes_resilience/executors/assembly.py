@@ -29,7 +29,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.record impo
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import Limits
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
@@ -159,13 +158,14 @@ class Parts:
         )
         # ---------------------------------------------------------------- failures
         self.traces = LaunchTraces()
-        self.strays = Strays(registry=registry, job_id=job_id, isolation=isolation, clock=clock)
-        superseded = SupersededPods(
+        self.superseded_pods = SupersededPods(
             registry=registry,
             commands=self.commands,
             deletion=self.deletion,
-            strays=self.strays,
             own_label=own_label,
+            job_id=job_id,
+            isolation=isolation,
+            clock=clock,
         )
         self.event_filter = StaleEventFilter(
             registry=registry,
@@ -177,7 +177,7 @@ class Parts:
                 settings.unschedulable_timeout,
                 settings.pending_timeout,
             ),
-            superseded=superseded,
+            superseded=self.superseded_pods,
             create_retries=create_retries,
             outages=self.outages,
             suspect_nodes=self.suspect_nodes,
@@ -240,7 +240,7 @@ class Parts:
             create_retries=create_retries,
             settlement=settlement,
             launch_queue=self.launch_queue,
-            strays=self.strays,
+            superseded_pods=self.superseded_pods,
             running_workers=self.running_workers,
             traces=self.traces,
             isolation=isolation,

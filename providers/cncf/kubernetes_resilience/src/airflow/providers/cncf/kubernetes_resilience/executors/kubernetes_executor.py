@@ -283,9 +283,9 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._slots.stay_awake()
 
     def _settle_strays(self) -> None:
-        for pod in self._parts.strays.settle_unfollowed():
+        for pod in self._parts.superseded_pods.settle_unfollowed():
             self._parts.deletion.put_away(pod)
-        for launch_id, pod in self._parts.strays.settle_created():
+        for launch_id, pod in self._parts.superseded_pods.settle_created():
             self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod, launch_id)
 
     def _continue_adoption(self) -> None:

@@ -99,8 +99,7 @@ class OrphanCollector:
             task = tasks[key, ti_id]
             if task.restarting:
                 continue  # it has another UUID, and waits for the end of its worker
-            has_gone_on = pod.has_succeeded and task.has_released(key)
-            if (key, ti_id) in over or ti_id in replaced or has_gone_on:
+            if (key, ti_id) in over or ti_id in replaced or task.has_released(pod):
                 log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
                 self._deletion.put_away(pod)
 

@@ -4,27 +4,37 @@
 What becomes of pods that are not the pod of a current launch.
 
 A superseded launch has another in its place, or none, and its pod is to go: that is a decision, which neither
-the pod nor its task instance's row shows. Of other pods this scheduler knows nothing but what they say.
+the pod nor its task instance's row shows. Of other pods this scheduler knows nothing but what they say, and
+rows. A pod's label does not say whose it is: the official executor labels a pod before its adoption is
+committed, which may be rolled back. A scheduler that was paused may label a pod after another one has adopted
+it.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+
+from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     UNKNOWN_VERSION,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.strays import Strays
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     AdoptPod,
     ConfirmPod,
     DeletePod,
     PodCommands,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try, task_key, try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     LAUNCH_ID_ANNOTATION,
     SCHEDULER_LABEL,
@@ -32,6 +42,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 )
 
 log = logging.getLogger(__name__)
+
+STRAY_INTERVAL = 60.0
+"""Seconds between two looks at whose a pod is that nobody follows here."""
 
 
 class News(Enum):
@@ -130,7 +143,7 @@ class SupersededPods:
     """
     Carries out what becomes of pods that are not the pod of a current launch. That changes no task.
 
-    :param strays: decides whose a pod is of which neither label nor launch tells
+    Pods whose launch is not known here, or not followed any more, are kept until rows say whose they are.
     """
 
     def __init__(
@@ -139,14 +152,23 @@ class SupersededPods:
         registry: LaunchRegistry,
         commands: PodCommands,
         deletion: PodDeletion,
-        strays: Strays,
         own_label: str,
+        job_id: int | None,
+        isolation: Isolation,
+        clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._commands = commands
         self._deletion = deletion
-        self._strays = strays
         self._own_label = own_label
+        self._job_id = job_id
+        self._isolation = isolation
+        self._clock = clock
+        self._unfollowed: dict[str, tuple[PodFacts, float]] = {}
+        """Each with the time of the next look at its row."""
+        self._created: dict[str, tuple[str, PodFacts]] = {}
+        """Pods with another scheduler's label, of launches that this one has let go of, by UID: each with its
+        launch id."""
 
     def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> Launch | None:
         """Do what follows from news of a pod; return its launch if that is the current one again."""
@@ -158,7 +180,8 @@ class SupersededPods:
             self._take_back(launch, pod)
             return launch
         if step is Step.ASK_WHOSE:
-            self._strays.note_created(launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod)
+            launch_id = launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, "")
+            self._created[pod.ref.uid] = (launch_id, pod)
         else:
             self._carry_out(step, news, pod, launch)
         return None
@@ -167,7 +190,7 @@ class SupersededPods:
         match step:
             case Step.FORGET:
                 self._let_go(news, pod, launch)
-                self._strays.forget(pod)
+                self._forget(pod)
             case Step.WAIT if pod.deletion_timestamp:
                 self._deletion.accepted(pod.ref, pod.deletion_grace_seconds)
             case Step.CONFIRM:
@@ -181,7 +204,7 @@ class SupersededPods:
                 self._deletion.clean_up(pod)
             case Step.ASK_WHO_COUNTS:
                 self._let_go(news, pod, launch)
-                self._strays.note_unfollowed(pod)
+                self.note_unfollowed(pod)
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
         if launch and news not in (News.SEEN, News.LEFT):
@@ -205,3 +228,95 @@ class SupersededPods:
         self._registry.take_back(launch, pod.ref)
         if pod.labels.get(SCHEDULER_LABEL) != self._own_label:
             self._commands.send(AdoptPod(pod.ref))
+
+    # ------------------------------------------------------------------ what rows say
+
+    def note_unfollowed(self, pod: PodFacts) -> None:
+        """
+        Note a pod that has ended, or has not started, with this scheduler's label, and without a launch.
+
+        A sidecar may end after the worker.
+        """
+        before, due = self._unfollowed.get(pod.ref.uid, (None, 0.0))
+        if before is None or before.has_ended is not pod.has_ended:
+            due = self._clock() + (SIDECAR_GRACE if pod.lingers else 0.0)
+        self._unfollowed[pod.ref.uid] = (pod, due)
+
+    def settle_unfollowed(self) -> list[PodFacts]:
+        """
+        Return those of these pods that nobody needs.
+
+        A pod that has ended is asked about again for as long as another scheduler has its task instance: that
+        one may have launched another pod, and know nothing of this one. A pod that has not started is asked
+        about until its try is over.
+
+        :raises DatabaseAwayError: if the database does not answer; they are asked about again then
+        """
+        return self._isolation.batch(
+            "strays",
+            [pod for pod, due in self._unfollowed.values() if due <= self._clock()],
+            self._take_unfollowed,
+            name=lambda pod: pod.ref.uid,
+            give_up=self._forget,
+        )
+
+    def settle_created(self) -> list[tuple[str, PodFacts]]:
+        """
+        Return those of these pods, with their launch ids, whose task instances are still this scheduler's.
+
+        The others are left: another scheduler has adopted them.
+
+        :raises DatabaseAwayError: if the database does not answer; they are asked about again then
+        """
+        return self._isolation.batch(
+            "strays",
+            list(self._created.values()),
+            self._take_created,
+            name=lambda item: item[1].ref.uid,
+            give_up=self._leave_created,
+        )
+
+    def _take_created(self, created: Sequence[tuple[str, PodFacts]]) -> list[tuple[str, PodFacts]]:
+        with create_session(scoped=False) as session:
+            tasks = task_instances.read_snapshots({try_of(pod) for _, pod in created}, session=session)
+        ours = []
+        for launch_id, pod in created:
+            if self._standing(pod, tasks) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
+                del self._created[pod.ref.uid]
+                ours.append((launch_id, pod))
+            else:
+                log.info("Pod %s was adopted by another scheduler", pod.ref)
+                self._leave_created((launch_id, pod))
+        return ours
+
+    def _forget(self, pod: PodFacts, _: Exception | None = None) -> None:
+        self._unfollowed.pop(pod.ref.uid, None)
+
+    def _leave_created(self, item: tuple[str, PodFacts], _: Exception | None = None) -> None:
+        launch_id, pod = item
+        del self._created[pod.ref.uid]
+        self._registry.left(launch_id, pod.ref.uid)
+
+    def _take_unfollowed(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
+        with create_session(scoped=False) as session:
+            tasks = task_instances.read_snapshots(set(map(try_of, pods)), session=session)
+            over = task_instances.read_over(tasks, session=session)
+        unowned = []
+        for pod in pods:
+            # One that has not started may run its task yet, or may be that of another deployment.
+            is_needed = self._is_elsewhere(pod, tasks) if pod.has_ended else try_of(pod) not in over
+            if is_needed or self._registry.adopting_of(task_key(pod.annotations)):
+                self._unfollowed[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
+                continue
+            self._forget(pod)
+            # It may have been adopted since.
+            if not self._registry.find(pod):
+                unowned.append(pod)
+        return unowned
+
+    def _is_elsewhere(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> bool:
+        is_elsewhere = self._standing(pod, tasks) is Standing.ELSEWHERE
+        return is_elsewhere and not tasks[try_of(pod)].has_released(pod)
+
+    def _standing(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> Standing:
+        return tasks[try_of(pod)].standing(task_key(pod.annotations), job_id=self._job_id)

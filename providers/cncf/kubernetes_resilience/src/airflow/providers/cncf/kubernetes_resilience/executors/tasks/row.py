@@ -15,6 +15,9 @@ from typing import NamedTuple, TypeGuard
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
+
 
 class TaskInstanceRow(NamedTuple):
     """What a launch needs to know of its task instance."""
@@ -58,14 +61,15 @@ class TaskSnapshot(NamedTuple):
             return Standing.RESTARTED if self.owner == job_id else Standing.ELSEWHERE
         return standing(self.row, key, job_id=job_id)
 
-    def has_released(self, key: TaskInstanceKey | None) -> bool:
+    def has_released(self, pod: PodFacts) -> bool:
         """
-        Whether a try goes on without the pod of a phase that has deferred, or was rescheduled.
+        Whether its try goes on without a pod, whose phase has deferred or was rescheduled.
 
         That pod succeeds before its try is over. While the task instance waits, its row names the scheduler
         of that phase.
         """
-        return self.standing(key, job_id=self.owner) is Standing.HELD_UP
+        now = self.standing(task_key(pod.annotations), job_id=self.owner)
+        return pod.has_succeeded and now is Standing.HELD_UP
 
 
 class Standing(Enum):
