@@ -138,7 +138,7 @@ def test_delete_goes_on_until_it_is_done(
     ref = kubelet.create(pod("a"))
     proxy.faults.fail(status, when=verb("delete"), retry_after=1)
     proxy.faults.fail(status, when=verb("delete"))
-    runtime.call(runtime.launcher.delete(ref, grace_seconds=0), WAIT)
+    runtime.call(runtime.launcher.delete(ref), WAIT)
     assert inbox.of(PodDeleted) == PodDeleted(ref)
     assert kubelet.read("a") is None
 
@@ -198,7 +198,7 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     present = kubelet.create(pod("a"))
     past = PodRef("default", "a", "11111111-1111-1111-1111-111111111111")
     runtime.submit(runtime.launcher.mark_done, past)
-    runtime.call(runtime.launcher.delete(past, grace_seconds=0), WAIT)
+    runtime.call(runtime.launcher.delete(past), WAIT)
     assert inbox.of(PodDeleted) == PodDeleted(past)
     for call in ((runtime.launcher.confirm, past), (runtime.launcher.adopt, past, {"airflow-worker": "9"})):
         runtime.submit(*call)

@@ -168,7 +168,7 @@ class FakeCluster:
             raise refusal(409, "Conflict")
         if options["resource_version"] not in (None, pod["metadata"]["resourceVersion"]):
             raise refusal(409, "Conflict")
-        grace = options["grace_seconds"] if options["grace_seconds"] is not None else 30
+        grace = options["options"].get("gracePeriodSeconds", 30)
         pod["metadata"]["deletionGracePeriodSeconds"] = grace
         if grace == 0:
             del self.pods[name]

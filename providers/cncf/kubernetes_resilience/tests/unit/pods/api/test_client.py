@@ -140,7 +140,7 @@ async def test_a_line_that_is_no_event_is_a_proxys(line: dict[str, Any]) -> None
 async def test_delete_carries_precondition_and_options() -> None:
     transport = Transport({})
     options = delete_options({"grace_period_seconds": 5, "propagation_policy": "Foreground"})
-    await PodClient(transport).delete_pod("ns", "p", uid="u", grace_seconds=0, options=options)  # type: ignore[arg-type]
+    await PodClient(transport).delete_pod("ns", "p", uid="u", options=options)  # type: ignore[arg-type]
     assert transport.sent == [
         (
             "DELETE",
@@ -148,7 +148,7 @@ async def test_delete_carries_precondition_and_options() -> None:
             {
                 "kind": "DeleteOptions",
                 "apiVersion": "v1",
-                "gracePeriodSeconds": 0,
+                "gracePeriodSeconds": 5,
                 "propagationPolicy": "Foreground",
                 "preconditions": {"uid": "u"},
             },

@@ -56,12 +56,17 @@ def body(launch_id: str = "launch-1", name: str = "worker") -> dict[str, Any]:
 class Bench:
     def __init__(self, cluster: Any, time: Any, concurrency: int = 8) -> None:
         self.emitted: list[Any] = []
+        self.delete_options: dict[str, Any] = {"propagationPolicy": "Background"}
         self.launcher = Launcher(
             cluster,
             emit=self.emitted.append,
             calls=Calls(concurrency, timing=time.timing),
-            delete_options={"propagationPolicy": "Background"},
+            delete_options=self.delete_options,
         )
+
+    async def delete(self, ref: PodRef, version: str | None = None, *, grace: int) -> None:
+        self.delete_options["gracePeriodSeconds"] = grace
+        await self.launcher.delete(ref, version)
 
     def outcome(self) -> Any:
         (message,) = self.emitted
@@ -271,18 +276,17 @@ class TestDelete:
             {
                 "uid": "uid-1",
                 "resource_version": None,
-                "grace_seconds": None,
                 "options": {"propagationPolicy": "Background"},
             }
         ]
 
     async def test_a_finalizer_keeps_it(self, created: Bench, cluster: Any) -> None:
         cluster.pods["worker"]["metadata"]["finalizers"] = ["example.com/hold"]
-        await created.launcher.delete(REF, grace_seconds=0)
+        await created.delete(REF, grace=0)
         assert created.outcome() == PodDeletionAccepted(REF, 0)
 
     async def test_grace_period_is_the_servers(self, created: Bench, cluster: Any) -> None:
-        await created.launcher.delete(REF, grace_seconds=7)
+        await created.delete(REF, grace=7)
         assert created.outcome() == PodDeletionAccepted(REF, 7)
 
     async def test_already_gone(self, bench: Bench) -> None:
@@ -291,7 +295,7 @@ class TestDelete:
 
     async def test_another_pod_of_that_name_is_left_alone(self, created: Bench, cluster: Any) -> None:
         old = PodRef("airflow", "worker", "uid-0")
-        await created.launcher.delete(old, grace_seconds=0)
+        await created.delete(old, grace=0)
         assert created.outcome() == PodDeleted(old)
         assert "worker" in cluster.pods
 
@@ -299,7 +303,7 @@ class TestDelete:
         self, created: Bench, cluster: Any, refused: Any
     ) -> None:
         cluster.fail["delete"] = [refused(409, "Conflict")]
-        await created.launcher.delete(REF, grace_seconds=0)
+        await created.delete(REF, grace=0)
         assert created.outcome() == PodDeleted(REF)
         assert cluster.calls.count("delete") == 2
 
@@ -309,7 +313,7 @@ class TestDelete:
         errors = [DROPPED, refused(500), refused(429, retry_after=40), refused(403, "Forbidden"), DROPPED]
         cluster.fail["delete"] = [*errors, *[DROPPED] * 20]
         with caplog.at_level(logging.INFO):
-            await created.launcher.delete(REF, grace_seconds=0)
+            await created.delete(REF, grace=0)
         assert created.outcome() == PodDeleted(REF)
         assert time.sleeps[:5] == [0.5, 1.0, 40, 4.0, 8.0]
         assert max(time.sleeps) == RETRY.maximum
@@ -625,7 +629,7 @@ async def test_a_deletion_is_not_lost_to_an_answer_of_a_proxy(
 ) -> None:
     """Its pod would live on beside its replacement (I2)."""
     cluster.fail["delete"] = [error_from_status(status, None, text="<html>")]
-    await created.launcher.delete(REF, version, grace_seconds=0)
+    await created.delete(REF, version, grace=0)
     assert created.outcome() == PodDeleted(REF)
 
 
@@ -643,7 +647,7 @@ async def test_nor_to_one_that_says_success(
         return answers.pop() if answers else await delete(*args, **options)
 
     monkeypatch.setattr(cluster, "delete_pod", delete_pod)
-    await created.launcher.delete(REF, version, grace_seconds=0)
+    await created.delete(REF, version, grace=0)
     assert created.outcome() == PodDeleted(REF)
 
 

@@ -183,14 +183,12 @@ class PodClient:
         *,
         uid: str,
         resource_version: str | None = None,
-        grace_seconds: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Json:
         """
         Delete a pod if it is still the one with that UID.
 
         :param resource_version: a further precondition; None for any version
-        :param grace_seconds: overrides ``options`` and the pod's own grace period
         :param options: more fields of ``v1.DeleteOptions``; see :func:`delete_options`
         :return: the pod's metadata after the call, or a ``Status``
         :raises PodConflictError: if it is another one, or at another version
@@ -206,8 +204,6 @@ class PodClient:
             **(options or {}),
             "preconditions": preconditions,
         }
-        if grace_seconds is not None:
-            body["gracePeriodSeconds"] = grace_seconds
         return await self._transport.request(
             "DELETE", _POD, {"namespace": namespace, "name": name}, body=body, accept=METADATA
         )

@@ -144,7 +144,6 @@ class Launcher:
         resource_version: str | None = None,
         scheduler_label: str | None = None,
         *,
-        grace_seconds: int | None = None,
         is_housekeeping: bool = False,
     ) -> None:
         """
@@ -158,7 +157,6 @@ class Launcher:
         :param resource_version: a version at which the pod had not started, or one that no pod has; it is
             deleted only if it still has not. None deletes it unconditionally
         :param scheduler_label: the scheduler's label that it has to have still, if it has changed; None: any
-        :param grace_seconds: 0 removes the object at once; None leaves it to the pod and the configuration
         :param is_housekeeping: whether nothing waits for it
         """
         what = f"Deleting pod {ref}"
@@ -170,7 +168,6 @@ class Launcher:
                     ref.name,
                     uid=ref.uid,
                     resource_version=version,
-                    grace_seconds=grace_seconds,
                     options=self._delete_options,
                 )
             return answer if _is_success(answer) else _pod(answer)
