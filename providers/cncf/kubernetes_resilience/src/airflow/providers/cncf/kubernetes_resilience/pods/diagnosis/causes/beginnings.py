@@ -76,15 +76,13 @@ _SERVER_ERROR = either(
 )
 _NOT_IMPORTED = either(
     said(_root_exception, r'\A(ModuleNotFound|Import)Error"'),
-    either(
-        said(
-            _uncaught_exception,
-            r"(?m)^((ModuleNotFound|Import)Error: "
-            r"|(\w+\.)*AirflowConfigException: The object could not be loaded\.)",
-        ),
-        # Python's own words for a module that it was told to run.
-        container_says(r"No module named '?airflow\b"),
+    said(
+        _uncaught_exception,
+        r"(?m)^((ModuleNotFound|Import)Error: "
+        r"|(\w+\.)*AirflowConfigException: The object could not be loaded\.)",
     ),
+    # Python's own words for a module that it was told to run.
+    container_says(r"No module named '?airflow\b"),
 )
 
 IMPORT_FAILED = "worker-import-failed"

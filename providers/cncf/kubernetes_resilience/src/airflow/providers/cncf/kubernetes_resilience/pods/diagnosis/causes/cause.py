@@ -93,6 +93,6 @@ def both(first: Predicate, second: Predicate) -> Predicate:
     return lambda failure: first(failure) and second(failure)
 
 
-def either(first: Predicate, second: Predicate) -> Predicate:
-    """Return whether one of the two holds."""
-    return lambda failure: first(failure) or second(failure)
+def either(*predicates: Predicate) -> Predicate:
+    """Return whether one of these holds."""
+    return lambda failure: any(holds(failure) for holds in predicates)

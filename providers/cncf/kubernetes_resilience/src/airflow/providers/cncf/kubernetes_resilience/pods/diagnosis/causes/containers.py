@@ -304,7 +304,8 @@ CONTAINERS = (
     Cause(
         name="image-store-failed",
         applies=either(
-            either(both(_NOT_PULLED, _node_says(_OF_DISK)), _HAS_LOST_IMAGE),
+            both(_NOT_PULLED, _node_says(_OF_DISK)),
+            _HAS_LOST_IMAGE,
             both(
                 either(_NOT_PULLED, _NOT_CREATED),
                 # containerd, core/diff/apply, core/unpack and client, and Docker. What is not found had been
@@ -427,9 +428,7 @@ CONTAINERS = (
     Cause(
         name="volume-unavailable",
         applies=both(
-            either(
-                either(_NOT_CONFIGURED, NOT_STARTED), container_reason("ContainerCreating", "PodInitializing")
-            ),
+            either(_NOT_CONFIGURED, NOT_STARTED, container_reason("ContainerCreating", "PodInitializing")),
             container_says(
                 # Not within a name of a pod, which is made of those of its Dag and its task
                 r"(^|[^\w-])(sub ?path|volume ?mounts?|mountvolume|mount(ing|ed)?|volumes?"
@@ -543,8 +542,7 @@ CONTAINERS = (
         # The kubelet's word, and containerd's for a container whose process it does not find any more:
         # internal/cri/server; and CRI-O's exit code without a word: server/container_status.go
         applies=either(
-            either(container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code),
-            _has_untold_end,
+            container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code, _has_untold_end
         ),
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
