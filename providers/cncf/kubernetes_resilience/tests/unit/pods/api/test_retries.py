@@ -42,9 +42,10 @@ SOON = {"details": {"retryAfterSeconds": 1}}
         (refused(400), Answer.INVALID),
         (refused(413), Answer.INVALID),
         (refused(422), Answer.INVALID),
+        *((error_from_status(status, None, text="<html>"), Answer.FOREIGN) for status in (409, 410, 422)),
         *(
-            (error_from_status(status, None, text="<html>"), Answer.FOREIGN)
-            for status in (401, 403, 409, 410, 422)
+            (error_from_status(status, None, text="<html>"), Answer.NOT_LET_THROUGH)
+            for status in (401, 403, 405, 501)
         ),
         (refused(403, message="pods is forbidden: exceeded quota: tasks"), Answer.QUOTA_EXCEEDED),
         (refused(403, message="pods is forbidden: User"), Answer.REFUSED),
@@ -54,7 +55,7 @@ SOON = {"details": {"retryAfterSeconds": 1}}
         (refused(410, message="too old resource version: 1 (2)"), Answer.MODIFIED),
         (refused(410, message="the continue token is too old"), Answer.CONFLICT),
         (refused(401), Answer.REFUSED),
-        (refused(405), Answer.FOREIGN),
+        (refused(405), Answer.NOT_LET_THROUGH),
         (ForeignAnswerError("unreadable answer"), Answer.FOREIGN),
         (UnknownOwnerError("409; looking for it: 403", status=403), Answer.REFUSED),
         (CreationCalledOffError("called off"), Answer.FOREIGN),

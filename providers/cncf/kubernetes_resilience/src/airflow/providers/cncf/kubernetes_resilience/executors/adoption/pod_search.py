@@ -24,7 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import REM
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import PodCommands
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import NOT_DONE, Orphan
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import is_unanswered
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import UNANSWERED, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class PodSearch:
                 pods += await self._runtime.launcher.list_pods(namespace, NOT_DONE)
             except KubernetesApiError as error:
                 errors.append((namespace or "all namespaces", error))
-                are_away = sum(is_unanswered(each) for _, each in errors) == len(self._namespaces)
+                are_away = sum(answer_of(each) in UNANSWERED for _, each in errors) == len(self._namespaces)
                 # An object that cannot be decoded is a 500 for its namespace, and for ever.
                 if are_away or (error.transient and error.status != 500):
                     self.is_refused = False

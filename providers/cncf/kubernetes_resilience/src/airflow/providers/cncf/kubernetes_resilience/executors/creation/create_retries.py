@@ -73,6 +73,7 @@ COURSES: Mapping[Answer, Course] = {
     # Waited out first: see ALONE.
     Answer.TRANSIENT: Course(0, CREATION_FAILED),
     Answer.REFUSED: Course(REFUSALS - 1, CREATION_REFUSED),
+    Answer.NOT_LET_THROUGH: Course(REFUSALS - 1, CREATION_UNANSWERED),
     Answer.FOREIGN: Course(REFUSALS - 1, CREATION_UNANSWERED),
     Answer.MODIFIED: Course(REFUSALS - 1, CREATION_CONFLICT),
     Answer.CONFLICT: Course(REFUSALS - 1, CREATION_CONFLICT),

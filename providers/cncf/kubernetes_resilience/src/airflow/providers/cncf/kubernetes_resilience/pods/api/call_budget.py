@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import (
+    UNANSWERED,
     Answer,
     answer_of,
-    is_unanswered,
     retry_delay,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import REAL, Timing
@@ -41,9 +41,12 @@ REFUSALS = 10
 """Attempts at a request that is not permitted: some five minutes. Without a limit, a missing permission would
 keep one more command alive for each pod that ends."""
 
-_PASSING = frozenset(
-    {Answer.TRANSIENT, Answer.FOREIGN, Answer.REFUSED, Answer.FORBIDDEN, Answer.QUOTA_EXCEEDED}
-)
+_PASSING = UNANSWERED | {
+    Answer.NOT_LET_THROUGH,
+    Answer.REFUSED,
+    Answer.FORBIDDEN,
+    Answer.QUOTA_EXCEEDED,
+}
 """Answers that may be others in a while. A pod that has to be deleted still has to be deleted then."""
 
 
@@ -101,8 +104,9 @@ class Calls:
                 return await self.once(request, is_housekeeping=is_housekeeping)
             except KubernetesApiError as error:
                 # An API server that comes back may not know its roles yet, however long it was away.
-                refusals += not is_unanswered(error)
-                if attempt == attempts or refusals == REFUSALS or answer_of(error) not in _PASSING:
+                answer = answer_of(error)
+                refusals += answer not in UNANSWERED
+                if attempt == attempts or refusals == REFUSALS or answer not in _PASSING:
                     raise
                 await self.pause(what, attempt, error)
         raise AssertionError  # count() does not end

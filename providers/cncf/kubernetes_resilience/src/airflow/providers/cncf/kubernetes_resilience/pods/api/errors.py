@@ -22,9 +22,6 @@ the text is cut afterwards."""
 MAX_RETRY_AFTER = 300.0
 """Seconds: upper limit of a Retry-After. An odd value of a proxy must not stop the executor for a day."""
 
-DENIED = frozenset({401, 403})
-"""Statuses that say who may send a request."""
-
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -63,11 +60,6 @@ class KubernetesApiError(Exception):
     def transient(self) -> bool:
         """Whether the same request may succeed later although nobody changes anything."""
         return self.status is None or self.status in _TRANSIENT or self.retry_after is not None
-
-    @property
-    def is_denied(self) -> bool:
-        """Whether the API server has refused credentials, a permission or the request itself."""
-        return self.status in DENIED and type(self) is not ConnectionFailedError
 
     @property
     def is_denied_by_webhook(self) -> bool:

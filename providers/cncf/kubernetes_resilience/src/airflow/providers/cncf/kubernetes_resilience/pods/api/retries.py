@@ -10,7 +10,6 @@ from decimal import Decimal
 from enum import Enum, auto
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
-    DENIED,
     ConnectionFailedError,
     KubernetesApiError,
     PodConflictError,
@@ -20,7 +19,8 @@ from airflow_resilience.backoff import Backoff
 
 _INVALID = frozenset({400, 413, 422})
 _CONFLICT = frozenset({409, 410})
-_NOT_LET_THROUGH = DENIED | {405, 501}
+_DENIED = frozenset({401, 403})
+_NOT_LET_THROUGH = _DENIED | {405, 501}
 
 _MODIFIED, _TOO_OLD = "object has been modified", "too old resource version"
 
@@ -80,8 +80,14 @@ class Answer(Enum):
     REFUSED = auto()
     """The API server does not accept the credentials, or a permission or a service account is missing.
     Credentials are rotated and role bindings are replaced, so it may pass within minutes."""
+    NOT_LET_THROUGH = auto()
+    """A proxy says who may send a request, or which, with a page of its own."""
     FOREIGN = auto()
     """Anything else: a proxy has answered. It may find its way again within minutes."""
+
+
+UNANSWERED = frozenset({Answer.TRANSIENT, Answer.FOREIGN})
+"""Answers that tell of an API server that is away."""
 
 
 def answer_of(error: KubernetesApiError) -> Answer:
@@ -99,17 +105,9 @@ def answer_of(error: KubernetesApiError) -> Answer:
         return Answer.INVALID
     if error.status in _CONFLICT and not is_of_a_proxy:
         return Answer.MODIFIED if _was_modified(error) else Answer.CONFLICT
-    return Answer.REFUSED if error.is_denied else Answer.FOREIGN
-
-
-def is_unanswered(error: KubernetesApiError) -> bool:
-    """
-    Whether the API server is away, as far as a failed request tells.
-
-    A proxy that says who may send a request, or which, with a page of its own, is not away.
-    """
-    answer = answer_of(error)
-    return answer is Answer.TRANSIENT or (answer is Answer.FOREIGN and error.status not in _NOT_LET_THROUGH)
+    if error.status in _DENIED and type(error) is not ConnectionFailedError:
+        return Answer.REFUSED
+    return Answer.NOT_LET_THROUGH if error.status in _NOT_LET_THROUGH else Answer.FOREIGN
 
 
 def retry_delay(

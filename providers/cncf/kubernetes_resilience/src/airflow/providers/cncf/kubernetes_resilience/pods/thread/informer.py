@@ -23,7 +23,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
     ResourceExpiredError,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import is_unanswered, retry_delay
+from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import (
+    UNANSWERED,
+    Answer,
+    answer_of,
+    retry_delay,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.api.timing import REAL, Timing
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
@@ -134,7 +139,7 @@ class Outage:
         """Record a failure and return the seconds to wait before the next attempt."""
         self._attempts += 1
         # A refusal names the permission that is missing. Other messages may be different each time.
-        failure = (error.status, error.message if error.is_denied else "")
+        failure = (error.status, error.message if answer_of(error) is Answer.REFUSED else "")
         new = self._attempts == 1 or failure != self._failure
         # An expired resource version is no fault: it asks for a relist.
         level = logging.INFO if isinstance(error, ResourceExpiredError) else logging.WARNING
@@ -210,7 +215,7 @@ class Informer:
                 self.namespace, label_selector=self._label_selector, read=self._read
             )
         except KubernetesApiError as error:
-            self.is_away = is_unanswered(error)
+            self.is_away = answer_of(error) in UNANSWERED
             raise
         self.is_away = False
         for observation in self._store.replace(listing.items):
