@@ -40,10 +40,28 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 from airflow_resilience.backoff import Backoff
 
+logger = logging.getLogger(__name__)
+
 DERIVED_CONDITIONS = frozenset({"Ready", "ContainersReady", "Initialized", "PodReadyToStartContainers"})
 """Conditions that repeat the containers' states, some seconds later. That a pod is not ready
 although its containers are is another matter: then its node is not heard of. A change of any other condition
 matters, also of a custom one, because a policy may name it."""
+
+INACTIVITY_TIMEOUT = 150.0
+"""Seconds of silence after which a watch counts as dead: its connection broke without a FIN or RST (a NAT
+entry expired, a node was lost). The API server is asked to end each watch earlier, after 0.4 to 0.8 of this
+time at random. So a quiet but healthy watch never counts as dead, even without bookmarks. To resume it costs
+one request and no list."""
+
+RECONNECT = Backoff(initial=0.5, maximum=30.0)
+"""The first reconnect is almost immediate. A long outage costs one request every 15 seconds on average."""
+
+LONG_WATCH = 20.0
+"""Seconds. A watch that lasted so long has worked, even if it had no events."""
+
+SHORT_WATCH = 1.0
+"""Seconds. If a watch ends cleanly before this and without an event, a proxy does not let it through. To
+resume it at once would be a busy loop."""
 
 
 class PodStore:
@@ -97,26 +115,7 @@ def _signature(facts: PodFacts) -> Hashable:
     )
 
 
-logger = logging.getLogger(__name__)
-
-INACTIVITY_TIMEOUT = 150.0
-"""Seconds of silence after which a watch counts as dead: its connection broke without a FIN or RST (a NAT
-entry expired, a node was lost). The API server is asked to end each watch earlier, after 0.4 to 0.8 of this
-time at random. So a quiet but healthy watch never counts as dead, even without bookmarks. To resume it costs
-one request and no list."""
-
-RECONNECT = Backoff(initial=0.5, maximum=30.0)
-"""The first reconnect is almost immediate. A long outage costs one request every 15 seconds on average."""
-
-LONG_WATCH = 20.0
-"""Seconds. A watch that lasted so long has worked, even if it had no events."""
-
-SHORT_WATCH = 1.0
-"""Seconds. If a watch ends cleanly before this and without an event, a proxy does not let it through. To
-resume it at once would be a busy loop."""
-
-
-class Outage:
+class Reconnects:
     """
     Failures of one connection that is made again and again.
 
@@ -196,7 +195,7 @@ class Informer:
         self._emit = emit
         self._inactivity_timeout = inactivity_timeout
         self._timing = timing
-        self._outage = Outage(f"Watching pods in {namespace or 'all namespaces'}", backoff, timing)
+        self._reconnects = Reconnects(f"Watching pods in {namespace or 'all namespaces'}", backoff, timing)
         self._store = PodStore()
         self._malformed: set[str] = set()
 
@@ -206,7 +205,7 @@ class Informer:
             try:
                 await self._list_then_watch()
             except KubernetesApiError as error:
-                await self._timing.sleep(self._outage.failed(error))
+                await self._timing.sleep(self._reconnects.failed(error))
 
     async def _list_then_watch(self) -> None:
         """List once, then watch for as long as each watch can resume where the last one ended."""
@@ -239,13 +238,13 @@ class Informer:
             async with aclosing(events):
                 async for event in events:
                     heard = True
-                    self._outage.over()
+                    self._reconnects.over()
                     self._take(event)
                     version = _version(event) or version
         finally:
             # However the watch ended, it worked until then. Some proxies cut quiet connections.
             if self._timing.clock() - opened >= LONG_WATCH:
-                self._outage.over()
+                self._reconnects.over()
         if not heard and self._timing.clock() - opened < SHORT_WATCH:
             raise ConnectionFailedError("the watch ended as soon as it began")
         return version
