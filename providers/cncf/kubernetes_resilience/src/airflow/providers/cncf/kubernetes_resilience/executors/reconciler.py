@@ -198,8 +198,6 @@ class Reconciler:
             and now - self._last_away >= CHECK_INTERVAL
             and not self._is_adopted(launch)
             and has_expired_token(launch, now, self._token_validity)
-            # The clock that tells the pod's age may be ahead of the API server's.
-            and (not launch.token_made_at or now - launch.first_token_at >= self._token_validity)
         )
 
 

@@ -115,7 +115,8 @@ def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
     Whether the token of a launch's worker has expired, or had when the worker has ended.
 
     This scheduler knows when it has made a token. The pod's age counts too: the pod may have been created by
-    an earlier call, with an earlier token.
+    an earlier call, with an earlier token. Two clocks tell the age of a pod that waits, so that it is at most
+    that of the first token.
 
     :param validity: of a token, seconds
     """
@@ -123,6 +124,8 @@ def has_expired_token(launch: Launch, now: float, validity: float) -> bool:
     age = now - launch.token_made_at if launch.token_made_at else 0.0
     created = launch.facts.created if launch.facts else None
     pod_age = (today - created).total_seconds() if created else 0.0
+    if launch.token_made_at and not launch.has_started:
+        pod_age = min(pod_age, now - launch.first_token_at)
     return max(age, pod_age) - _seconds_since_end(launch.facts, today) >= validity
 
 
