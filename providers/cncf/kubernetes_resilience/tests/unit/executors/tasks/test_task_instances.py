@@ -88,7 +88,7 @@ def test_many_take_no_more_statements_than_one(running, session):
 CHANGES = {
     "refresh_queued": ("queued", lambda ids, session: refresh_queued(ids, at=NOW, session=session)),
     "reschedule": ("queued", lambda ids, session: reschedule(ids, None, at=NOW, session=session)),
-    "forbid_retries": ("queued", lambda ids, session: forbid_retries(ids, session=session)),
+    "forbid_retries": ("queued", lambda ids, session: forbid_retries(ids, "queued", session=session)),
     "run_again": (
         "running",
         lambda ids, session: run_again({each: str(uuid7()) for each in ids}, at=NOW, session=session),

@@ -10,7 +10,7 @@ executor's inbox.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import (
     annotations_for_logging_task_metadata,
 )
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -52,7 +53,6 @@ from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation import audit
-from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -223,11 +223,11 @@ class LaunchQueue:
             }
             locked = task_instances.lock_rows({launch.ti_id for launch in failed}, session=session)
             held = {
-                launch: entry
+                launch.key: entry
                 for launch, entry in failed.items()
                 if awaits_launch(locked.get(launch.ti_id), launch.key, job_id=self._job_id)
             }
-            _write_failed(held, session)
+            task_instances.write_failed(held, TaskInstanceState.QUEUED, session=session)
             handed_back = {launch.ti_id for launch in due if launch.is_handed_back}
             now = datetime.now(UTC)
             busy = task_instances.reschedule(handed_back, self._job_id, at=now, session=session)
@@ -296,18 +296,6 @@ class LaunchQueue:
             log.info("Creating pod %s for %s with annotations %s", metadata["name"], launch.key, told_of_task)
             self._registry.create(launch, creation)
         return None
-
-
-def _write_failed(failed: Mapping[Launch, LedgerEntry], session: Session) -> None:
-    """
-    Write down why launches have failed for good, and that task instances which are to fail have no retries.
-
-    :param failed: launches of rows that are locked, with what was decided
-    """
-    for_good = {launch.ti_id for launch, entry in failed.items() if entry.decision.action is Action.FAIL}
-    task_instances.forbid_retries(for_good, session=session)
-    contexts = {launch.key: (launch.ti_id, entry.context) for launch, entry in failed.items()}
-    write_failures(contexts, session=session)
 
 
 def _record_reported(due: Sequence[Launch], session: Session) -> None:

@@ -302,17 +302,9 @@ class Recorder:
         new_ids = {entry.ti_id: entry.next_ti_id for _, entry in losses if entry.next_ti_id}
         if new_ids:
             task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
-        for_good = {entry.ti_id for _, entry in losses if entry.decision.action is Action.FAIL}
-        task_instances.forbid_retries(for_good, TaskInstanceState.RUNNING, session=session)
         # That of a launch is written when no pod of it can start any more.
-        write_failures(
-            {
-                launch.key: (entry.ti_id, entry.context)
-                for launch, entry in losses
-                if entry.decision.action is not Action.RELAUNCH
-            },
-            session=session,
-        )
+        failed = {launch.key: entry for launch, entry in losses if not entry.next_ti_id}
+        task_instances.write_failed(failed, TaskInstanceState.RUNNING, session=session)
 
 
 def _new_entry(

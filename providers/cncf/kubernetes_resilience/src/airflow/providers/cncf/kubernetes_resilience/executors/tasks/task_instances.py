@@ -31,7 +31,10 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskSnapshot,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
+from airflow_resilience.decision import Action
+from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
+from airflow_resilience.propagation.database import write_failures
 from airflow_resilience.retry_policy.selection import TaskProfile, wishes
 
 log = logging.getLogger(__name__)
@@ -229,14 +232,22 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
             raise TaskInstanceChangedError(f"one of {sorted(new_ids)} does not run any more")
 
 
-def forbid_retries(
-    ti_ids: Collection[str], state: TaskInstanceState = TaskInstanceState.QUEUED, *, session: Session
+def write_failed(
+    failed: Mapping[TaskInstanceKey, LedgerEntry], state: TaskInstanceState, *, session: Session
 ) -> None:
     """
-    Take the retries that they have left from task instances which are to fail for good.
+    Write down why tries have failed, and that task instances which are to fail for good have no retries.
 
-    :param state: in which they still have to be
+    :param failed: what was decided about each; the rows are locked
+    :param state: in which those still have to be
     """
+    for_good = {entry.ti_id for entry in failed.values() if entry.decision.action is Action.FAIL}
+    forbid_retries(for_good, state, session=session)
+    write_failures({key: (entry.ti_id, entry.context) for key, entry in failed.items()}, session=session)
+
+
+def forbid_retries(ti_ids: Collection[str], state: TaskInstanceState, *, session: Session) -> None:
+    """Take the retries that they have left from task instances in a state."""
     _update(ti_ids, state, {"max_tries": TaskInstance.try_number - 1}, session)
 
 
