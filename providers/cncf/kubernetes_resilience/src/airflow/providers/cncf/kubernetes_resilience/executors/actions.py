@@ -14,6 +14,7 @@ from typing import assert_never
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.log.logging_mixin import LoggingMixin
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
@@ -37,7 +38,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Situation,
     Step,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
@@ -45,6 +45,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Iso
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.running_workers import RunningWorkers
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import awaits_launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
@@ -66,7 +68,6 @@ class Actions(LoggingMixin):
     Acts on launches, by what was judged and committed.
 
     :param slots: those of the launches are freed
-    :param settlement: says whether a task instance is still queued
     :param launch_queue: takes relaunches, and reports failures once no pod can start any more
     :param superseded_pods: are told of pods whose failure another scheduler may count
     :param running_workers: follow workers that run in other pods
@@ -80,12 +81,12 @@ class Actions(LoggingMixin):
         deletion: PodDeletion,
         event_filter: StaleEventFilter,
         create_retries: CreateRetries,
-        settlement: Settlement,
         launch_queue: LaunchQueue,
         superseded_pods: SupersededPods,
         running_workers: RunningWorkers,
         traces: LaunchTraces,
         isolation: Isolation,
+        job_id: int | None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._registry = registry
@@ -93,12 +94,12 @@ class Actions(LoggingMixin):
         self._deletion = deletion
         self._event_filter = event_filter
         self._create_retries = create_retries
-        self._settlement = settlement
         self._launch_queue = launch_queue
         self._superseded_pods = superseded_pods
         self._running_workers = running_workers
         self._traces = traces
         self._isolation = isolation
+        self._job_id = job_id
 
     def act(self, settled: Settled) -> None:
         """
@@ -306,10 +307,17 @@ class Actions(LoggingMixin):
         It is reported as failed if it is known that no worker runs it. Otherwise nothing is reported, since
         no healthy task may fail: Airflow's own timeouts end the task if it does not run.
         """
-        if self._isolation.run("give-up", self._settlement.is_queued, launch.key, launch.ti_id):
+        if self._isolation.run("give-up", self._is_queued, launch):
             self._fail(launch, _unhandled(error), _not_handled(error))
         else:
             self._release(launch)
+
+    def _is_queued(self, launch: Launch) -> bool:
+        """Whether a task instance still waits for its launch: no worker runs it."""
+        with create_session(scoped=False) as session:
+            row = task_instances.read_rows({launch.ti_id}, session=session).get(launch.ti_id)
+        is_queued = awaits_launch(row, launch.key, job_id=self._job_id)
+        return is_queued and not self._slots.is_queued_again(launch.key)
 
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
         self._event_filter.settled(launch)

@@ -27,7 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filte
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.reports import Reports
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import Limits
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
@@ -192,9 +191,6 @@ class Parts:
             job_id=job_id,
             clock=clock,
         )
-        settlement = Settlement(
-            slots=slots, recorder=self.recorder, create_retries=create_retries, job_id=job_id
-        )
         self.reports = Reports(slots=slots, isolation=isolation, job_id=job_id, clock=clock)
         # ---------------------------------------------------------------- adoption
         search = PodSearch(
@@ -238,20 +234,23 @@ class Parts:
             deletion=self.deletion,
             event_filter=self.event_filter,
             create_retries=create_retries,
-            settlement=settlement,
             launch_queue=self.launch_queue,
             superseded_pods=self.superseded_pods,
             running_workers=self.running_workers,
             traces=self.traces,
             isolation=isolation,
+            job_id=job_id,
         )
         self.reconciler = Reconciler(
             registry=registry,
             commands=self.commands,
-            settlement=settlement,
+            slots=slots,
+            recorder=self.recorder,
+            create_retries=create_retries,
             actions=self.actions,
             launch_queue=self.launch_queue,
             isolation=isolation,
+            job_id=job_id,
             token_validity=token_validity,
             clock=clock,
         )

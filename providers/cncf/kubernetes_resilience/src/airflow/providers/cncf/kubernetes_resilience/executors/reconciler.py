@@ -3,36 +3,54 @@
 """
 Reconciles launches with the rows of their task instances: asks, settles, acts.
 
-A launch is asked about again until what follows was carried out: in the next turn, or at the next look if the
-launch has not started. So an error, or a database that is away, loses nothing.
+One transaction settles many launches: it reads the rows, judges, decides about those that have failed, and
+writes the ledger. The acts follow after its commit. A launch is asked about again until what follows was
+carried out: in the next turn, or at the next look if the launch has not started. So an error, or a database
+that is away, loses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
+    ExecutionFailed,
+    Keep,
+    LaunchFailed,
+    Release,
+    Report,
     Settled,
     Situation,
     Step,
+    judge,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.settlement import Settlement
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Launch,
     LaunchState,
     NextAttempt,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow_resilience.propagation import audit
+from airflow_resilience.retry_policy.evidence import Phase
 
 BATCH = 100
 """
@@ -52,7 +70,9 @@ class Reconciler:
     Reconciles launches with the rows of their task instances.
 
     :param commands: say whether the API server answers
-    :param settlement: says what follows, and has committed that
+    :param slots: tell whether the next phase of a task instance is queued
+    :param recorder: decides about launches that have failed
+    :param create_retries: say how those have failed whose pod was not created
     :param actions: do what follows
     :param launch_queue: asks for the pods of launches that are due
     :param token_validity: of a worker's token, seconds
@@ -63,19 +83,25 @@ class Reconciler:
         *,
         registry: LaunchRegistry,
         commands: PodCommands,
-        settlement: Settlement,
+        slots: Slots,
+        recorder: Recorder,
+        create_retries: CreateRetries,
         actions: Actions,
         launch_queue: LaunchQueue,
         isolation: Isolation,
+        job_id: int | None,
         token_validity: float,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._commands = commands
-        self._settlement = settlement
+        self._slots = slots
+        self._recorder = recorder
+        self._create_retries = create_retries
         self._actions = actions
         self._launch_queue = launch_queue
         self._isolation = isolation
+        self._job_id = job_id
         self._token_validity = token_validity
         self._clock = clock
         self._next_look = 0.0
@@ -120,7 +146,7 @@ class Reconciler:
             if first and self._clock() > until:
                 self._late = [launch for launch, _ in asked[first:]]
                 return True
-            self._settle(asked[first : first + BATCH])
+            self._reconcile(asked[first : first + BATCH])
         self._late = []
         return False
 
@@ -134,11 +160,11 @@ class Reconciler:
         self._actions.not_launched(not_launched)
         return is_more
 
-    def _settle(self, asked: Sequence[Asked]) -> None:
+    def _reconcile(self, asked: Sequence[Asked]) -> None:
         # Some may have been launched, or let go of, since the batch before.
         asked = [item for item in asked if self._registry.is_current(item.launch)]
         settled = self._isolation.batch(
-            "settle", asked, self._settlement.settle, name=_key, give_up=self._actions.cannot_settle
+            "settle", asked, self.settle, name=_key, give_up=self._actions.cannot_settle
         )
         for item in settled:
             self._isolation.alone("act", item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
@@ -146,6 +172,47 @@ class Reconciler:
             self._unchecked.pop(launch, None)
         if any(not isinstance(item.outcome, Step) for item in settled):
             self._isolation.run("launch", self.launch)
+
+    def settle(self, asked: Sequence[Asked]) -> list[Settled]:
+        """
+        Settle what can be settled now; launches whose row somebody else has locked are left out.
+
+        :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
+            nothing is settled then
+        """
+        judged: list[Settled] = []
+        failed: list[Failed] = []
+        # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
+        with create_session(scoped=False) as session:
+            tasks = task_instances.read_snapshots({item.launch.tried for item in asked}, session=session)
+            settled = self._recorder.read_decided(_find_cleared(asked, tasks), session)
+            known = {item.launch for item in settled}
+            for item in asked:
+                if item.launch in known:
+                    continue
+                task = tasks[item.launch.tried]
+                queued_again = self._slots.is_queued_again(item.launch.key)
+                verdict = judge(
+                    item.situation, item.launch, task, job_id=self._job_id, queued_again=queued_again
+                )
+                match verdict:
+                    case LaunchFailed():
+                        failed.append(Failed(item.launch, Phase.LAUNCH))
+                    case ExecutionFailed():
+                        failed.append(Failed(item.launch, Phase.EXECUTION))
+                    case Report() | Release() | Keep():
+                        settled.append(Settled(item.launch, verdict))
+                    case Step.FAIL:
+                        # If this is not committed, it has ended, and is asked about as such.
+                        self._create_retries.end(item.launch)
+                        failed.append(Failed(item.launch, Phase.LAUNCH))
+                    case Step.WAIT:
+                        pass
+                    case _:
+                        judged.append(Settled(item.launch, verdict, item.situation, task.owner))
+            audit.record_reported(_ended_by_themselves(settled), session=session)
+            settled = _record_cleared(settled, tasks, session)
+            return [*settled, *self._recorder.record(failed, session), *judged]
 
     def _ask(self, now: float) -> dict[Launch, Situation]:
         """Return the launches whose situation raises a question."""
@@ -199,6 +266,42 @@ class Reconciler:
             and not self._is_adopted(launch)
             and has_expired_token(launch, now, self._token_validity)
         )
+
+
+def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> list[Launch]:
+    """Return the ended launches whose task instances are gone, or have another UUID."""
+    return [
+        launch
+        for launch, situation in asked
+        if situation is Situation.ENDED and tasks[launch.tried] == TaskSnapshot(None)
+    ]
+
+
+def _record_cleared(
+    settled: Sequence[Settled], tasks: Mapping[Try, TaskSnapshot], session: Session
+) -> list[Settled]:
+    """Write down which tries have ended because they were cleared, and leave out what somebody has locked."""
+    cleared = {
+        item.launch: row.ti_id
+        for item in settled
+        if (row := tasks[item.launch.tried].restarting) and isinstance(item.outcome, Report)
+    }
+    if not cleared:
+        return list(settled)
+    locked = task_instances.lock_rows(set(cleared.values()), session=session)
+    held = {launch.key: launch.ti_id for launch, ti_id in cleared.items() if ti_id in locked}
+    audit.record_cleared(held, session=session)
+    return [item for item in settled if item.launch.key in held or item.launch not in cleared]
+
+
+def _ended_by_themselves(settled: Collection[Settled]) -> dict[TaskInstanceKey, str]:
+    """Return the tries, and their UUIDs, whose worker may have said why they have failed."""
+    return {
+        item.launch.key: item.launch.ti_id
+        for item in settled
+        if isinstance(item.outcome, Report | Release)
+        if item.outcome != Report(TaskInstanceState.SUCCESS)
+    }
 
 
 def _is_unstarted(launch: Launch) -> bool:
