@@ -21,9 +21,7 @@ from airflow_resilience.ledger import (
     LAUNCH_FAILURE_EVENT,
     HeldLaunch,
     LedgerEntry,
-    read_all_histories,
     read_histories,
-    read_whole_tries,
 )
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency, DependencyKind
@@ -62,7 +60,7 @@ def record(ti, entry, session):
 
 
 def history(ti, session):
-    return read_histories({ti.key: str(ti.id)}, session=session)[ti.key]
+    return read_histories({ti.key: str(ti.id)}, session=session)[ti.key].launches
 
 
 def test_what_is_recorded_is_read_back(queued_ti, session):
@@ -99,7 +97,7 @@ def test_mapped_task_instances_count_apart(queued_ti, session):
     first, second = queued_ti(mapped=2)
     record(first, entry(first, "a"), session)
     found = read_histories({ti.key: str(ti.id) for ti in (first, second)}, session=session)
-    assert [found[ti.key].relaunches for ti in (first, second)] == [1, 0]
+    assert [found[ti.key].launches.relaunches for ti in (first, second)] == [1, 0]
 
 
 def test_the_row_explains_itself(queued_ti, session):
@@ -159,7 +157,7 @@ def test_tries_count_apart(queued_ti, session):
     record(ti, entry(ti, "a"), session)
     second = ti.key._replace(try_number=2)
     found = read_histories({ti.key: str(ti.id), second: str(ti.id)}, session=session)
-    assert [found[key].relaunches for key in (ti.key, second)] == [1, 0]
+    assert [found[key].launches.relaunches for key in (ti.key, second)] == [1, 0]
 
 
 def test_database_that_compares_without_regard_to_case_does_not_mix_tasks(queued_ti, session, monkeypatch):
@@ -169,7 +167,7 @@ def test_database_that_compares_without_regard_to_case_does_not_mix_tasks(queued
         (key, ledger._Row(LAUNCH_FAILURE_EVENT, entry(ti, uid))) for key, uid in ((ours, "a"), (other, "b"))
     ]
     restart = (other, ledger._Row("running", None))
-    monkeypatch.setattr(ledger, "_rows", lambda keys, events, session: [*rows, restart])
+    monkeypatch.setattr(ledger, "_rows", lambda keys, session: [*rows, restart])
     assert [item.worker_uid for item in history(ti, session).entries] == ["a"]
 
 
@@ -226,7 +224,7 @@ def test_a_loss_is_counted_in_an_event_of_its_own(queued_ti, session):
     record(ti, lost, session)
     assert session.query(Log).filter_by(event=EXECUTION_FAILURE_EVENT).count() == 1
     assert history(ti, session).entries == []
-    found = read_whole_tries({ti.key: lost.next_ti_id}, session=session)[ti.key]
+    found = read_histories({ti.key: lost.next_ti_id}, session=session)[ti.key].whole_try
     assert found.entries == [lost]
 
 
@@ -240,7 +238,7 @@ def test_losses_are_counted_through_each_new_uuid_and_each_start(queued_ti, sess
         session.add(Log(event="running", task_instance=ti.key))
         session.flush()
     for present, expected in zip(ids, (0, 1, 2, 3), strict=True):
-        found = read_whole_tries({ti.key: present}, session=session)[ti.key]
+        found = read_histories({ti.key: present}, session=session)[ti.key].whole_try
         assert found.entries == lost[:expected]
         assert found.relaunches == expected
 
@@ -258,7 +256,7 @@ def test_changes_to_launches_stay_through_each_start_and_each_new_uuid(queued_ti
         session.flush()
 
     def read(ti_id):
-        return read_all_histories({ti.key: ti_id}, session=session)[ti.key].whole_try.mutations
+        return read_histories({ti.key: ti_id}, session=session)[ti.key].whole_try.mutations
 
     assert read(third) == pools
     assert read(second) == pools[:2]
@@ -273,7 +271,7 @@ def test_a_loss_that_was_reported_counts_for_the_uuid_that_had_it(queued_ti, ses
     of_others = replace(entry(ti, "c", Action.COUNT), ti_id=new_id(), phase=Phase.EXECUTION, due=None)
     for item in (first_loss, reported, of_others):
         record(ti, item, session)
-    found = read_whole_tries({ti.key: second}, session=session)[ti.key]
+    found = read_histories({ti.key: second}, session=session)[ti.key].whole_try
     assert found.entries == [first_loss, reported]
     assert found.of_worker("b") == reported
 
@@ -285,7 +283,7 @@ def test_a_cleared_task_instance_and_the_next_try_begin_a_new_count(queued_ti, s
     record(ti, replace(entry(ti, "a"), phase=Phase.EXECUTION, next_ti_id=second), session)
     # Airflow gives a task instance another UUID in either case.
     key = ti.key if afterwards == "cleared" else ti.key._replace(try_number=2)
-    assert read_whole_tries({key: new_id()}, session=session)[key].entries == []
+    assert read_histories({key: new_id()}, session=session)[key].whole_try.entries == []
 
 
 def test_rows_that_lead_in_a_circle_end(queued_ti, session):
@@ -293,7 +291,7 @@ def test_rows_that_lead_in_a_circle_end(queued_ti, session):
     first, second = str(ti.id), new_id()
     for uid, old, new in (("a", first, second), ("b", second, first)):
         record(ti, replace(entry(ti, uid), ti_id=old, phase=Phase.EXECUTION, next_ti_id=new), session)
-    assert read_whole_tries({ti.key: first}, session=session)[ti.key].relaunches == 2
+    assert read_histories({ti.key: first}, session=session)[ti.key].whole_try.relaunches == 2
 
 
 def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, session):
@@ -305,10 +303,10 @@ def test_losses_of_several_task_instances_are_read_with_one_query(queued_ti, ses
     session.flush()
     queries = []
     event.listen(session.bind, "before_cursor_execute", lambda *args: queries.append(args[2]))
-    found = read_whole_tries(ti_ids, session=session)
+    found = read_histories(ti_ids, session=session)
     assert len(queries) == 1
-    assert [found[ti.key].relaunches for ti in tis] == [0, 1, 0]
-    assert read_whole_tries({}, session=session) == {}
+    assert [found[ti.key].whole_try.relaunches for ti in tis] == [0, 1, 0]
+    assert read_histories({}, session=session) == {}
     assert len(queries) == 1
 
 
@@ -330,7 +328,7 @@ def test_both_histories_are_read_with_one_query(queued_ti, session):
         record(ti, item, session)
     queries = []
     event.listen(session.bind, "before_cursor_execute", lambda *args: queries.append(args[2]))
-    found = ledger.read_all_histories({ti.key: second}, session=session)[ti.key]
+    found = ledger.read_histories({ti.key: second}, session=session)[ti.key]
     assert len(queries) == 1
     assert (found.launches.entries, found.launches.decisions) == ([failed], [failed.decision])
     assert (found.whole_try.entries[1:], found.whole_try.decisions) == ([lost, failed], [lost.decision])
@@ -347,7 +345,7 @@ def test_no_more_starts_are_read_than_count(queued_ti, session):
             record(ti, replace(entry(ti, item), phase=Phase.EXECUTION), session)
             record(ti, entry(ti, f"launch of {item}"), session)
     read.clear()
-    found = ledger.read_all_histories({ti.key: str(ti.id)}, session=session)[ti.key]
+    found = ledger.read_histories({ti.key: str(ti.id)}, session=session)[ti.key]
     assert read == [3 * 1 + 2 * 2]
     assert found.launches.entries == []
 

@@ -226,47 +226,22 @@ class _Row(NamedTuple):
 
 def read_histories(
     ti_ids: Mapping[TaskInstanceKey, str], *, until: str | None = None, session: Session
-) -> dict[TaskInstanceKey, LaunchHistory]:
-    """
-    Read what the ledger says about the launches of each task instance, with one query.
-
-    :param ti_ids: the tries to look up, each with its task instance's UUID
-    :param until: UID of a worker: what has come after its failure is left out, starts too; None for nothing
-    :param session: session to read with
-    """
-    rows = _read(ti_ids, (LAUNCH_FAILURE_EVENT, TaskInstanceState.RUNNING.value), session)
-    return {key: _launches(ti_id, rows[key], until) for key, ti_id in ti_ids.items()}
-
-
-def read_whole_tries(
-    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
-) -> dict[TaskInstanceKey, LaunchHistory]:
-    """
-    Read all that the ledger says about each try, with one query; losses of running tasks count.
-
-    They count however often the task process has started: each loss has replaced the task instance's UUID,
-    and the rows lead from each of these UUIDs to the next one. A task instance that was cleared has a UUID
-    to which none of them leads, so its count begins anew.
-
-    :param ti_ids: the tries to look up, each with its task instance's present UUID
-    :param session: session to read with
-    """
-    rows = _read(ti_ids, _EVENTS.values(), session)
-    return {key: _whole_try(ti_id, rows[key]) for key, ti_id in ti_ids.items()}
-
-
-def read_all_histories(
-    ti_ids: Mapping[TaskInstanceKey, str], *, session: Session
 ) -> dict[TaskInstanceKey, Histories]:
     """
-    Read what the next launch of each task instance goes by, with one query.
+    Read what the ledger says about each try, with one query.
+
+    Losses of running tasks count however often the task process has started: each loss has replaced the task
+    instance's UUID, and the rows lead from each of these UUIDs to the next one. A task instance that was
+    cleared has a UUID to which none of them leads, so its count begins anew.
 
     :param ti_ids: the tries to look up, each with its task instance's present UUID
+    :param until: UID of a worker: of its launches, what has come after its failure is left out, starts too;
+        None for nothing
     :param session: session to read with
     """
-    rows = _read(ti_ids, (*_EVENTS.values(), TaskInstanceState.RUNNING.value), session)
+    rows = _read(ti_ids, session)
     return {
-        key: Histories(_launches(ti_id, rows[key]), _whole_try(ti_id, rows[key]))
+        key: Histories(_launches(ti_id, rows[key], until), _whole_try(ti_id, rows[key]))
         for key, ti_id in ti_ids.items()
     }
 
@@ -345,23 +320,20 @@ def _read_id(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _read(
-    keys: Iterable[TaskInstanceKey], events: Collection[str], session: Session
-) -> dict[TaskInstanceKey, list[_Row]]:
+def _read(keys: Iterable[TaskInstanceKey], session: Session) -> dict[TaskInstanceKey, list[_Row]]:
     """Return the rows about each of these tries, oldest first."""
     found: dict[TaskInstanceKey, list[_Row]] = {key: [] for key in keys}
-    for key, row in _rows(found, events, session):
+    for key, row in _rows(found, session):
         # A database that ignores case finds rows of other tasks too.
         if key in found:
             found[key].append(row)
     return found
 
 
-def _rows(
-    keys: Collection[TaskInstanceKey], events: Collection[str], session: Session
-) -> Iterator[tuple[TaskInstanceKey, _Row]]:
+def _rows(keys: Collection[TaskInstanceKey], session: Session) -> Iterator[tuple[TaskInstanceKey, _Row]]:
     if not keys:
         return
+    events = (*_EVENTS.values(), TaskInstanceState.RUNNING.value)
     columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
     is_start = case((Log.event == TaskInstanceState.RUNNING.value, 1), else_=0)
     found = (

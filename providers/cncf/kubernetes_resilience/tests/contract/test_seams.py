@@ -545,10 +545,10 @@ def test_id_of_a_task_instance_is_bound_as_its_column_wants_it(dialect: Any, col
 def test_ledger_writes_and_reads_the_audit_log(session: Session) -> None:
     ledger.record([(KEY, FAILED_LAUNCH)], session=session)
     session.flush()
-    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == [FAILED_LAUNCH]
+    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].launches.entries == [FAILED_LAUNCH]
     session.add(Log(event=TaskInstanceState.RUNNING.value, task_instance=KEY))
     session.flush()
-    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].entries == []
+    assert ledger.read_histories({KEY: TI_ID}, session=session)[KEY].launches.entries == []
 
 
 @pytest.mark.skipif(

@@ -43,13 +43,13 @@ def test_superseded_pods_of_tasks_that_are_never_launched_again_are_forgotten(ha
 def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monkeypatch):
     for ti in queued_ti(mapped=5):
         harness.queue(ti)
-    read = launch_queue.ledger.read_all_histories
+    read = launch_queue.ledger.read_histories
 
     def slow(*args, **kwargs):
         harness.clock.advance(10)
         return read(*args, **kwargs)
 
-    monkeypatch.setattr(launch_queue.ledger, "read_all_histories", slow)
+    monkeypatch.setattr(launch_queue.ledger, "read_histories", slow)
     harness.executor.heartbeat()
     assert len(harness.runtime.take("create")) == 5
 

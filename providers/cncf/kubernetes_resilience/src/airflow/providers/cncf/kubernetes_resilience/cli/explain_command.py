@@ -108,8 +108,8 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         with create_session() as session:
             present = _read_present(key, session)
             now = str(present.id) if present and present.try_number == key.try_number else ti_id
-            whole_try = ledger.read_whole_tries({key: now}, session=session)[key]
-            launches = ledger.read_histories({key: ti_id}, until=facts.ref.uid, session=session)[key]
+            whole_try = ledger.read_histories({key: now}, session=session)[key].whole_try
+            of_pod = ledger.read_histories({key: ti_id}, until=facts.ref.uid, session=session)[key]
             # A task instance that runs again after a loss has another UUID than its earlier pods.
             earlier_ids = {entry.ti_id for entry in whole_try.entries}
             profile = read_profiles([now], session=session).get(now) if ti_id in {now, *earlier_ids} else None
@@ -133,7 +133,7 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
         earlier=(
             _decisions_before(facts, whole_try, Phase.EXECUTION)
             if phase is Phase.EXECUTION
-            else _decisions_before(facts, launches, Phase.LAUNCH)
+            else _decisions_before(facts, of_pod.launches, Phase.LAUNCH)
         ),
         source=_KNOWN,
         phase=phase,

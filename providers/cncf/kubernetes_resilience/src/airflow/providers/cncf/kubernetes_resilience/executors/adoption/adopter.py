@@ -18,7 +18,10 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import (
+    Completion,
+    read_histories,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
@@ -32,7 +35,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskSnapshot,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow_resilience import ledger
 from airflow_resilience.ledger import Histories
 
 if TYPE_CHECKING:
@@ -189,7 +191,7 @@ class Adopter:
         queued = [(row.key, row.ti_id) for row in rows if row.state == TaskInstanceState.QUEUED]
         with create_session(scoped=False) as session:
             former = task_instances.read_former_ids(restarting, session=session)
-        histories = dict(self._isolation.batch("adopt", queued, self._read_histories))
+        histories = dict(self._isolation.batch("adopt", queued, read_histories))
         return {row.ti_id: _orphan(row, former.get(row.key), histories.get(row.key)) for row in rows}
 
     def _is_taken(self, orphan: Orphan) -> bool:
@@ -241,12 +243,6 @@ class Adopter:
         # would be a query for each row.
         with create_session(scoped=False) as session:
             return task_instances.read_rows(set(ti_ids), session=session).values()
-
-    def _read_histories(
-        self, queued: Sequence[tuple[TaskInstanceKey, str]]
-    ) -> Iterable[tuple[TaskInstanceKey, Histories]]:
-        with create_session(scoped=False) as session:
-            return ledger.read_all_histories(dict(queued), session=session).items()
 
 
 def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | None) -> Orphan | None:

@@ -24,7 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Tas
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience import ledger
-from airflow_resilience.ledger import LaunchHistory, LedgerEntry
+from airflow_resilience.ledger import Histories, LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -152,12 +152,21 @@ class Completion:
         queued = [
             (key, orphan.ti_id) for key, orphan in orphans.items() if orphan.state == TaskInstanceState.QUEUED
         ]
-        histories = self._isolation.batch("adopt", queued, self._read_histories)
-        return {entry.worker_uid: entry for history in histories for entry in history.entries}
+        histories = self._isolation.batch("adopt", queued, read_histories)
+        return {entry.worker_uid: entry for _, found in histories for entry in found.launches.entries}
 
-    def _read_histories(self, queued: Sequence[tuple[TaskInstanceKey, str]]) -> Iterable[LaunchHistory]:
-        with create_session(scoped=False) as session:
-            return ledger.read_histories(dict(queued), session=session).values()
+
+def read_histories(
+    queued: Sequence[tuple[TaskInstanceKey, str]],
+) -> Iterable[tuple[TaskInstanceKey, Histories]]:
+    """
+    Read what the ledger says about tries.
+
+    :param queued: each with its task instance's UUID
+    :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
+    """
+    with create_session(scoped=False) as session:
+        return ledger.read_histories(dict(queued), session=session).items()
 
 
 def _as_of(orphan: Orphan, row: TaskInstanceRow | None) -> Orphan:

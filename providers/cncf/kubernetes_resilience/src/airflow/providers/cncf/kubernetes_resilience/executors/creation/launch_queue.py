@@ -208,7 +208,7 @@ class LaunchQueue:
         with create_session(scoped=False) as session:
             rows = task_instances.read_rows({launch.ti_id for launch in due}, session=session)
             ti_ids = {launch.key: launch.ti_id for launch in due}
-            histories = ledger.read_all_histories(ti_ids, session=session)
+            histories = ledger.read_histories(ti_ids, session=session)
             failures = audit.read_previous_failures([launch.key for launch in due], session=session)
             _record_reported(due, session)
             # The replacement has all of the time that Airflow gives a pod to start.

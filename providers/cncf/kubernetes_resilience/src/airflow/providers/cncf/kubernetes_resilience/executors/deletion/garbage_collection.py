@@ -106,10 +106,8 @@ class OrphanCollector:
     def _read_replaced(self, keys: Collection[TaskInstanceKey], session: Session) -> set[str]:
         """Return the UUIDs that task instances had before they ran again in the same try."""
         present = task_instances.read_ids(keys, session=session)
-        histories = ledger.read_whole_tries(present, session=session)
-        return {
-            entry.ti_id for history in histories.values() for entry in history.entries if entry.next_ti_id
-        }
+        histories = ledger.read_histories(present, session=session).values()
+        return {entry.ti_id for found in histories for entry in found.whole_try.entries if entry.next_ti_id}
 
 
 def read_living(*, but: int | None, session: Session) -> set[int]:

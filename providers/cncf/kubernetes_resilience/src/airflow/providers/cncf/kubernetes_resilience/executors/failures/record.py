@@ -159,7 +159,7 @@ class Recorder:
         # The rows were first read without a lock. Only what they say under the lock counts.
         held = [item for item in failed if self._stands(item, locked.get(item.launch.ti_id))]
         ti_ids = {item.launch.key: item.launch.ti_id for item in held}
-        histories = ledger.read_all_histories(ti_ids, session=session)
+        histories = ledger.read_histories(ti_ids, session=session)
         profiles = read_profiles(ti_ids.values(), session=session)
         settled: list[Settled] = []
         new: list[_New] = []
@@ -195,14 +195,12 @@ class Recorder:
         The commit had no answer, or what follows it has failed.
         """
         ti_ids = task_instances.read_ids({launch.key for launch in gone}, session=session)
-        histories = ledger.read_whole_tries(ti_ids, session=session)
-        found = [
-            (launch, _loss_of(launch, histories[launch.key])) for launch in gone if launch.key in histories
-        ]
+        histories = ledger.read_histories(ti_ids, session=session)
         return [
             _settled(launch, entry, _failure_of(launch))
-            for launch, entry in found
-            if entry and entry.next_ti_id
+            for launch in gone
+            if (found := histories.get(launch.key))
+            if (entry := _loss_of(launch, found.whole_try)) and entry.next_ti_id
         ]
 
     def record_taken_back(self, launch: Launch) -> None:
