@@ -4,29 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 
-
-class Executor(Protocol):
-    """What is needed of Airflow's ``BaseExecutor``."""
-
-    running: set[Any]
-    parallelism: int
-    event_buffer: dict[Any, tuple[Any, Any]]
-    scheduler_job_id: str | None
-
-    def fail(self, key: TaskInstanceKey, info: Any = None) -> None:
-        """Report a task instance as failed."""
-
-    def change_state(
-        self, key: TaskInstanceKey, state: TaskInstanceState, info: Any = None, remove_running: bool = True
-    ) -> None:
-        """Report the state of a task instance."""
+if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import KubernetesExecutor
 
 
 class Slots:
@@ -36,7 +22,7 @@ class Slots:
     :param executor: whose slots they are
     """
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: KubernetesExecutor) -> None:
         self._executor = executor
         self.lent = 0
         """How many slots there are more than configured."""
