@@ -285,7 +285,7 @@ class Scheduler:
     @property
     def is_adopting(self) -> bool:
         """Whether it still looks for pods of a dead scheduler."""
-        return bool(self.executor._registry.adopting() or self.executor._parts.adopter._surplus.abandoned)
+        return bool(self.executor._registry.adopting() or self.executor._parts.completion.abandoned)
 
     def tell(self, message: Any) -> None:
         if facts := getattr(message, "facts", None):

@@ -15,7 +15,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actio
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience, PodSearch
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
@@ -200,14 +199,18 @@ class Parts:
             patience=patience,
             clock=clock,
         )
-        surplus = SurplusPods(
-            registry=registry, deletion=self.deletion, commands=self.commands, job_id=job_id, clock=clock
+        self.completion = Completion(
+            registry=registry,
+            deletion=self.deletion,
+            commands=self.commands,
+            slots=slots,
+            isolation=isolation,
+            job_id=job_id,
+            clock=clock,
         )
-        self.completion = Completion(surplus=surplus, registry=registry, slots=slots, isolation=isolation)
         self.adopter = Adopter(
             search=search,
             completion=self.completion,
-            surplus=surplus,
             registry=registry,
             deletion=self.deletion,
             slots=slots,

@@ -23,7 +23,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion 
     read_histories,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.surplus_pods import SurplusPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
@@ -62,7 +61,6 @@ class Adopter:
         *,
         search: PodSearch,
         completion: Completion,
-        surplus: SurplusPods,
         registry: LaunchRegistry,
         deletion: PodDeletion,
         slots: Slots,
@@ -72,7 +70,6 @@ class Adopter:
     ) -> None:
         self._search = search
         self._completion = completion
-        self._surplus = surplus
         self._registry = registry
         self._deletion = deletion
         self._slots = slots
@@ -122,7 +119,7 @@ class Adopter:
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
                 self._completion.let_go_of(orphan.key)
-                self._surplus.abandon(orphan)
+                self._completion.abandon(orphan)
         return {orphan.key for orphan in reset}
 
     def _take(self, orphans: Collection[Orphan]) -> None:
@@ -134,7 +131,7 @@ class Adopter:
                 # A create call that is carried out all the same makes a pod in which the task may run.
                 self._deletion.call_off(key)
         self._registry.adopt(orphans)
-        self._surplus.reclaim(keys)
+        self._completion.reclaim(keys)
         self._slots.occupied.update(keys)
 
     def continue_(self) -> None:
@@ -148,23 +145,23 @@ class Adopter:
         try:
             adopted = self._read_adopted() if is_due or answers else {}
             while answers:
-                self._isolation.run("adopt", self._surplus.delete_abandoned, answers[0])
+                self._isolation.run("adopt", self._completion.delete_abandoned, answers[0])
                 self._completion.complete(answers[0], adopted)
                 answers.popleft()
         except DatabaseAwayError:
             self._search.put_back(answers)
             raise
         if self._search.is_refused:
-            self._surplus.wait_no_longer()
+            self._completion.wait_no_longer()
             if self._search.is_due:
                 self._isolation.run("adopt", self._forget_over)
-        self._search.look_again(self._surplus.abandoned | self._registry.adopting())
+        self._search.look_again(self._completion.abandoned | self._registry.adopting())
 
     def _forget_over(self) -> None:
         """Forget what has ended, and whose pod may never be found; the collector tidies that up."""
         for key in self._find_over(self._registry.adopting().values()):
             self._completion.let_go_of(key)
-        self._surplus.reclaim(self._find_over(self._surplus.abandoned.values()))
+        self._completion.reclaim(self._find_over(self._completion.abandoned.values()))
 
     @property
     def is_refused(self) -> bool:
@@ -178,7 +175,7 @@ class Adopter:
     def forget(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
         if orphan := self._registry.adopted(key):
-            self._surplus.abandon(orphan)
+            self._completion.abandon(orphan)
 
     def _read_offered(self, ti_ids: Sequence[str]) -> dict[str, Orphan | None]:
         """
