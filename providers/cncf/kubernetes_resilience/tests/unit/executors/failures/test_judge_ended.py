@@ -10,9 +10,8 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Assessment,
-    ExecutionFailed,
+    Failed,
     Keep,
-    LaunchFailed,
     Release,
     Report,
     assess,
@@ -25,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     find_overdue_deletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
+from airflow_resilience.retry_policy.evidence import Phase
 
 from ....support import manifests as m
 
@@ -55,7 +55,7 @@ def assessed(
 
 # -------------------------------------------------------------------------------------------------- the table
 
-LAUNCH_FAILURE, EXECUTION_FAILURE, KEEP = LaunchFailed(), ExecutionFailed(), Keep()
+LAUNCH_FAILURE, EXECUTION_FAILURE, KEEP = Failed(Phase.LAUNCH), Failed(Phase.EXECUTION), Keep()
 
 
 def report(state: str | None) -> Assessment:

@@ -25,9 +25,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
-    ExecutionFailed,
+    Failed,
     Keep,
-    LaunchFailed,
     Release,
     Report,
     Settled,
@@ -35,7 +34,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Step,
     judge,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Failed, Recorder
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import Recorder
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import ConfirmPod, PodCommands
@@ -181,7 +180,7 @@ class Reconciler:
             nothing is settled then
         """
         judged: list[Settled] = []
-        failed: list[Failed] = []
+        failed: list[tuple[Launch, Phase]] = []
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
             tasks = task_instances.read_snapshots({item.launch.tried for item in asked}, session=session)
@@ -196,16 +195,14 @@ class Reconciler:
                     item.situation, item.launch, task, job_id=self._job_id, queued_again=queued_again
                 )
                 match verdict:
-                    case LaunchFailed():
-                        failed.append(Failed(item.launch, Phase.LAUNCH))
-                    case ExecutionFailed():
-                        failed.append(Failed(item.launch, Phase.EXECUTION))
+                    case Failed(phase):
+                        failed.append((item.launch, phase))
                     case Report() | Release() | Keep():
                         settled.append(Settled(item.launch, verdict))
                     case Step.FAIL:
                         # If this is not committed, it has ended, and is asked about as such.
                         self._create_retries.end(item.launch)
-                        failed.append(Failed(item.launch, Phase.LAUNCH))
+                        failed.append((item.launch, Phase.LAUNCH))
                     case Step.WAIT:
                         pass
                     case _:

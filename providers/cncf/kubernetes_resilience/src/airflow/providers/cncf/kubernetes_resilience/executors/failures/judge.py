@@ -25,6 +25,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
+from airflow_resilience.retry_policy.evidence import Phase
 
 
 class Situation(Enum):
@@ -74,13 +75,11 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchFailed:
-    """The task's process never started: the retry policies decide."""
+class Failed:
+    """The worker has ended, or counts as lost: the retry policies decide, of a running task by its budget."""
 
-
-@dataclass(frozen=True, slots=True)
-class ExecutionFailed:
-    """The worker has ended, or counts as lost, while its task runs: the infrastructure budget decides."""
+    phase: Phase
+    """How far the task had come: its process never started, or runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class Keep:
     """Nothing has ended: the worker has started in the meantime."""
 
 
-Assessment = LaunchFailed | ExecutionFailed | Report | Release | Keep
+Assessment = Failed | Report | Release | Keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,7 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     if row is None or row.key.try_number != launch.key.try_number:
         return Release("the task instance was cleared or deleted")
     if awaits_launch(row, launch.key, job_id=job_id):
-        return LaunchFailed()
+        return Failed(Phase.LAUNCH)
     if row.state == TaskInstanceState.QUEUED:
         why = f"scheduler job {row.queued_by_job_id} has queued it"
         # One that is alive may start beside another launch, of which this scheduler knows nothing.
@@ -253,7 +252,7 @@ def _assess_started(launch: Launch, row: TaskInstanceRow, *, job_id: int | None)
         if row.queued_by_job_id != job_id:
             why = f"scheduler job {row.queued_by_job_id} has it"
             return Release(why, leaves_pod=not _is_alive(launch))
-        return ExecutionFailed()
+        return Failed(Phase.EXECUTION)
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.
     if launch.failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):

@@ -105,13 +105,6 @@ _TAKEN_BACK = Decision(
 )
 
 
-class Failed(NamedTuple):
-    """A launch whose worker has failed, and how far its task had come."""
-
-    launch: Launch
-    phase: Phase
-
-
 class _New(NamedTuple):
     """A failure about which nothing was decided."""
 
@@ -153,23 +146,27 @@ class Recorder:
         self._job_id = job_id
         self._clock = clock
 
-    def record(self, failed: Sequence[Failed], session: Session) -> list[Settled]:
-        """Decide about what can be decided now; the others are left to a later turn."""
-        locked = task_instances.lock_rows({item.launch.ti_id for item in failed}, session=session)
+    def record(self, failed: Sequence[tuple[Launch, Phase]], session: Session) -> list[Settled]:
+        """
+        Decide about what can be decided now; the others are left to a later turn.
+
+        :param failed: launches whose worker has failed, each with how far its task had come
+        """
+        locked = task_instances.lock_rows({launch.ti_id for launch, _ in failed}, session=session)
         # The rows were first read without a lock. Only what they say under the lock counts.
-        held = [item for item in failed if self._stands(item, locked.get(item.launch.ti_id))]
-        ti_ids = {item.launch.key: item.launch.ti_id for item in held}
+        held = [item for item in failed if self._stands(*item, locked.get(item[0].ti_id))]
+        ti_ids = {launch.key: launch.ti_id for launch, _ in held}
         histories = ledger.read_histories(ti_ids, session=session)
         profiles = read_profiles(ti_ids.values(), session=session)
         settled: list[Settled] = []
         new: list[_New] = []
-        for item in held:
-            launch, profile = item.launch, profiles.get(item.launch.ti_id)
+        for launch, phase in held:
+            profile = profiles.get(launch.ti_id)
             # Without row locks a task instance may be cleared between two statements. The launch is then
             # assessed again in the next turn.
-            if profile is None or self._awaits_report(item, profile):
+            if profile is None or self._awaits_report(launch, phase, profile):
                 continue
-            found = self._look_up(item, histories[launch.key], profile)
+            found = self._look_up(launch, phase, histories[launch.key], profile)
             if isinstance(found, Settled):
                 settled.append(found)
             else:
@@ -219,26 +216,25 @@ class Recorder:
                 ledger.record([(launch.key, entry)], session=session)
                 write_failures({launch.key: (launch.ti_id, entry.context)}, session=session)
 
-    def _awaits_report(self, item: Failed, profile: TaskProfile) -> bool:
+    def _awaits_report(self, launch: Launch, phase: Phase, profile: TaskProfile) -> bool:
         """Whether a worker may still report how its task has ended."""
-        launch = item.launch
-        if item.phase is Phase.LAUNCH or self._clock() - launch.ended_at >= REPORT_GRACE:
+        if phase is Phase.LAUNCH or self._clock() - launch.ended_at >= REPORT_GRACE:
             return False
         return launch.failure is None or bool(self._policies.infrastructure_budget(profile))
 
-    def _stands(self, item: Failed, row: TaskInstanceRow | None) -> bool:
+    def _stands(self, launch: Launch, phase: Phase, row: TaskInstanceRow | None) -> bool:
         """Whether, under the row's lock, the task is as far as it was, and is this scheduler's."""
-        launch = item.launch
-        if item.phase is Phase.LAUNCH:
+        if phase is Phase.LAUNCH:
             return awaits_launch(row, launch.key, job_id=self._job_id)
         if not is_running(row):
             return False
         now = standing(row, launch.key, job_id=self._job_id)
         return now is Standing.RUNNING and launch.runs(row.hostname)
 
-    def _look_up(self, item: Failed, histories: Histories, profile: TaskProfile) -> Settled | _New:
+    def _look_up(
+        self, launch: Launch, phase: Phase, histories: Histories, profile: TaskProfile
+    ) -> Settled | _New:
         """Return what the ledger says was decided about a failure, or what there is to decide."""
-        launch, phase = item
         if phase is Phase.LAUNCH:
             history = histories.launches
             failure = self._explain(launch.failure or find_silent_exit(launch.last_seen), launch, history)
