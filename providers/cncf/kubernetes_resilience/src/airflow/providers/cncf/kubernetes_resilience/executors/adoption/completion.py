@@ -12,7 +12,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum, auto
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -48,19 +47,6 @@ from airflow_resilience import ledger
 from airflow_resilience.ledger import Histories, LedgerEntry
 
 log = logging.getLogger(__name__)
-
-
-class _Became(Enum):
-    """What became of a task instance whose adoption is complete."""
-
-    HELD = auto()
-    """It has its pod."""
-    HANDED_BACK = auto()
-    """It is queued without a pod, and the scheduler queues it again."""
-    LOST = auto()
-    """It was running, and its pod is not there."""
-    LEFT = auto()
-    """Its worker has ended, or it may have one of the pods that do not say enough about themselves."""
 
 
 class Completion:
@@ -117,7 +103,7 @@ class Completion:
             else:
                 completed[key] = orphan
         decided = self._decided(completed)
-        counts: Counter[_Became] = Counter()
+        counts: Counter[str] = Counter()
 
         def complete(orphan: Orphan) -> None:
             counts[self._complete_one(orphan, found, decided)] += 1
@@ -136,11 +122,11 @@ class Completion:
         log.info(
             "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
             "again, %d were running and have lost theirs",
-            counts[_Became.HELD],
+            counts["held"],
             len(found.orphans),
             sum(key in adopting for key in found.orphans),
-            counts[_Became.HANDED_BACK],
-            counts[_Became.LOST],
+            counts["handed back"],
+            counts["lost"],
         )
 
     def let_go_of(self, key: TaskInstanceKey) -> None:
@@ -154,8 +140,8 @@ class Completion:
         orphan: Orphan,
         found: FoundPods,
         decided: Mapping[str, LedgerEntry],
-    ) -> _Became:
-        """Adopt a task instance; return what became of it."""
+    ) -> str:
+        """Adopt a task instance; return what became of it, in a word."""
         key = orphan.key
         if pod := found.current.get(key):
             launch = launch_of(orphan, pod, has_siblings=key in found.shared)
@@ -168,15 +154,17 @@ class Completion:
                 self._registry.settled(before)  # with the one that takes its place
             self._registry.hold(launch)
             self.to_follow.append(launch)
-            return _Became.HELD
+            return "held"
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if found.has_lost(orphan):
             self.lost.append(orphan)
-            return _Became.LOST
+            return "lost"
         if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.odd:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
-            return _Became.HANDED_BACK
-        return _Became.LEFT  # Airflow limits how long it may be queued, or silent
+            return "handed back"
+        # Its worker has ended, or it may have one of the pods that do not say enough about themselves.
+        # Airflow limits how long it may be queued, or silent.
+        return "left"
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
