@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import (
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import (
     prefer_others,
     require_others,
 )

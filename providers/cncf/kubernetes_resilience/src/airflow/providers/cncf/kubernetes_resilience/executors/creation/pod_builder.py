@@ -17,11 +17,7 @@ from airflow.providers.cncf.kubernetes.pod_generator import workload_to_command_
 from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod
 
 from airflow import settings
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import mutate
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.node_affinity import (
-    prefer_others,
-    require_others,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import go_elsewhere, mutate
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_cache import (
     Pattern,
     Task,
@@ -29,7 +25,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.template_ca
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Creation, Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import NODE_GONE
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     EXECUTOR_LABEL,
     LAUNCH_ID_ANNOTATION,
@@ -39,8 +34,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
     WORKER_CONTAINER,
     WORKLOAD_OPTION,
 )
-from airflow_resilience.context import MetadataKey
-from airflow_resilience.decision import AvoidNode
 from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
@@ -112,7 +105,7 @@ class PodBuilder:
         last = history.last or lost
         pod = self._build(job, workload, told)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
-        _elsewhere(pod, last, self._suspect_nodes())
+        go_elsewhere(pod, last, self._suspect_nodes())
         mutate(pod, pod.spec.containers[0], mutations)
         _call_hook(pod)
         is_another = number > 1 or lost is not None
@@ -239,23 +232,6 @@ def _replace(value: Any, old: str, new: str) -> Any:
             return [_replace(item, old, new) for item in value]
         case _:
             return value
-
-
-def _elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) -> None:
-    """
-    Keep a pod away from nodes that are suspect, and more so from that on which the one before failed.
-
-    That is if it was decided, and the node exists.
-    """
-    if last and last.context.metadata.get(MetadataKey.CAUSE) != NODE_GONE:
-        node = last.context.metadata.get(MetadataKey.NODE)
-        if node and last.decision.avoid_node is AvoidNode.REQUIRE:
-            require_others(pod, [node])
-        elif node and last.decision.avoid_node is AvoidNode.PREFER:
-            prefer_others(pod, [node])
-            # Two preferences against one node would weigh more than what the pod prefers itself.
-            suspects = [suspect for suspect in suspects if suspect != node]
-    prefer_others(pod, suspects)
 
 
 def _pinned_name(job: KubernetesJob) -> str | None:
