@@ -26,8 +26,9 @@ FOLDER = ROOT / "docs" / "monitoring"
 RULES = FOLDER / "prometheus-rules.yaml"
 PROMTOOL = shutil.which("promtool")
 
-COUNTERS = (*metrics.COUNTERS, *counters.COUNTERS)
-GAUGES = counters.GAUGES
+OURS = vars(counters).values()
+COUNTERS = (*metrics.COUNTERS, *(item for item in OURS if isinstance(item, metrics.Counter)))
+GAUGES = [item for item in OURS if isinstance(item, metrics.Gauge)]
 NAMES: Mapping[str, metrics.Counter | metrics.Gauge] = {
     **{f"airflow_{counter.name.replace('.', '_')}_total": counter for counter in COUNTERS},
     **{f"airflow_{gauge.name.replace('.', '_')}": gauge for gauge in GAUGES},

@@ -43,9 +43,3 @@ SUSPECT_NODES: Final = Gauge(
     (),
     "Nodes that launches are kept away from, as others have failed there.",
 )
-
-COUNTERS: Final = (LAUNCH_FAILURES, UNHANDLED_ERRORS, POLICY_FILE_ERRORS)
-"""All of them."""
-
-GAUGES: Final = (OUTAGES, HELD_LAUNCHES, SUSPECT_NODES)
-"""All of those."""

@@ -57,10 +57,9 @@ class Calls:
     :param concurrency: requests at once; a request that waits for its next attempt does not count
     """
 
-    def __init__(self, concurrency: int, *, backoff: Backoff = RETRY, timing: Timing = REAL) -> None:
+    def __init__(self, concurrency: int, *, timing: Timing = REAL) -> None:
         self._slots = asyncio.Semaphore(concurrency)
         self._housekeeping = asyncio.Semaphore(max(1, concurrency // HOUSEKEEPING_SHARE))
-        self._backoff = backoff
         self._timing = timing
         self._paused_until = 0.0
 
@@ -113,7 +112,7 @@ class Calls:
 
     async def pause(self, what: str, attempt: int, error: KubernetesApiError) -> None:
         """Wait after a failed attempt."""
-        delay = retry_delay(error, self._backoff, attempt, self._timing.random)
+        delay = retry_delay(error, RETRY, attempt, self._timing.random)
         level = logging.WARNING if attempt == WARN_AT_ATTEMPT else logging.DEBUG
         logger.log(level, "%s: attempt %d failed, next in %.1f s: %s", what, attempt, delay, error)
         await self._timing.sleep(delay)

@@ -126,9 +126,8 @@ class Reconnects:
     :param subject: the subject of the log lines
     """
 
-    def __init__(self, subject: str, backoff: Backoff, timing: Timing) -> None:
+    def __init__(self, subject: str, timing: Timing) -> None:
         self._subject = subject
-        self._backoff = backoff
         self._timing = timing
         self._attempts = 0
         self._began = 0.0
@@ -145,7 +144,7 @@ class Reconnects:
         self._failure = failure
         if self._attempts == 1:
             self._began = self._timing.clock()
-        delay = retry_delay(error, self._backoff, self._attempts, self._timing.random)
+        delay = retry_delay(error, RECONNECT, self._attempts, self._timing.random)
         logger.log(
             level if new else logging.DEBUG,
             "%s: attempt %d failed, next in %.1f s: %s",
@@ -181,7 +180,6 @@ class Informer:
         label_selector: str,
         emit: Callable[[PodObservation], None],
         inactivity_timeout: float = INACTIVITY_TIMEOUT,
-        backoff: Backoff = RECONNECT,
         timing: Timing = REAL,
     ) -> None:
         self.namespace = namespace
@@ -195,7 +193,7 @@ class Informer:
         self._emit = emit
         self._inactivity_timeout = inactivity_timeout
         self._timing = timing
-        self._reconnects = Reconnects(f"Watching pods in {namespace or 'all namespaces'}", backoff, timing)
+        self._reconnects = Reconnects(f"Watching pods in {namespace or 'all namespaces'}", timing)
         self._store = PodStore()
         self._malformed: set[str] = set()
 
