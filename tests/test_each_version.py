@@ -108,6 +108,36 @@ EXPECTED = {
 }
 
 
+CAUSES = {
+    "control": [],
+    "container_status_unknown": ["container-status-unknown"],
+    "deferred": ["start-error"],
+    "deleted_pending": ["deleted"],
+    "drain": ["evicted-by-api"],
+    "evicted": ["evicted-by-node-pressure"],
+    "failed_then_cleanup": ["container-status-unknown"],
+    "force_deleted_starting": ["deleted"],
+    "image_pull": ["image-not-found"],
+    "image_pull_recovers": ["image-not-found"],
+    "init_failure": ["init-container-failed"],
+    "lost_in_both_phases": ["start-error", "start-error"],
+    "lost_twice": ["evicted-by-node-pressure", "node-lost"],
+    "node_lost": ["node-lost"],
+    "node_shutdown": ["refused-by-node-shutdown"],
+    "node_terminated": ["node-shutdown"],
+    "oom_at_start": ["worker-out-of-memory"],
+    "partition": ["deleted"],
+    "provider_failed": ["refused-by-virtual-kubelet"],
+    "start_error": ["start-error"],
+    "unexpected_admission": ["refused-by-admission-error"],
+    "unknown_then_podgc": ["container-status-unknown"],
+    "vanish": ["deleted"],
+    "worker_exit": ["worker-failed"],
+    "worker_terminated": ["worker-terminated"],
+}
+"""What the ledger says of each lost launch: the lab's nodes report what real ones do."""
+
+
 def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     testbed: Testbed, runs: dict[str, Run]
 ) -> None:
@@ -129,6 +159,7 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     outcomes = run.wait_for_all_to_end()
     assert outcomes == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
     assert [task for task in outcomes if not is_replaced(run, task)] == ["control"]
+    assert {task: run.causes(task) for task in tasks} == CAUSES
     testbed.cluster.wait_until_done(run.run_id)
 
 

@@ -70,6 +70,19 @@ LOSSES: Mapping[str, Loss] = {
     "out_of_memory": by(Fault.OOM_RUNNING),
 }
 
+CAUSES = {
+    "evicted": "evicted-by-api",
+    "preempted": "preempted-by-scheduler",
+    "under_pressure": "evicted-by-node-pressure",
+    "node_shut_down": "node-shutdown",
+    "node_lost": "node-gone",
+    "force_deleted": "deleted",
+    "vanished": "vanished",
+    "killed": "worker-killed",
+    "out_of_memory": "worker-out-of-memory",
+}
+"""What the ledger says of each: the lab's nodes report what real ones do."""
+
 
 # ---------------------------------------------------------------------- what becomes of the task
 
@@ -88,6 +101,10 @@ def test_a_task_whose_pod_is_lost_runs_again(testbed: Testbed, dag_id: str) -> N
     run = start(testbed, dag_id)
     lose_each(testbed, run)
     expect_run_again(testbed, run)
+    if dag_id == "lost":  # Airflow's own workers may end before they are taken away.
+        for task, cause in CAUSES.items():
+            # What happens while nobody watches has vanished.
+            assert run.causes(task, event=EXECUTION_FAILURE_EVENT) in ([cause], ["vanished"])
 
 
 @pytest.mark.long

@@ -188,6 +188,10 @@ class Run:
             if (task, of) == ((task_id, map_index), event)
         ]
 
+    def causes(self, task_id: str, *, event: str = LAUNCH_FAILURE_EVENT) -> list[str]:
+        """Return the cause of each of a task's failures that the ledger has."""
+        return [row["context"]["metadata"]["cause"] for row in self.ledger(task_id, event=event)]
+
     def audit_log(self, task_id: str, map_index: int = -1) -> list[str]:
         """Return the events that the audit log has about a task, oldest first."""
         return [event for task, event, _ in self._audit_log() if task == (task_id, map_index)]

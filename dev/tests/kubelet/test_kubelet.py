@@ -1,188 +1,186 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The life of pods and nodes to which nothing happens."""
+"""
+What the lab's nodes do with workers. How pods are lost there, system tests show by what the ledger says.
+
+The nodes reach their API server, which CONFORMANCE_KUBECONFIG may name, through a proxy.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from datetime import datetime
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from cluster_lab.journal import JournalEvent
+from breeze.paths import ROOT
+from cluster_lab.api_proxy import ApiProxy
+from cluster_lab.apiserver import ApiServer
+from cluster_lab.client import KubeClient
+from cluster_lab.faults.plan import Fault, FaultPlan
+from cluster_lab.faults.scenarios import AT_WORK
+from cluster_lab.journal import JournalEntry, JournalEvent, open_journal
+from cluster_lab.lab import ClusterLab
+from testbed.waiting import LONGEST_WAIT, wait_for
 
-SLEEP = "import time; print('up'); time.sleep(600)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(600)"
+PODS = "/api/v1/namespaces/default/pods"
+SLEEP = "import os, time; print(f'pid={os.getpid()} up'); time.sleep(600)"
 
 
-def worker_pid(cluster, name):
-    return int(cluster.log(name).split("pid=")[1].split()[0])
+@dataclass
+class Lab:
+    client: KubeClient
+    proxy: ApiProxy
+    folder: Path
 
-
-async def test_a_worker_that_succeeds(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load")
-        await cluster.until_seen(name, "Succeeded base=Completed/0")
-        assert cluster.history(name) == [
-            "Pending base=ContainerCreating",
-            "Running base=running",
-            "Succeeded base=Completed/0",
-        ]
-        pod = cluster.latest(name)
-        ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-        assert ended["containerID"]
-        assert datetime.fromisoformat(ended["startedAt"]) <= datetime.fromisoformat(ended["finishedAt"])
-        assert cluster.conditions(name) == {
-            "PodScheduled": ("True", None),
-            "Initialized": ("True", None),
-            "ContainersReady": ("False", "PodCompleted"),
-            "Ready": ("False", "PodCompleted"),
+    async def create(self, script: str, **base: Any) -> str:
+        """Create a worker pod that runs a Python script, and return its name."""
+        name = f"load-{uuid.uuid4().hex[:8]}"
+        annotations = {"dag_id": "etl", "task_id": "load", "run_id": "r1", "try_number": "1"}
+        worker = {"name": "base", "image": "airflow", "command": ["python"], "args": ["-u", "-c", script]}
+        body = {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"restartPolicy": "Never", "containers": [worker | base]},
         }
-        entries = cluster.journal(name)
-        assert [entry.event for entry in entries] == ["bound", "started", "exited"]
-        assert entries[-1].exit_code == 0
-        assert (entries[0].dag_id, entries[0].task_id, entries[0].run_id) == ("etl", "load", "r1")
-        assert entries[0].uid == pod["metadata"]["uid"]
-        assert entries[0].node == pod["spec"]["nodeName"]
+        await self.client.request("POST", PODS, body=body)
+        return name
+
+    async def delete(self, name: str) -> None:
+        await self.client.request("DELETE", f"{PODS}/{name}", body={"gracePeriodSeconds": 0})
+
+    async def until_succeeded(self, name: str) -> dict[str, Any]:
+        async with asyncio.timeout(LONGEST_WAIT):
+            pod = await self.client.request("GET", f"{PODS}/{name}")
+            while pod["status"]["phase"] != "Succeeded":
+                await asyncio.sleep(0.05)
+                pod = await self.client.request("GET", f"{PODS}/{name}")
+        return pod
+
+    def journal(self, name: str) -> list[JournalEntry]:
+        return [entry for entry in open_journal(self.folder / "journal").read() if entry.pod == name]
+
+    async def until_noted(self, name: str, event: JournalEvent) -> JournalEntry:
+        def found() -> list[JournalEntry]:
+            return [entry for entry in self.journal(name) if entry.event is event]
+
+        return (await asyncio.to_thread(wait_for, f"{event} of {name} is in the journal", found))[0]
+
+    def log(self, name: str) -> str:
+        return "".join(path.read_text() for path in self.folder.glob(f"logs/*_{name}_*/base.log"))
+
+    async def until_up(self, name: str) -> dict[str, int]:
+        """Wait until the worker has written what it has to say, and return the processes that it names."""
+        await asyncio.to_thread(wait_for, f"{name} is up", lambda: "up" in self.log(name))
+        return {key: int(pid) for key, pid in (word.split("=") for word in self.log(name).split()[:-1])}
 
 
-async def test_a_program_that_does_not_exist_is_a_start_error(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", base={"command": ["no-such-program"]})
-        await cluster.until_seen(name, "Failed base=StartError/128")
-        assert cluster.journal_events(name) == ["bound"]
+@contextlib.asynccontextmanager
+async def start(folder: Path, **options: Any) -> AsyncIterator[Lab]:
+    async with contextlib.AsyncExitStack() as stack:
+        real = os.environ.get("CONFORMANCE_KUBECONFIG")
+        kubeconfig = Path(real) if real else folder / "kubeconfig-of-the-server"
+        if not real:
+            server = await stack.enter_async_context(ApiServer(token="secret"))
+            server.write_kubeconfig(kubeconfig)
+        client = await stack.enter_async_context(KubeClient(kubeconfig))
+        proxy = stack.enter_context(ApiProxy(kubeconfig))
+        proxy.write_kubeconfig(folder / "kubeconfig")
+        paths = {
+            "kubeconfig": folder / "kubeconfig",
+            "journal": folder / "journal",
+            "log_dir": folder / "logs",
+        }
+        async with ClusterLab(nodes=2, **paths, **options):
+            yield Lab(client, proxy, folder)
+        for pod in (await client.request("GET", PODS))["items"]:
+            await Lab(client, proxy, folder).delete(pod["metadata"]["name"])
 
 
-async def test_the_environment_of_a_worker(start_cluster):
-    script = "import os; print(sorted(f'{k}={v}' for k, v in os.environ.items() if k in {keys!r}))"
+async def test_a_worker_that_succeeds(tmp_path: Path) -> None:
+    async with start(tmp_path) as lab:
+        name = await lab.create("pass")
+        pod = await lab.until_succeeded(name)
+        (worker,) = pod["status"]["containerStatuses"]
+        assert (worker["state"]["terminated"]["reason"], worker["ready"]) == ("Completed", False)
+        assert {item["type"]: item["status"] for item in pod["status"]["conditions"]} == {
+            "PodScheduled": "True",
+            "Initialized": "True",
+            "ContainersReady": "False",
+            "Ready": "False",
+        }
+        bound, started, exited = lab.journal(name)
+        assert [bound.event, started.event, exited.event] == ["bound", "started", "exited"]
+        assert exited.exit_code == 0
+        assert (bound.dag_id, bound.task_id, bound.run_id) == ("etl", "load", "r1")
+        assert (bound.uid, bound.node) == (pod["metadata"]["uid"], pod["spec"]["nodeName"])
+
+
+async def test_the_environment_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ("HOSTNAME", "ONE", "TWO", "THREE", "SECRET")
+    script = f"import os; print(sorted(f'{{k}}={{v}}' for k, v in os.environ.items() if k in {keys!r}))"
     from_field = {"name": "F", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     env = [{"name": "TWO", "value": "pod"}, {"name": "THREE", "value": ""}, from_field]
-    os.environ["SECRET"] = "of the lab"
-    try:
-        async with start_cluster(env={"ONE": "lab", "TWO": "lab"}) as cluster:
-            name = await cluster.create("load", script.replace("{keys!r}", repr(keys)), base={"env": env})
-            await cluster.until_seen(name, "Succeeded base=Completed/0")
-            assert str(sorted([f"HOSTNAME={name}", "ONE=lab", "TWO=pod", "THREE="])) in cluster.log(name)
-    finally:
-        del os.environ["SECRET"]
-
-
-async def test_init_containers_and_sidecars_are_simulated(start_cluster):
-    init = [{"name": "git-sync", "image": "g"}, {"name": "proxy", "image": "p", "restartPolicy": "Always"}]
-    async with start_cluster() as cluster:
-        version = await cluster.client.request("GET", "/version")
-        if int(version["minor"].rstrip("+")) < 28:
-            pytest.skip("a container that runs beside the others came with Kubernetes 1.28")
-        name = await cluster.create("load", initContainers=init, sidecars=[{"name": "aux", "image": "a"}])
-        await cluster.until_seen(
-            name, "Succeeded git-sync=Completed/0 proxy=Completed/0 aux=Completed/0 base=Completed/0"
-        )
-        assert cluster.history(name)[:3] == [
-            "Pending git-sync=PodInitializing proxy=PodInitializing aux=PodInitializing base=PodInitializing",
-            "Pending git-sync=Completed/0 proxy=running aux=PodInitializing base=PodInitializing",
-            "Running git-sync=Completed/0 proxy=running aux=running base=running",
-        ]
-
-
-async def test_deletion_ends_a_worker_with_sigterm(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", SLEEP)
-        await cluster.until_logged(name, "up")
-        await cluster.delete(name)
-        await cluster.until_seen(name, "gone: Failed base=Error/143 deleting")
-        assert cluster.history(name)[-3:] == [
-            "Running base=running deleting",
-            "Failed base=Error/143 deleting",
-            "gone: Failed base=Error/143 deleting",
-        ]
-        await cluster.until_journaled(name, JournalEvent.DELETED)
-        assert cluster.journal_events(name) == ["bound", "started", "exited", "deleted"]
-        assert cluster.journal(name)[2].exit_code == 143
-
-
-async def test_a_worker_that_ignores_sigterm_is_killed_after_the_grace_period(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", STUBBORN)
-        await cluster.until_logged(name, "up")
-        await cluster.delete(name, grace_seconds=1)
-        await cluster.until_seen(name, "gone: Failed base=Error/137 deleting")
+    monkeypatch.setenv("SECRET", "of the lab")
+    async with start(tmp_path, env={"ONE": "lab", "TWO": "lab"}) as lab:
+        name = await lab.create(script, env=env)
+        await lab.until_succeeded(name)
+        assert str(sorted([f"HOSTNAME={name}", "ONE=lab", "TWO=pod", "THREE="])) in lab.log(name)
 
 
 # Like Airflow's task process: in a group of its own, and without an environment that can be read.
 @pytest.mark.parametrize("escape", ["env={}, process_group=0", "start_new_session=True"])
-async def test_a_force_deleted_worker_is_killed_with_all_its_children(start_cluster, escape):
+async def test_a_force_deleted_worker_is_killed_with_all_its_children(tmp_path: Path, escape: str) -> None:
     script = (
         "import os, subprocess, sys, time;"
         f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], {escape});"
         "print(f'pid={os.getpid()} child={child.pid} up'); time.sleep(600)"
     )
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", script)
-        await cluster.until_logged(name, "up")
-        child = int(cluster.log(name).split("child=")[1].split()[0])
-        await cluster.delete(name, grace_seconds=0)
-        await cluster.until_journaled(name, JournalEvent.EXITED)
+    async with start(tmp_path) as lab:
+        name = await lab.create(script)
+        pids = await lab.until_up(name)
+        await lab.delete(name)
         # The API server says that the pod is gone before or after that.
-        (exited,) = [entry for entry in cluster.journal(name) if entry.event is JournalEvent.EXITED]
-        assert exited.exit_code in (137, 143)
-        assert not psutil.pid_exists(worker_pid(cluster, name))
-        assert not _is_alive(child)
+        assert (await lab.until_noted(name, JournalEvent.EXITED)).exit_code in (137, 143)
+        assert not psutil.pid_exists(pids["pid"])
+        assert not is_alive(pids["child"])
 
 
-def _is_alive(pid):
+def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-async def test_no_process_outlives_the_lab(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", f"import os; print(f'pid={{os.getpid()}}'); {SLEEP}")
-        await cluster.until_logged(name, "up")
-        pid = worker_pid(cluster, name)
-        assert psutil.pid_exists(pid)
-    assert not psutil.pid_exists(pid)
+async def test_no_process_outlives_the_lab(tmp_path: Path) -> None:
+    async with start(tmp_path) as lab:
+        pids = await lab.until_up(await lab.create(SLEEP))
+        assert psutil.pid_exists(pids["pid"])
+    assert not psutil.pid_exists(pids["pid"])
 
 
-async def test_the_log_of_a_worker_is_served_through_the_api_server(start_cluster):
-    async with start_cluster() as cluster:
-        name = await cluster.create("load", "print('one'); print('two')")
-        await cluster.until_seen(name, "Succeeded base=Completed/0")
-        path = f"/api/v1/namespaces/default/pods/{name}/log"
-        log = await cluster.client.send("GET", path, query={"tailLines": 1, "container": "base"})
-        assert log == b"two\n"
+async def test_a_refused_report_is_repeated_and_a_list_repairs_a_watch_that_broke(tmp_path: Path) -> None:
+    async with start(tmp_path) as lab:
+        running, doomed = await lab.create(SLEEP), await lab.create(SLEEP)
+        await lab.until_up(running)
+        await lab.until_up(doomed)
+        lab.proxy.cut_watches()
+        lab.proxy.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
+        await lab.delete(doomed)
+        await lab.until_succeeded(await lab.create("pass"))
+        await lab.until_noted(doomed, JournalEvent.EXITED)
+        assert [entry.event for entry in lab.journal(running)] == ["bound", "started"]
 
 
-async def test_a_cut_watch_is_repaired_by_the_list_that_follows(start_cluster, proxy):
-    async with start_cluster(embedded=False) as cluster:
-        running, doomed = await cluster.create("load", SLEEP), await cluster.create("doomed", SLEEP)
-        await cluster.until_logged(running, "up")
-        await cluster.until_logged(doomed, "up")
-        proxy.cut_watches(lambda info: "spec.nodeName" in info.query.get("fieldSelector", ""))
-        await cluster.delete(doomed, grace_seconds=0)
-        new = await cluster.create("new")
-
-        await cluster.until_seen(new, "Succeeded base=Completed/0")
-        await cluster.until_journaled(doomed, JournalEvent.EXITED)
-        assert cluster.journal_events(running) == ["bound", "started"]
-        assert cluster.history(running)[-1] == "Running base=running"
-
-
-async def test_a_refused_report_is_repeated(start_cluster, proxy):
-    async with start_cluster(embedded=False) as cluster:
-        proxy.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
-        name = await cluster.create("load")
-        await cluster.until_seen(name, "Succeeded base=Completed/0")
-
-
-async def test_a_container_that_an_earlier_lab_ran_is_lost(start_cluster, proxy):
-    async with start_cluster(embedded=False) as cluster:
-        running, done = await cluster.create("load", SLEEP), await cluster.create("done")
-        await cluster.until_seen(running, "Running base=running")
-        await cluster.until_seen(done, "Succeeded base=Completed/0")
-    async with start_cluster(embedded=False) as cluster:
-        await cluster.until_seen(running, "Failed base=ContainerStatusUnknown/137")
-        assert cluster.journal_events(done) == ["bound", "started", "exited"]
+def test_system_tests_play_every_way_to_lose_a_pod_before_its_process_starts() -> None:
+    plan = FaultPlan.load(ROOT / "tests" / "dags" / "each_version" / "faults.yaml")
+    played = {rule.fault for rule in plan.rules if rule.dag_id == "version_matrix"}
+    # Each of these has a test of its own.
+    assert played == {*Fault} - {*AT_WORK} - {Fault.REGISTRY_AWAY, Fault.SIDECAR_RUNS_ON}

@@ -46,8 +46,7 @@ def scenario_for(rule: FaultRule) -> Scenario:
 async def run_normally(run: PodRun) -> None:
     """Play the life of a pod to which nothing happens: Pending, Running, then as the worker process ends."""
     await _prepare(run)
-    if await run.start_worker():
-        await run.await_worker()
+    await run.run_worker()
 
 
 async def _prepare(run: PodRun) -> None:
@@ -79,8 +78,7 @@ async def _image_pull_recovers(run: PodRun, delay: float) -> None:
     run.record(JournalEvent.FAULT_INJECTED)
     await _report_pull_error(run, NOT_FOUND)
     await run.pause(delay)
-    if await run.start_worker():
-        await run.await_worker()
+    await run.run_worker()
 
 
 async def _report_pull_error(run: PodRun, message: str) -> None:
@@ -179,8 +177,7 @@ async def _partition(run: PodRun, delay: float) -> None:
     run.record(JournalEvent.FAULT_INJECTED)
     await run.delete(0)
     await asyncio.sleep(delay)
-    if await run.start_worker():
-        await run.await_worker()
+    await run.run_worker()
 
 
 async def _unknown_then_podgc(run: PodRun, delay: float) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import aiohttp
 
@@ -15,7 +14,6 @@ from cluster_lab.client import ApiError, JsonObject, KubeClient
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.pod import Admission, PodRun
-from cluster_lab.kubelet.status import EXIT_SIGKILL, LOST_CONTAINER
 
 log = logging.getLogger(__name__)
 
@@ -90,17 +88,14 @@ class Kubelet:
     def _seen(self, pod: JsonObject) -> None:
         uid = pod["metadata"]["uid"]
         if uid not in self._pods:
-            phase = pod.get("status", {}).get("phase")
-            if phase in ("Succeeded", "Failed"):
+            if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
                 # Of an earlier life of this node; the API server deletes such a pod without the kubelet.
                 return
-            self._begin(pod, lost=phase == "Running")
+            self._begin(pod)
         self._pods[uid].update(pod)
 
-    def _begin(self, pod: JsonObject, *, lost: bool) -> None:
+    def _begin(self, pod: JsonObject) -> None:
         admission = self._admit(pod, self._node.name)
-        if lost:
-            admission = replace(admission, scenario=_report_lost)
         run = PodRun(pod, self._node, self._client, admission=admission, env=self._env, logs=self._logs)
         self._pods[run.uid] = run
         task = asyncio.create_task(self._live(run))
@@ -117,10 +112,3 @@ class Kubelet:
     def _gone(self, uid: str) -> None:
         if run := self._pods.pop(uid, None):
             run.gone()
-
-
-async def _report_lost(run: PodRun) -> None:
-    """The container ran in an earlier life of this node, and is not there any more."""
-    run.status.run()
-    run.status.end_worker(EXIT_SIGKILL, "ContainerStatusUnknown", LOST_CONTAINER)
-    await run.report()

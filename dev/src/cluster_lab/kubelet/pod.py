@@ -154,12 +154,8 @@ class PodRun:
             body["gracePeriodSeconds"] = grace_seconds
         await self._request("DELETE", "", body)
 
-    async def start_worker(self) -> bool:
-        """
-        Start the worker container's command, and report it as running.
-
-        :return: whether it could be started; otherwise the pod has failed with StartError
-        """
+    async def run_worker(self) -> None:
+        """Start the worker container's command, report it as running, and wait for its end."""
         containers = self._manifest["spec"]["containers"]
         spec = next((item for item in containers if item["name"] == WORKER_CONTAINER), containers[0])
         # Entries with ``valueFrom`` have no meaning on this machine.
@@ -167,21 +163,16 @@ class PodRun:
         plain = {
             item["name"]: item.get("value", "") for item in spec.get("env") or [] if "valueFrom" not in item
         }
-        try:
-            self.process = await WorkerProcess.start(
-                [*(spec.get("command") or []), *(spec.get("args") or [])],
-                env={**self._env, **plain, "HOSTNAME": self.name},
-                directory=self._directory,
-                log=self._directory / f"{spec['name']}.log",
-            )
-        except OSError as error:
-            self.status.end_worker(128, "StartError", f"failed to create containerd task: {error}")
-            await self.report()
-            return False
+        self.process = await WorkerProcess.start(
+            [*(spec.get("command") or []), *(spec.get("args") or [])],
+            env={**self._env, **plain, "HOSTNAME": self.name},
+            directory=self._directory,
+            log=self._directory / f"{spec['name']}.log",
+        )
         self.record(JournalEvent.STARTED)
         self.status.run()
         await self.report()
-        return True
+        await self.await_worker()
 
     async def await_worker(self) -> None:
         """Wait for the end of the worker process and report it."""
@@ -209,7 +200,7 @@ class PodRun:
     async def _play(self, scenario: Scenario) -> None:
         try:
             await scenario(self)
-        except (ApiError, aiohttp.ClientError, TimeoutError):
+        except (ApiError, aiohttp.ClientError, OSError):
             # The pod is left as it was reported last, until somebody deletes it.
             log.exception("The life of pod %s ended early", self)
 

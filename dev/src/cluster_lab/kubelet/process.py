@@ -33,7 +33,6 @@ class WorkerProcess:
         Start a process whose output goes to a log file.
 
         :param env: its whole environment; the program is looked up in the ``PATH`` of it
-        :raises OSError: if there is no such program or it cannot be run
         """
         mark = uuid.uuid4().hex
         with log.open("ab") as output:

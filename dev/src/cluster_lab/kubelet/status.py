@@ -70,17 +70,12 @@ class PodStatus:
         self._worker.state = {"waiting": {"reason": reason, "message": message}}
 
     def initialize(self) -> None:
-        """All init containers have done their work; native sidecars among them run on."""
+        """All init containers have done their work."""
         for container in self._init:
-            if container.is_native_sidecar:
-                container.run()
-            else:
-                container.end(0, "Completed")
+            container.end(0, "Completed")
 
     def fail_init(self) -> None:
-        """The first init container exits 1; a pod that has none is given one in its status."""
-        if not self._init:
-            self._init = [_Container({"name": "git-sync", "image": "git-sync"})]
+        """The first init container exits 1."""
         self._init[0].run()
         self._init[0].end(1, "Error")
         self.phase = "Failed"
@@ -98,21 +93,19 @@ class PodStatus:
         :param reason: by default ``Completed`` or ``Error``, by the exit code
         """
         self._worker.end(exit_code, reason or ("Completed" if exit_code == 0 else "Error"), message)
-        for container in (*self._init, *self._containers):
+        for container in self._containers:
             if "running" in container.state:
                 container.end(0, "Completed")
         self.end_rest()
         self.phase = "Succeeded" if exit_code == 0 else "Failed"
 
     def end_worker_alone(self, exit_code: int, reason: str, message: str) -> None:
-        """End the worker container; the pod goes on for as long as another container does."""
+        """End the worker container; the pod goes on with the other containers."""
         self._worker.end(exit_code, reason, message)
-        if not any("running" in container.state for container in self._containers):
-            self.phase = "Failed"
 
     def exceed_deadline(self) -> None:
         """End whatever runs, because the pod has been active for too long."""
-        for container in (*self._init, *self._containers):
+        for container in self._containers:
             if "running" in container.state:
                 container.end(EXIT_SIGTERM, "Error")
         self.fail_pod("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
@@ -198,7 +191,6 @@ class _Container:
 
     def __init__(self, spec: JsonObject) -> None:
         self.name: str = spec["name"]
-        self.is_native_sidecar = spec.get("restartPolicy") == "Always"
         self._image: str = spec.get("image", "")
         self._id: str | None = None
         self.state: JsonObject = {"waiting": {"reason": "ContainerCreating"}}
