@@ -17,9 +17,7 @@ def _moment(text: str) -> datetime:
 
 
 def test_a_missing_pod_cannot_be_deleted(api: Api) -> None:
-    status = failure(api.delete("a"), 404, "NotFound")
-
-    assert status["details"] == {"name": "a", "kind": "pods"}
+    failure(api.delete("a"), 404, "NotFound")
 
 
 def test_a_pod_on_a_node_is_given_its_grace_period(api: Api) -> None:
@@ -122,9 +120,7 @@ class TestPreconditions:
         api.delete("a").raise_for_status()
         api.create("a")
 
-        status = failure(api.delete("a", preconditions={"uid": old}), 409, "Conflict")
-
-        assert status["details"]["name"] == "a"
+        failure(api.delete("a", preconditions={"uid": old}), 409, "Conflict")
         assert api.names() == ["a"]
 
     def test_another_version_is_a_conflict(self, api: Api) -> None:

@@ -93,9 +93,7 @@ def test_the_main_resource_ignores_a_patched_status(api: Api) -> None:
 def test_a_patch_of_a_pods_spec_is_refused(api: Api) -> None:
     api.create("a")
 
-    status = failure(api.patch("a", {"spec": {"nodeName": "x"}}), 422, "Invalid")
-
-    assert [cause["field"] for cause in status["details"]["causes"]] == ["spec"]
+    failure(api.patch("a", {"spec": {"nodeName": "x"}}), 422, "Invalid")
 
 
 def test_a_patch_does_not_change_what_the_server_owns(api: Api) -> None:

@@ -17,7 +17,8 @@ Known differences:
 * There is no authorization: the one token may do everything, and a request without it is 401 (a real server
   with anonymous access answers 403). There are no quotas, disruption budgets or service accounts.
 * It speaks plain HTTP, over which kubectl sends no token.
-* Namespaces cannot be deleted.
+* Namespaces cannot be deleted. Selectors have no other form than those that are sent, and a Status no details
+  but the seconds of ``Retry-After``.
 * A list at a version says nothing of a version that has yet to come, and an expired list has to begin anew.
 * Continue tokens and versions expire by ``compact()``, not after minutes.
 * No controller watches over nodes or pods: new nodes get no not-ready taint, a node is ready while its Ready

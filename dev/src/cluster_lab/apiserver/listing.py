@@ -14,7 +14,7 @@ import base64
 import msgspec
 
 from cluster_lab.apiserver.requests import RequestInfo
-from cluster_lab.apiserver.selectors import Selection, parse_fields, parse_labels
+from cluster_lab.apiserver.selectors import Selection, parse_selector
 from cluster_lab.apiserver.status import expired
 from cluster_lab.apiserver.store import Key, Store
 
@@ -23,8 +23,8 @@ def selection_of(info: RequestInfo) -> Selection:
     """:raises ApiError: 400 for a bad selector."""
     return Selection(
         info.namespace,
-        parse_labels(info.query.get("labelSelector", "")),
-        parse_fields(info.query.get("fieldSelector", ""), info.target),
+        parse_selector(info.query.get("labelSelector", "")),
+        parse_selector(info.query.get("fieldSelector", "")),
     )
 
 

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cluster_lab.apiserver.resources import Manifest
-from cluster_lab.apiserver.selectors import LABEL_KEY, LABEL_VALUE
-from cluster_lab.apiserver.status import Cause, required
 
+_LABEL_KEY = re.compile(
+    r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _DROPPED_IF_EMPTY = ("labels", "annotations")
@@ -58,18 +60,11 @@ def tidy(metadata: Manifest) -> Manifest:
     return {name: value for name, value in metadata.items() if name not in empty | {"managedFields"}}
 
 
-def check_metadata(metadata: Manifest) -> list[Cause]:
+def check_metadata(metadata: Manifest) -> list[str]:
     """:returns: what is wrong with the name and the labels."""
-    causes: list[Cause] = []
-    name = metadata.get("name")
-    if not name:
-        causes.append(required("metadata.name", "a name is required"))
-    elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        why = "a lowercase RFC 1123 subdomain is required"
-        causes.append(Cause("metadata.name", f'Invalid value: "{name}": {why}'))
+    name = metadata.get("name", "")
+    problems = [] if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else [f'metadata.name: "{name}"']
     for key, value in (metadata.get("labels") or {}).items():
-        if not LABEL_KEY.fullmatch(key):
-            causes.append(Cause("metadata.labels", f'Invalid value: "{key}": no valid label key'))
-        if not isinstance(value, str) or not LABEL_VALUE.fullmatch(value):
-            causes.append(Cause("metadata.labels", f'Invalid value: "{value}": no valid label value'))
-    return causes
+        if not _LABEL_KEY.fullmatch(key) or not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+            problems.append(f'metadata.labels: "{key}={value}"')
+    return problems

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from cluster_lab.apiserver.metadata import timestamp
 from cluster_lab.apiserver.resources import Manifest, Resource
-from cluster_lab.apiserver.status import Cause, conflict, required
+from cluster_lab.apiserver.status import conflict
 
 TERMINAL = ("Succeeded", "Failed")
 
@@ -29,26 +29,18 @@ def new_pod(pod: Manifest) -> Manifest:
     return pod | {"spec": _SPEC_DEFAULTS | pod.get("spec", {}), "status": {"phase": "Pending"}}
 
 
-def check_new_pod(pod: Manifest) -> list[Cause]:
+def check_new_pod(pod: Manifest) -> list[str]:
     """:returns: what makes a new pod invalid, as far as it is checked here."""
     containers = pod["spec"].get("containers")
-    if not containers:
-        return [required("spec.containers")]
-    return [
-        required(f"spec.containers[{index}].{field}")
-        for index, container in enumerate(containers)
-        for field in ("name", "image")
-        if not container.get(field)
-    ]
+    is_complete = containers and all(item.get("name") and item.get("image") for item in containers)
+    return [] if is_complete else ["spec.containers: each has a name and an image"]
 
 
-def check_spec_change(new: Manifest, old: Manifest) -> list[Cause]:
+def check_spec_change(new: Manifest, old: Manifest) -> list[str]:
     """:returns: a complaint about a spec of which more is changed than its deadline."""
-    deadline = {"activeDeadlineSeconds": new.get("spec", {}).get("activeDeadlineSeconds")}
-    if new.get("spec", {}) | deadline == old["spec"] | deadline:
-        return []
-    why = "Forbidden: pod updates may not change fields other than spec.activeDeadlineSeconds"
-    return [Cause("spec", why, "FieldValueForbidden")]
+    deadline = {"activeDeadlineSeconds": new["spec"].get("activeDeadlineSeconds")}
+    is_allowed = new["spec"] | deadline == old["spec"] | deadline
+    return [] if is_allowed else ["spec: only activeDeadlineSeconds may be changed"]
 
 
 def with_condition(status: Manifest, condition: Manifest) -> Manifest:

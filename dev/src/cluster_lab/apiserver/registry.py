@@ -17,7 +17,7 @@ from cluster_lab.apiserver.pods import (
     with_condition,
 )
 from cluster_lab.apiserver.resources import NAMESPACES, NODES, PODS, Manifest, Resource
-from cluster_lab.apiserver.status import Cause, already_exists, conflict, invalid, not_found
+from cluster_lab.apiserver.status import already_exists, conflict, invalid, not_found
 from cluster_lab.apiserver.store import Record, Store
 
 Edit = Callable[[Manifest], Manifest]
@@ -54,9 +54,8 @@ class Registry:
             raise not_found("namespaces", namespace)
         metadata = meta.new_metadata(body.get("metadata", {}), namespace, _now())
         obj = _with_defaults(resource, meta.without_type(body) | {"metadata": metadata})
-        causes = meta.check_metadata(metadata)
-        if causes := causes + (check_new_pod(obj) if resource is PODS else []):
-            raise invalid(resource.kind, metadata.get("name", ""), causes)
+        if problems := meta.check_metadata(metadata) + (check_new_pod(obj) if resource is PODS else []):
+            raise invalid(resource.kind, metadata.get("name", ""), problems)
         if self.store.get(resource, (namespace, metadata["name"])):
             raise already_exists(resource.plural, metadata["name"])
         return self.store.write(resource, obj)
@@ -71,14 +70,13 @@ class Registry:
         current = self.get(resource, namespace, name)
         body = edit(current.obj)
         if (uid := body["metadata"].get("uid")) not in (None, current.obj["metadata"]["uid"]):
-            cause = Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')
-            raise invalid(resource.kind, name, [cause])
+            raise invalid(resource.kind, name, [f'metadata.uid: "{uid}": field is immutable'])
         metadata = meta.updated_metadata(body["metadata"], current.obj["metadata"])
         untouched = "spec" if subresource else "status"
         new = meta.without_type(body) | {"metadata": metadata, untouched: current.obj[untouched]}
-        causes = meta.check_metadata(metadata)
-        if causes := causes + (check_spec_change(new, current.obj) if resource is PODS else []):
-            raise invalid(resource.kind, name, causes)
+        problems = check_spec_change(new, current.obj) if resource is PODS else []
+        if problems := meta.check_metadata(metadata) + problems:
+            raise invalid(resource.kind, name, problems)
         return self._replace(current, new)
 
     def _replace(self, current: Record, new: Manifest) -> Record:

@@ -25,15 +25,13 @@ SUBRESOURCES: dict[str, Manifest] = {
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """One row of API discovery, with the selectable fields of the resource. All are of the core group, v1."""
+    """One row of API discovery, All are of the core group, v1."""
 
     plural: str
     kind: str
     namespaced: bool
     verbs: tuple[str, ...] = (*READ, *WRITE)
     subresources: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ("metadata.name",)
-    """Field selectors."""
     graceful: bool = False
     """True if a delete leaves time to terminate."""
 
@@ -51,7 +49,6 @@ PODS = Resource(
     "Pod",
     namespaced=True,
     subresources=("status", "binding", "eviction", "log"),
-    fields=("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"),
     graceful=True,
 )
 NODES = Resource("nodes", "Node", namespaced=False, subresources=("status",))

@@ -7,7 +7,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -21,7 +21,6 @@ class ApiError(Exception):
     code: int
     reason: str
     message: str
-    details: dict[str, Any] = field(default_factory=dict)
     retry_after: int | None = None
     """Seconds for the Retry-After header; None sends no such header."""
     page: str | None = None
@@ -37,36 +36,14 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        details = dict(self.details)
         if self.retry_after is not None:
-            details["retryAfterSeconds"] = self.retry_after
-        if details:
-            status["details"] = details
+            status["details"] = {"retryAfterSeconds": self.retry_after}
         return status | {"code": self.code}
-
-
-@dataclass(frozen=True)
-class Cause:
-    """One field that makes an object invalid, as it stands in ``details.causes``."""
-
-    field: str
-    message: str
-    reason: str = "FieldValueInvalid"
-
-
-def required(path: str, why: str = "") -> Cause:
-    """A field that has to be there and is not."""
-    return Cause(path, "Required value" + (f": {why}" if why else ""), "FieldValueRequired")
-
-
-def _object_details(kind: str, name: str) -> dict[str, Any]:
-    return {"name": name, "kind": kind}
 
 
 def not_found(plural: str, name: str) -> ApiError:
     """404 for an object that is not there."""
-    message = f'{plural} "{name}" not found'
-    return ApiError(404, "NotFound", message, _object_details(plural, name))
+    return ApiError(404, "NotFound", f'{plural} "{name}" not found')
 
 
 def no_such_path() -> ApiError:
@@ -76,27 +53,17 @@ def no_such_path() -> ApiError:
 
 def already_exists(plural: str, name: str) -> ApiError:
     """409 for a create of a name that is taken."""
-    message = f'{plural} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, _object_details(plural, name))
+    return ApiError(409, "AlreadyExists", f'{plural} "{name}" already exists')
 
 
 def conflict(kind: str, name: str, why: str) -> ApiError:
     """409 for a write whose assumption about the object does not hold."""
-    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _object_details(kind, name))
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}')
 
 
-def invalid(kind: str, name: str, causes: list[Cause]) -> ApiError:
+def invalid(kind: str, name: str, problems: list[str]) -> ApiError:
     """422 for an object that fails validation."""
-    parts = [f"{cause.field}: {cause.message}" for cause in causes]
-    text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
-    details = _object_details(kind, name) | {"causes": list(map(asdict, causes))}
-    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
-
-
-def bad_request(message: str) -> ApiError:
-    """400 for a request that cannot be understood."""
-    return ApiError(400, "BadRequest", message)
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {", ".join(problems)}')
 
 
 def expired(message: str) -> ApiError:

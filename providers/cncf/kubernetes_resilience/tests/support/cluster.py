@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import jwt
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef, read_pod
-from cluster_lab.apiserver.selectors import parse_labels
+from cluster_lab.apiserver.selectors import parse_selector
 
 TEMPLATE = {
     "apiVersion": "v1",
@@ -216,5 +216,5 @@ class PausedRuntime:
 
 def select(pods: Iterable[PodT], label_selector: str) -> list[PodT]:
     """Return the pods that a list with this selector has."""
-    wanted = parse_labels(label_selector)
+    wanted = parse_selector(label_selector)
     return [pod for pod in pods if all(requirement.matches(pod.labels) for requirement in wanted)]

@@ -11,7 +11,7 @@ from kubernetes.client import ApiException
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
-from cluster_lab.apiserver.selectors import parse_labels
+from cluster_lab.apiserver.selectors import parse_selector
 
 from ...support import manifests as m
 
@@ -27,7 +27,7 @@ class CoreV1Api:
 
     def list_namespaced_pod(self, namespace, label_selector, _request_timeout):
         self.cluster.answer()
-        wanted = parse_labels(label_selector)
+        wanted = parse_selector(label_selector)
         pods = [pod for pod in self.cluster.pods.values() if pod.ref.namespace == namespace]
         found = [pod.manifest for pod in pods if all(item.matches(pod.labels) for item in wanted)]
         return SimpleNamespace(items=found)

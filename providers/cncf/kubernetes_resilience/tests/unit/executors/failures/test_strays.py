@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodObservation,
 )
-from cluster_lab.apiserver.selectors import parse_labels
+from cluster_lab.apiserver.selectors import parse_selector
 
 from ....support import manifests as m
 from ....support.cluster import Pod
@@ -359,7 +359,7 @@ def test_a_failed_pod_waits_for_the_database_to_say_whose_it_is(harness, queued_
 
 def selects(harness, pod) -> bool:
     """Whether the informer of an executor sees a pod."""
-    selector = parse_labels(harness.runtime.settings.label_selector)
+    selector = parse_selector(harness.runtime.settings.label_selector)
     return all(requirement.matches(pod.labels) for requirement in selector)
 
 
