@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
-import pytest
 
 from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.kubeconfig import Kubeconfig
@@ -33,14 +32,8 @@ class Target:
     """The server under test."""
 
     http: httpx.Client
-    version: tuple[int, int]
     compact: Callable[[], None] | None
     """Expires older resource versions; None if there is no way to."""
-
-    def require(self, minor: int, what: str) -> None:
-        """Skip the running test on a server that is too old for it."""
-        if self.version < (1, minor):
-            pytest.skip(f"{what} came with Kubernetes 1.{minor}, this is {'.'.join(map(str, self.version))}")
 
 
 def connect(base_url: str, token: str | None) -> httpx.Client:
@@ -56,12 +49,6 @@ def connect_kubeconfig(path: Path) -> httpx.Client:
 
 def _connect(url: str, headers: dict[str, str], verify: ssl.SSLContext | bool) -> httpx.Client:
     return httpx.Client(base_url=url, headers=headers, timeout=READ_TIMEOUT, verify=verify, trust_env=False)
-
-
-def server_version(http: httpx.Client) -> tuple[int, int]:
-    """:returns: major and minor version."""
-    version = http.get("/version").raise_for_status().json()
-    return int(version["major"]), int(version["minor"].rstrip("+"))
 
 
 def failure(response: httpx.Response, code: int, reason: str) -> Manifest:
@@ -196,11 +183,9 @@ class Api:
         """Evict a pod, in the version of the API that the server has."""
         resources = self.http.get("/api/v1").raise_for_status().json()["resources"]
         entry = next(resource for resource in resources if resource["name"] == "pods/eviction")
-        body = {
-            "apiVersion": f"{entry['group']}/{entry['version']}",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": self.namespace},
-        }
+        metadata = {"name": name, "namespace": self.namespace}
+        version = f"{entry['group']}/{entry['version']}"
+        body = {"apiVersion": version, "kind": "Eviction", "metadata": metadata}
         return self.http.post(self.path(name, "eviction"), json=body)
 
     @contextmanager

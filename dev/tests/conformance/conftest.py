@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from cluster_lab.apiserver import running_server
-from cluster_lab.conformance import Api, Target, connect, connect_kubeconfig, server_version
+from cluster_lab.conformance import Api, Target, connect, connect_kubeconfig
 
 TOKEN = "conformance"
 
@@ -29,14 +29,13 @@ def target() -> Iterator[Target]:
 
 def _embedded() -> Iterator[Target]:
     with running_server(token=TOKEN) as server, connect(server.url, TOKEN) as http:
-        yield Target(http, server_version(http), server.compact)
+        yield Target(http, server.compact)
 
 
 def _real(kubeconfig: Path) -> Iterator[Target]:
     with connect_kubeconfig(kubeconfig) as http:
         etcd = os.environ.get("CONFORMANCE_ETCD")
-        compact = _etcd_compaction(etcd, http) if etcd else None
-        yield Target(http, server_version(http), compact)
+        yield Target(http, _etcd_compaction(etcd, http) if etcd else None)
 
 
 def _etcd_compaction(etcd: str, http: httpx.Client) -> Callable[[], None]:

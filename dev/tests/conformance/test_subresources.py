@@ -52,31 +52,15 @@ class TestBinding:
         assert api.get("a")["spec"]["nodeName"] == node
 
 
-class TestEviction:
-    def test_it_is_a_graceful_deletion(self, api: Api) -> None:
-        api.create_bound("a")
+def test_an_eviction_is_a_graceful_deletion(api: Api) -> None:
+    api.create_bound("a")
 
-        response = api.evict("a")
+    response = api.evict("a")
 
-        assert (response.status_code, response.json()) == (201, SUCCESS)
-        metadata = api.get("a")["metadata"]
-        assert "deletionTimestamp" in metadata
-        assert metadata["deletionGracePeriodSeconds"] == 30
-
-    def test_it_says_who_asked_for_it(self, api: Api, target: Target) -> None:
-        target.require(26, "the DisruptionTarget condition")
-        api.create_bound("a")
-        api.set_status("a", phase="Running")
-        with api.watch(resourceVersion=api.version()) as events:
-            api.evict("a").raise_for_status()
-            (first, named), (second, marked) = events.take(2)
-
-        assert (first, second) == ("MODIFIED", "MODIFIED")
-        target_condition = condition(named, "DisruptionTarget")
-        assert target_condition is not None
-        assert (target_condition["status"], target_condition["reason"]) == ("True", "EvictionByEvictionAPI")
-        assert "deletionTimestamp" not in named["metadata"]
-        assert "deletionTimestamp" in marked["metadata"]
+    assert (response.status_code, response.json()) == (201, SUCCESS)
+    metadata = api.get("a")["metadata"]
+    assert "deletionTimestamp" in metadata
+    assert metadata["deletionGracePeriodSeconds"] == 30
 
 
 def test_a_pod_without_a_node_has_no_log(api: Api) -> None:

@@ -15,7 +15,8 @@ Known differences:
   be about an older version. Of the defaults of pods there are the restart policy, the grace period and the
   scheduler.
 * There is no authorization: the one token may do everything, and a request without it is 401 (a real server
-  with anonymous access answers 403). There are no quotas, disruption budgets or service accounts.
+  with anonymous access answers 403). There are no quotas, disruption budgets or service accounts. An eviction
+  is a deletion, and says nothing of itself, as before Kubernetes 1.26.
 * It speaks plain HTTP, over which kubectl sends no token.
 * Namespaces cannot be deleted. Selectors have no other form than those that are sent, and a Status no details
   but the seconds of ``Retry-After``.

@@ -110,7 +110,7 @@ class Handlers:
         return json_response(SUCCESS, 201)
 
     async def _evict(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        self._registry.evict(info.namespace, info.name)
+        self._registry.delete(info.target, info.namespace, info.name, DeleteOptions())
         return json_response(SUCCESS, 201)
 
     async def _log(self, _request: web.Request, info: RequestInfo) -> web.StreamResponse:

@@ -23,13 +23,6 @@ from cluster_lab.apiserver.store import Record, Store
 Edit = Callable[[Manifest], Manifest]
 """From a stored object to the wanted one, without changing the stored one."""
 
-_EVICTED = {
-    "type": "DisruptionTarget",
-    "status": "True",
-    "reason": "EvictionByEvictionAPI",
-    "message": "Eviction API: evicting",
-}
-
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -120,16 +113,6 @@ class Registry:
         spec = pod.obj["spec"] | {"nodeName": binding["target"]["name"]}
         status = self._conditioned(pod, {"type": "PodScheduled", "status": "True"})
         return self.store.write(PODS, pod.obj | {"spec": spec, "status": status})
-
-    def evict(self, namespace: str, name: str) -> None:
-        """Say who asked for it, in a condition, and delete the pod. There are no disruption budgets here.
-
-        https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
-
-        :raises ApiError: 404.
-        """
-        self.set_pod_condition(self.get(PODS, namespace, name), _EVICTED)
-        self.delete(PODS, namespace, name, DeleteOptions())
 
 
 def _with_defaults(resource: Resource, obj: Manifest) -> Manifest:

@@ -68,39 +68,24 @@ class Scheduler:
                 _log.exception("pod %s/%s cannot be scheduled: its affinity is malformed", *pod.key)
 
     def _place(self, pod: Record, nodes: list[Manifest], load: Counter[str]) -> None:
-        objections = {node["metadata"]["name"]: _reason_against(pod.obj, node) for node in nodes}
-        fitting = [node for node in nodes if objections[node["metadata"]["name"]] is None]
-        if not fitting:
-            self._report(pod, Counter(why for why in objections.values() if why))
+        ranks = {n["metadata"]["name"]: -_preference(pod.obj, n) for n in nodes if _fits(pod.obj, n)}
+        if not ranks:
+            self._report(pod, len(nodes))
             return
-        ranks = {node["metadata"]["name"]: -_preference(pod.obj, node) for node in fitting}
         best = min(ranks, key=lambda name: (ranks[name], load[name], name))
         self._registry.bind(*pod.key, {"target": {"kind": "Node", "name": best}})
         load[best] += 1
 
-    def _report(self, pod: Record, reasons: Counter[str]) -> None:
-        total = sum(reasons.values())
-        listed = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-        none_fits = f"0/{total} nodes are available: {listed}."
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": none_fits if total else "no nodes available to schedule pods",
-        }
+    def _report(self, pod: Record, nodes: int) -> None:
+        message = f"0/{nodes} nodes are available."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         self._registry.set_pod_condition(pod, condition)
 
 
-def _reason_against(pod: Manifest, node: Manifest) -> str | None:
-    """:returns: why the pod may not go there, in the words of kube-scheduler, or None if it may."""
+def _fits(pod: Manifest, node: Manifest) -> bool:
     conditions = node["status"].get("conditions", [])
-    if not any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
-        return "node(s) were not ready"
-    if node["spec"].get("unschedulable"):
-        return "node(s) were unschedulable"
-    if not _selected(pod["spec"], node):
-        return "node(s) didn't match Pod's node affinity/selector"
-    return None
+    is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return is_ready and not node["spec"].get("unschedulable") and _selected(pod["spec"], node)
 
 
 def _preference(pod: Manifest, node: Manifest) -> int:
