@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import uuid
 from collections.abc import Callable, Iterator
@@ -32,8 +31,8 @@ class Target:
     """The server under test."""
 
     http: httpx.Client
-    compact: Callable[[], None] | None
-    """Expires older resource versions; None if there is no way to."""
+    compact: Callable[[], None]
+    """Expires older resource versions."""
 
 
 def connect(base_url: str, token: str | None) -> httpx.Client:
@@ -207,22 +206,6 @@ class Api:
             self.http.delete(f"/api/v1/nodes/{node}")
         # The embedded server does not know how to, and does not need to.
         self.http.delete(f"/api/v1/namespaces/{self.namespace}")
-
-
-@contextmanager
-def creating(name: str, url: str) -> Iterator[socket.socket]:
-    """Send a server without TLS and tokens the request to create a pod; close the connection in the end.
-
-    The answer is not waited for: who gives up before the server has the request would prevent it.
-    """
-    body = json.dumps(pod(name))
-    address = httpx.URL(url)
-    with socket.create_connection((address.host, address.port)) as client:
-        head = (
-            f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        client.sendall((head + body).encode())
-        yield client
 
 
 def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Manifest:

@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster_lab.api_proxy import ApiProxy
-from cluster_lab.apiserver import ApiServer, RequestInfo, running_server
-from cluster_lab.conformance import Api, connect, creating
-from testbed.waiting import LONGEST_WAIT
+from cluster_lab.apiserver import ApiServer, running_server
+from cluster_lab.conformance import Api, connect
 
 TOKEN = "secret"
 FOR_EVER = 3600.0
@@ -37,31 +35,6 @@ def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
 def api(proxy: ApiProxy) -> Iterator[Api]:
     with connect(proxy.url, None) as http:
         yield Api(http, "default")
-
-
-def creates_a_pod(info: RequestInfo) -> bool:
-    return (info.verb, info.resource) == ("create", "pods")
-
-
-def test_a_request_of_a_client_that_dies_in_the_last_moment_never_happens(proxy: ApiProxy, api: Api) -> None:
-    # Now there is a connection to the server, over which the request could go at once.
-    assert api.names() == []
-    died = threading.Event()
-    with proxy.hold(when=creates_a_pod) as held, creating("a", proxy.url) as client:
-
-        def die(_: RequestInfo) -> bool:
-            # This runs in the proxy's thread, which therefore does not hear of it before it would go on.
-            client.close()
-            died.set()
-            return False
-
-        proxy.faults.fail(500, when=die)
-        held.wait_for(1, LONGEST_WAIT)
-        held.end()
-        assert died.wait(LONGEST_WAIT)
-
-    assert api.names() == []
-    assert api.names() == []
 
 
 def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
