@@ -27,7 +27,8 @@ WATCH_SECONDS = 300
 """A watch ends after this time, if nothing else is said, and its user lists anew, which repairs what was
 missed."""
 
-_CHUNK = 256 * 1024
+LONGEST_LINE = 2**21
+"""Bytes. An API server takes no larger object, and a watch has one in each line."""
 # A server that is gone without closing the connection is noticed at the end of the watch.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=WATCH_SECONDS + 30)
 
@@ -54,7 +55,7 @@ class KubeClient:
             # Each watch holds a connection, and there is one for each node.
             connector=aiohttp.TCPConnector(ssl=self._config.tls(), limit=0),
             timeout=_TIMEOUT,
-            read_bufsize=_CHUNK,
+            read_bufsize=LONGEST_LINE,
         )
 
     async def __aenter__(self) -> Self:
@@ -124,19 +125,8 @@ class KubeClient:
             self.url + path, params=params, headers=self._config.headers()
         ) as answer:
             await _check(answer)
-            async for line in lines_of(answer.content):
+            async for line in answer.content:
                 yield msgspec.json.decode(line, type=JsonObject)
-
-
-async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream as they come. The reader's own are limited in length, an object is not."""
-    rest = b""
-    async for chunk in content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-    if rest:
-        yield rest
 
 
 async def _check(answer: aiohttp.ClientResponse) -> None:

@@ -41,7 +41,6 @@ class JournalEntry:
 
     time: datetime
     event: JournalEvent
-    namespace: str
     pod: str
     uid: str
     node: str
@@ -56,8 +55,6 @@ class JournalEntry:
     """``initial`` or ``resume`` (the task was deferred or rescheduled before)."""
     launch: int
     """Which pod of the try in this phase, from 1."""
-    fault: str | None = None
-    """The fault that the plan has for this launch, on every event of the pod; None: it runs normally."""
     exit_code: int | None = None
     """With ``exited`` only."""
 

@@ -50,23 +50,6 @@ there may take a minute.
 """
 
 
-@dataclass(slots=True)
-class _Pod:
-    """What the journal says about a pod in each of its entries."""
-
-    manifest: JsonObject
-    node: str
-    launch: Launch
-    fault: Fault | None
-
-    def requested(self, manifest: JsonObject) -> Scenario | None:
-        """Return what the pod's annotation asks for, to happen to the worker that runs."""
-        if fault := (manifest["metadata"].get("annotations") or {}).get(FAULT_ANNOTATION):
-            self.fault = Fault(fault)
-            return AT_WORK[self.fault]
-        return None
-
-
 @dataclass(kw_only=True)
 class ClusterLab:
     """A cluster of simulated nodes, to be used as an async context manager."""
@@ -134,14 +117,18 @@ class ClusterLab:
     def _admit(self, journal: Journal, manifest: JsonObject, node: str) -> Admission:
         launch = self._launches.register(manifest)
         rule = self.plan.rule_for(launch)
-        pod = _Pod(manifest, node, launch, rule.fault if rule else None)
 
         def record(event: JournalEvent, exit_code: int | None) -> None:
             if event is JournalEvent.EXITED and exit_code == 0:
                 self._launches.ended_well(launch)
-            journal.write(_entry(pod, event, exit_code))
+            journal.write(_entry(manifest["metadata"], node, launch, event, exit_code))
 
-        return Admission(scenario_for(rule) if rule else run_normally, record, pod.requested)
+        return Admission(scenario_for(rule) if rule else run_normally, record, _requested)
+
+
+def _requested(manifest: JsonObject) -> Scenario | None:
+    fault = (manifest["metadata"].get("annotations") or {}).get(FAULT_ANNOTATION)
+    return AT_WORK[Fault(fault)] if fault else None
 
 
 async def _remove(node: Node) -> None:
@@ -151,19 +138,18 @@ async def _remove(node: Node) -> None:
             await node.remove()
 
 
-def _entry(pod: _Pod, event: JournalEvent, exit_code: int | None) -> JournalEntry:
-    metadata = pod.manifest["metadata"]
+def _entry(
+    metadata: JsonObject, node: str, launch: Launch, event: JournalEvent, exit_code: int | None
+) -> JournalEntry:
     return JournalEntry(
         time=datetime.now(UTC),
         event=event,
-        namespace=metadata["namespace"],
         pod=metadata["name"],
         uid=metadata["uid"],
-        node=pod.node,
-        **pod.launch.task_try._asdict(),
-        phase=pod.launch.phase,
-        launch=pod.launch.number,
-        fault=pod.fault,
+        node=node,
+        **launch.task_try._asdict(),
+        phase=launch.phase,
+        launch=launch.number,
         exit_code=exit_code,
     )
 

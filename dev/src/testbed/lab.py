@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Mapping
@@ -46,11 +47,17 @@ class Lab(Service):
         self.journal = home / "cluster.jsonl"
         """The file that says what happened to which pod, see :mod:`cluster_lab.journal`."""
         self._plan = plan
-        given = {"--kubeconfig": kubeconfig, "--control-plane": control_plane, "--plan": plan}
-        command = [sys.executable, "-m", "cluster_lab", *(["--embedded"] if embedded else [])]
-        command += ["--nodes", str(nodes), "--journal", str(self.journal), "--log-dir", str(home / "pods")]
-        command += [word for option, path in given.items() if path for word in (option, str(path))]
-        command += [word for item in (worker_env or {}).items() for word in ("--env", "=".join(item))]
+        options = {
+            "kubeconfig": kubeconfig,
+            "embedded": embedded,
+            "control_plane": control_plane,
+            "plan": plan,
+            "nodes": nodes,
+            "env": worker_env or {},
+            "journal": self.journal,
+            "log_dir": home / "pods",
+        }
+        command = [sys.executable, "-m", "cluster_lab", json.dumps(options, default=str)]
         log_file = home / "cluster-lab.log"
         self.process = ManagedProcess("cluster-lab", command, inherited_environment(), log_file)
 

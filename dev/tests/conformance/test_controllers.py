@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from cluster_lab.apiserver.patches import MERGE
 from cluster_lab.conformance import Api, Manifest, condition
 
@@ -21,14 +19,13 @@ READY = {
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
 CAPACITY = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-HOSTNAME = "kubernetes.io/hostname"
 
 
 def _ready_node(api: Api, group: str, **spec: Any) -> str:
     status = {"conditions": [READY], "allocatable": CAPACITY, "capacity": CAPACITY}
     name = api.create_node(spec=spec, status=status)
     headers = {"Content-Type": MERGE}
-    labels = {HOSTNAME: name, "group": group}
+    labels = {"group": group}
     api.http.patch(
         f"/api/v1/nodes/{name}", json={"metadata": {"labels": labels}}, headers=headers
     ).raise_for_status()
@@ -103,15 +100,9 @@ def test_a_waiting_pod_is_bound_once_a_node_fits(api: Api) -> None:
     assert _node_of(api, "a") == node
 
 
-by_label_or_name = pytest.mark.parametrize(
-    ("kind", "key"), [("matchExpressions", HOSTNAME), ("matchFields", "metadata.name")]
-)
-
-
-@by_label_or_name
-def test_a_required_affinity_excludes_a_node(api: Api, kind: str, key: str) -> None:
+def test_a_required_affinity_excludes_a_node(api: Api) -> None:
     bad, good = _ready_node(api, api.namespace), _ready_node(api, api.namespace)
-    term = {kind: [{"key": key, "operator": "NotIn", "values": [bad]}]}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [bad]}]}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     for name in "abc":
         _create(api, name, **_node_affinity(**affinity))
@@ -119,20 +110,18 @@ def test_a_required_affinity_excludes_a_node(api: Api, kind: str, key: str) -> N
     assert {_node_of(api, name) for name in "abc"} == {good}
 
 
-@by_label_or_name
-def test_a_preferred_affinity_is_followed_if_it_can_be(api: Api, kind: str, key: str) -> None:
+def test_a_preferred_affinity_is_followed_if_it_can_be(api: Api) -> None:
     bad, good = _ready_node(api, api.namespace), _ready_node(api, api.namespace)
     _wait_until_used(api, bad, good)
-    term = {kind: [{"key": key, "operator": "NotIn", "values": [bad]}]}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [bad]}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
     _create(api, "a", **_node_affinity(**preferred))
     assert _node_of(api, "a") == good
 
 
-@by_label_or_name
-def test_a_preferred_affinity_that_cannot_be_followed_excludes_nothing(api: Api, kind: str, key: str) -> None:
+def test_a_preferred_affinity_that_cannot_be_followed_excludes_nothing(api: Api) -> None:
     node = _ready_node(api, api.namespace)
-    term = {kind: [{"key": key, "operator": "NotIn", "values": [node]}]}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
     _create(api, "a", **_node_affinity(**preferred))
 

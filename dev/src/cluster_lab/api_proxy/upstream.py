@@ -14,19 +14,10 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 from yarl import URL
 
+from cluster_lab.client import LONGEST_LINE
 from cluster_lab.kubeconfig import Kubeconfig
 
-_OF_ONE_CONNECTION = {
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-}
+_OF_ONE_CONNECTION = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 """https://www.rfc-editor.org/rfc/rfc9110.html#section-7.6.1"""
 _MADE_ANEW = {"content-length", "expect", "host"}
 _NOT_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
@@ -45,6 +36,7 @@ class Upstream:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_NOT_ADDED,
+            read_bufsize=LONGEST_LINE,
         )
 
     async def aclose(self) -> None:
@@ -76,8 +68,7 @@ class Upstream:
 
 
 def _passed_on(headers: Mapping[str, str], dropped: set[str]) -> CIMultiDict[str]:
-    named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
-    without = _OF_ONE_CONNECTION | dropped | named
+    without = _OF_ONE_CONNECTION | dropped
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in without)
 
 

@@ -18,23 +18,6 @@ from aiohttp import web
 from cluster_lab.api_proxy.request_faults import Predicate
 from cluster_lab.api_proxy.upstream import begin
 from cluster_lab.apiserver.requests import RequestInfo
-from cluster_lab.client import lines_of
-
-
-class _Metadata(msgspec.Struct):
-    uid: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_decode = msgspec.json.Decoder(_Event).decode
 
 
 class Watches:
@@ -117,7 +100,7 @@ class _Relay:
 
     async def _read(self, reply: aiohttp.ClientResponse) -> None:
         try:
-            async for line in lines_of(reply.content):
+            async for line in reply.content:
                 for event in self._history.repeat(line, self._watches.replays):
                     self._put(event)
         finally:
@@ -161,12 +144,12 @@ class _History:
         if not times:
             self._events.clear()
             return [line]
-        event = _decode(line)
-        uid = event.object.metadata.uid
-        if not uid:  # a bookmark, an error, or a table
+        event = msgspec.json.decode(line)
+        uid = event["object"]["metadata"].get("uid")
+        if not uid:  # a bookmark or an error
             return [line]
         seen = self._events.setdefault(uid, [])
         seen.append(line)
-        if event.type == "DELETED":
+        if event["type"] == "DELETED":
             del self._events[uid]
         return [line, *seen * times]

@@ -24,8 +24,8 @@ Known differences:
 * Continue tokens and versions expire by ``compact()``, not after minutes.
 * No controller watches over nodes or pods: new nodes get no not-ready taint, a node is ready while its Ready
   condition says so, taints mean nothing, and a pod stays when its node is gone.
-* The scheduler knows node selectors, node affinity and cordons; no resources, taints, pod affinity or
-  preemption.
+* The scheduler knows node selectors, affinity to nodes by name, and cordons; no resources, taints, pod
+  affinity or preemption.
 * For logs, the kubelet is asked over HTTPS at its InternalIP.
 """
 

@@ -13,11 +13,10 @@ from aiohttp import web
 
 from cluster_lab.apiserver.registry import Registry
 from cluster_lab.apiserver.requests import RequestInfo
-from cluster_lab.apiserver.resources import NODES, PODS, Manifest
+from cluster_lab.apiserver.resources import NODES, PODS
 from cluster_lab.apiserver.status import ApiError, internal
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, connect=5.0)
-_REASONS = {400: "BadRequest", 404: "NotFound"}
 
 
 class LogProxy:
@@ -45,21 +44,14 @@ class LogProxy:
         if not node:
             return web.Response(status=204)
         container = info.query.get("container") or pod["spec"]["containers"][0]["name"]
-        url = _kubelet(self._registry.get(NODES, "", node).obj)
-        url += f"/containerLogs/{info.namespace}/{info.name}/{container}"
+        status = self._registry.get(NODES, "", node).obj["status"]
+        address, port = status["addresses"][0], status["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        url = f"https://{address['address']}:{port}/containerLogs/{info.namespace}/{info.name}/{container}"
         try:
             async with self._session.get(url, params=info.query) as reply:
                 text = await reply.text()
         except aiohttp.ClientConnectionError as error:
             raise internal(f'Get "{url}": {error}') from error
         if reply.status >= 400:
-            raise ApiError(reply.status, _REASONS.get(reply.status, "InternalError"), text)
+            raise ApiError(reply.status, "BadRequest", text)
         return web.Response(text=text)
-
-
-def _kubelet(node: Manifest) -> str:
-    by_type = {address["type"]: address["address"] for address in node["status"].get("addresses", [])}
-    port = node["status"].get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
-    if "InternalIP" not in by_type or not port:
-        raise internal(f"no preferred addresses found for node {node['metadata']['name']}")
-    return f"https://{by_type['InternalIP']}:{port}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
 
 from cluster_lab.apiserver.pods import TERMINAL
 from cluster_lab.apiserver.registry import Registry
@@ -65,7 +64,9 @@ class Scheduler:
                 self._place(pod, nodes, load)
             except (KeyError, TypeError, AttributeError):
                 # A real API server refuses such a pod; here it must not end the scheduling of the others.
-                _log.exception("pod %s/%s cannot be scheduled: its affinity is malformed", *pod.key)
+                _log.exception(
+                    "pod %s/%s cannot be scheduled: its affinity is malformed, or by label", *pod.key
+                )
 
     def _place(self, pod: Record, nodes: list[Manifest], load: Counter[str]) -> None:
         ranks = {n["metadata"]["name"]: -_preference(pod.obj, n) for n in nodes if _fits(pod.obj, n)}
@@ -108,16 +109,6 @@ def _node_affinity(spec: Manifest) -> Manifest:
 
 
 def _term_matches(term: Manifest, node: Manifest) -> bool:
-    """All expressions of a term have to hold; a term without any selects nothing."""
-    labels = node["metadata"].get("labels", {})
     fields = {"metadata.name": node["metadata"]["name"]}
-    by_label, by_field = term.get("matchExpressions", []), term.get("matchFields", [])
-    if not by_label and not by_field:
-        return False
-    return all(r.matches(labels) for r in _requirements(by_label)) and all(
-        r.matches(fields) for r in _requirements(by_field)
-    )
-
-
-def _requirements(expressions: Iterable[Manifest]) -> list[Requirement]:
-    return [Requirement(e["key"], e["operator"], tuple(e.get("values", ()))) for e in expressions]
+    found = [Requirement(e["key"], e["operator"], tuple(e["values"])) for e in term["matchFields"]]
+    return all(requirement.matches(fields) for requirement in found)
