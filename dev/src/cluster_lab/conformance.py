@@ -204,7 +204,6 @@ class Api:
             self.delete(name, gracePeriodSeconds=0)
         for node in self.nodes:
             self.http.delete(f"/api/v1/nodes/{node}")
-        # The embedded server does not know how to, and does not need to.
         self.http.delete(f"/api/v1/namespaces/{self.namespace}")
 
 

@@ -18,8 +18,9 @@ Known differences:
   with anonymous access answers 403). There are no quotas, disruption budgets or service accounts. An eviction
   is a deletion, and says nothing of itself, as before Kubernetes 1.26.
 * It speaks plain HTTP, over which kubectl sends no token.
-* Namespaces cannot be deleted. Selectors have no other form than those that are sent, and a Status no details
-  but the seconds of ``Retry-After``.
+* A method that a resource does not have is a 500, a pod without a namespace is not found, and a namespace
+  goes without its pods. Selectors have no other form than those that are sent, and a Status no details but
+  the seconds of ``Retry-After``.
 * A list at a version says nothing of a version that has yet to come, and an expired list has to begin anew.
 * Continue tokens and versions expire by ``compact()``, not after minutes.
 * No controller watches over nodes or pods: new nodes get no not-ready taint, a node is ready while its Ready

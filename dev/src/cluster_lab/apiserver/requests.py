@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster_lab.apiserver.resources import SUBRESOURCES, Resource, find_resource
-from cluster_lab.apiserver.status import method_not_allowed, no_such_path
+from cluster_lab.apiserver.resources import Resource, find_resource
+from cluster_lab.apiserver.status import no_such_path
 
 _ONE = {"GET": "get", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _MANY = {"GET": "list", "POST": "create"}
@@ -30,7 +30,7 @@ class RequestInfo:
     method: str
     path: str
     verb: str
-    """get, list, watch, create, patch or delete."""
+    """get, list, watch, create, patch or delete; the method where it is none of them."""
     resource: str
     """Plural, such as pods."""
     subresource: str
@@ -43,32 +43,13 @@ class RequestInfo:
 def resolve(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """:raises ApiError: 404 for a path that is no resource, 405 for a verb that the resource lacks."""
     prefix, _, words = path.strip("/").partition("api/v1/")
-    if prefix:
-        raise no_such_path()
     rest, namespace = words.split("/"), ""
     if len(rest) > 2 and rest[0] == "namespaces" and find_resource(rest[2]):
         namespace, rest = rest[1], rest[2:]
-    if not 1 <= len(rest) <= 3 or not all(rest):
+    target, (name, subresource) = find_resource(rest[0]), [*rest, "", ""][1:3]
+    if prefix or target is None or subresource not in ("", *target.subresources):
         raise no_such_path()
-    target = find_resource(rest[0])
-    if target is None or (namespace and not target.namespaced):
-        raise no_such_path()
-    name, subresource = [*rest, "", ""][1:3]
-    if name and target.namespaced and not namespace:
-        raise no_such_path()
-    verb = _verb(method, target, name, subresource, query)
-    if verb == "create" and target.namespaced and not namespace:
-        raise method_not_allowed()
-    return RequestInfo(method, path, verb, target.plural, subresource, namespace, name, query, target)
-
-
-def _verb(method: str, target: Resource, name: str, subresource: str, query: Mapping[str, str]) -> str:
-    if subresource and subresource not in target.subresources:
-        raise no_such_path()
-    verb = (_ONE if name else _MANY).get(method)
+    verb = (_ONE if name else _MANY).get(method, method)
     if verb == "list" and is_true(query.get("watch")):
         verb = "watch"
-    allowed = SUBRESOURCES[subresource]["verbs"] if subresource else target.verbs
-    if verb not in allowed or (verb == "create" and bool(name) != bool(subresource)):
-        raise method_not_allowed()
-    return str(verb)
+    return RequestInfo(method, path, verb, target.plural, subresource, namespace, name, query, target)

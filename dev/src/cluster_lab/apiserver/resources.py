@@ -11,8 +11,7 @@ from typing import Any
 Manifest = dict[str, Any]
 """A Kubernetes object as decoded JSON. Stored ones are shared: never change one in place."""
 
-READ = ("get", "list", "watch")
-WRITE = ("create", "delete", "patch")
+VERBS = ("create", "delete", "get", "list", "patch", "watch")
 
 SUBRESOURCES: dict[str, Manifest] = {
     "status": {"verbs": ["patch"]},
@@ -30,7 +29,6 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool
-    verbs: tuple[str, ...] = (*READ, *WRITE)
     subresources: tuple[str, ...] = ()
     graceful: bool = False
     """True if a delete leaves time to terminate."""
@@ -52,7 +50,7 @@ PODS = Resource(
     graceful=True,
 )
 NODES = Resource("nodes", "Node", namespaced=False, subresources=("status",))
-NAMESPACES = Resource("namespaces", "Namespace", namespaced=False, verbs=(*READ, "create"))
+NAMESPACES = Resource("namespaces", "Namespace", namespaced=False)
 
 RESOURCES = (PODS, NODES, NAMESPACES)
 
@@ -87,7 +85,7 @@ def discovery_document(path: str) -> Manifest | None:
 
 def _entries(resource: Resource) -> list[Manifest]:
     base: Manifest = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
-    own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": sorted(resource.verbs)}
+    own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": VERBS}
     subresources = [
         base | {"name": f"{resource.plural}/{name}"} | SUBRESOURCES[name] for name in resource.subresources
     ]

@@ -71,12 +71,6 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def method_not_allowed() -> ApiError:
-    """405 for a verb that the resource does not have."""
-    message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message)
-
-
 def internal(message: str) -> ApiError:
     """500 for a failure behind the API."""
     return ApiError(500, "InternalError", f"Internal error occurred: {message}")
