@@ -428,6 +428,29 @@ def test_memory_is_limited_by_the_container_or_by_its_pod(
     assert not unknown.unlimited_memory
 
 
+@pytest.mark.parametrize(
+    ("own", "of_pod", "is_lost", "is_done"),
+    [
+        (None, "Never", True, True),
+        (None, "OnFailure", False, True),
+        ("Never", "Always", True, True),
+        ("OnFailure", "Never", False, True),
+        ("Always", "Never", False, False),
+    ],
+)
+def test_a_worker_ends_for_good_as_its_own_restart_policy_says(
+    own: str | None, of_pod: str, is_lost: bool, is_done: bool
+) -> None:
+    """A container's policy takes the place of its pod's, from Kubernetes 1.34 on."""
+    failed, done = m.lingering(restart_policy=of_pod), m.lingering(m.COMPLETED, restart_policy=of_pod)
+    for manifest in (failed, done):
+        manifest["spec"]["containers"] = [
+            {"name": "statsd", "restartPolicy": "Always"},
+            {"name": "base", "restartPolicy": own},
+        ]
+    assert (read_pod(failed).has_lost_worker, read_pod(done).has_done_worker) == (is_lost, is_done)
+
+
 def test_container_whose_resources_are_not_shown_may_have_a_limit() -> None:
     (worker,) = read_pod(m.pod("Running", [m.base(m.running())])).containers
     assert not worker.unlimited_memory

@@ -17,6 +17,9 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from ....support.pod_fixtures import PODS, manifest_of
 
+KEPT = {"name", "image", "resources", "restartPolicy"}
+"""Of a container."""
+
 
 @pytest.mark.parametrize("name", PODS)
 def test_nothing_that_is_read_of_a_pod_is_skipped(name):
@@ -24,7 +27,7 @@ def test_nothing_that_is_read_of_a_pod_is_skipped(name):
     event = decode(json.dumps({"type": "ADDED", "object": manifest}, default=str).encode(), POD_EVENT)
     page = decode(json.dumps({"items": [manifest]}, default=str).encode(), POD_LIST)
     for projected in (event["object"], page["items"][0]):
-        assert all(set(item) <= {"name", "image", "resources"} for item in projected["spec"]["containers"])
+        assert all(set(item) <= KEPT for item in projected["spec"]["containers"])
         assert projected["spec"]["restartPolicy"] == manifest["spec"]["restartPolicy"]
         assert read_pod(projected) == read_pod(manifest)
 

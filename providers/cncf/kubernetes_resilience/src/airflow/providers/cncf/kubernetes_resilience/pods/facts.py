@@ -253,7 +253,7 @@ class PodFacts:
     addresses: str = ""
     """Its IP addresses, separated by commas: one text takes half the memory of a tuple with one text."""
     restart_policy: str | None = None
-    """``Never``, ``OnFailure`` (containers that have succeeded are not restarted) or ``Always``."""
+    """Of its worker: ``Never``, ``OnFailure`` (one that has succeeded is not restarted) or ``Always``."""
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -415,7 +415,7 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         node=_word(spec.get("nodeName")),
         addresses=_addresses(status),
-        restart_policy=_word(spec.get("restartPolicy")),
+        restart_policy=_restart_policy(spec, worker),
         phase=phase,
         reason=_text(status.get("reason")),
         message=_text(status.get("message")),
@@ -424,6 +424,12 @@ def read_pod(manifest: Mapping[str, Any], known: Mapping[str, PodFacts] = _NOTHI
         containers=containers,
         resource_version=_text(metadata.get("resourceVersion")) if _may_start(phase, containers) else None,
     )
+
+
+def _restart_policy(spec: Mapping[str, Any], worker: str) -> str | None:
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-restart-rules
+    holders = [item for item in _mappings(spec.get("containers")) if item.get("name") == worker]
+    return next(filter(None, (_word(item.get("restartPolicy")) for item in [*holders, spec])), None)
 
 
 def _may_start(phase: str | None, containers: Iterable[ContainerFacts]) -> bool:

@@ -32,9 +32,6 @@ class _Container(TypedDict, total=False):
     name: Any
     image: Any
     resources: Any
-
-
-class _InitContainer(_Container, total=False):
     restartPolicy: Any
 
 
@@ -43,7 +40,7 @@ class _Spec(TypedDict, total=False):
     restartPolicy: Any
     terminationGracePeriodSeconds: Any
     resources: Any
-    initContainers: list[_InitContainer] | None
+    initContainers: list[_Container] | None
 
 
 class _SpecOfWatch(_Spec, total=False):
