@@ -230,6 +230,14 @@ MESSAGES = {
         'choosing image instance: no image found in image index for architecture "arm64", variant "v8"',
         f"image with reference {IMAGE} was found but does not match the specified platform: wanted arm64",
     ],
+    # CRI-O that does not guess a registry. The node's image store is in order.
+    ("ErrImagePull", "image-name-invalid"): [
+        f'short-name "{IMAGE}" did not resolve to an alias and no unqualified-search registries are defined'
+    ],
+    ("ImageInspectError", "image-name-invalid"): [
+        f"short name mode is enforcing, but image name {IMAGE} returns ambiguous list"
+    ],
+    ("ImageInspectError", "image-inspection-failed"): ["layer not known", None],
     ("ImagePullBackOff", "runtime-failed"): [*SOCKET],
     ("ImagePullBackOff", "image-store-failed"): [
         "failed to get reader from content store: blob sha256:9e expected at /a: blob not found: not found"
@@ -243,6 +251,11 @@ MESSAGES = {
         ),
         # The logs of CRI-O and of old runtimes quote a quotation
         rf'{QUOTED}error running hook #0: exec: \"/usr/bin/hook\": executable file not found"',
+        # CRI-O that has too much to do, whichever stage it has come to
+        (
+            "Kubelet may be retrying requests that are timing out in CRI-O due to system load. Currently at "
+            "stage container volume configuration: context deadline exceeded: error reserving ctr name"
+        ),
     ],
     ("CreateContainerError", "create-container-error"): [
         'failed to reserve container name "base_load-volumes-x7k2_airflow_9f_0": name is reserved for "4d"',

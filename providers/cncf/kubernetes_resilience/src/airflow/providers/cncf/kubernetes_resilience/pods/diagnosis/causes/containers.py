@@ -114,7 +114,7 @@ def _runtime_says(pattern: str) -> Predicate:
 
 _RUNTIME_BROKEN = _runtime_says(
     # containerd (cmd/containerd-shim-runc-v2/process/init.go): the runtime could not even write its log
-    r"unable to retrieve oci runtime error|did not terminate successfully|ttrpc: closed"
+    r"unable to retrieve oci runtime error|did not terminate successfully|ttrpc: closed|timing out in cri-o"
     r"|nvidia-container-cli[\w.]*: mount error|fork/exec "
     # A runtime that a runtime class names, and the node has not
     r"|binary not installed|runtime (name|handler|specified)|no runtime for"
@@ -238,10 +238,17 @@ CONTAINERS = (
     # A container waits for its image.
     Cause(
         name="image-name-invalid",
-        applies=container_reason("InvalidImageName"),
+        applies=either(
+            container_reason("InvalidImageName"),
+            # CRI-O, which does not guess a registry: containers/image, pkg/shortnames
+            both(
+                either(_NOT_PULLED, container_reason("ImageInspectError")),
+                _node_says(r"short.name (mode is enforcing|\S+ did not resolve)"),
+            ),
+        ),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
-        why="The image's name is not one, wherever and whenever it is looked for.",
+        why="The image's name is not one, or names no registry where the node wants one.",
         url=f"{_IMAGES}/#image-names",
     ),
     Cause(
