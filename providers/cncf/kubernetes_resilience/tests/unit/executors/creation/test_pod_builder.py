@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 import yaml
 from airflow.models.log import Log
@@ -245,6 +247,18 @@ def test_a_pod_mutation_hook_may_leave_the_worker_as_a_dictionary(start, make, m
     monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
     pod = start().launch(make())
     assert pod.annotations["airflow-resilience/worker-container"] == "task"
+
+
+def test_a_pod_mutation_hook_may_have_a_shell_run_the_workload(start, make, monkeypatch):
+    """To read secrets from a file first, for example."""
+
+    def hook(pod):
+        (worker,) = pod.spec.containers
+        worker.name, worker.args = "task", ["sh", "-c", f". /secrets && exec {shlex.join(worker.args)}"]
+        pod.spec.containers = [k8s.V1Container(name="proxy", image="proxy"), worker]
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    assert start().launch(make()).facts().worker_name == "task"
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,10 @@ def _find_worker(containers: list[dict[str, Any]]) -> dict[str, Any]:
     A hook may have put the workload elsewhere. The name says which container it is then, or its place.
     """
     for item in containers:
-        if WORKLOAD_OPTION in [*(item.get("command") or ()), *(item.get("args") or ())]:
+        # A hook may have a shell run it, and more before.
+        if any(
+            WORKLOAD_OPTION in str(text) for text in [*(item.get("command") or ()), *(item.get("args") or ())]
+        ):
             return item
     return next((item for item in containers if item["name"] == WORKER_CONTAINER), containers[0])
 
