@@ -72,6 +72,20 @@ def test_what_is_recorded_is_read_back(queued_ti, session):
     assert history(ti, session).of_worker("b") is None
 
 
+@pytest.mark.parametrize(
+    ("metadata", "was_pending"),
+    [
+        ({"phase": "Pending", "container_reason": "ErrImagePull"}, True),
+        ({"phase": "Pending", "container_reason": "Error", "exit_code": 1}, False),
+        ({"phase": "Running"}, False),
+        ({}, False),
+    ],
+)
+def test_a_worker_that_has_ended_cannot_start_any_more(queued_ti, metadata, was_pending):
+    context = replace(CONTEXT, metadata=metadata)
+    assert replace(entry(queued_ti(), "a"), context=context).was_pending is was_pending
+
+
 def test_a_started_task_process_begins_a_new_count(queued_ti, session):
     ti = queued_ti()
     record(ti, entry(ti, "a"), session)

@@ -75,7 +75,9 @@ class LedgerEntry:
     @property
     def was_pending(self) -> bool:
         """Whether the worker could still start when it was given up."""
-        return self.context.metadata.get(MetadataKey.PHASE) == "Pending"
+        metadata = self.context.metadata
+        # A pod is Pending for as long as one of its containers has never run, also when its worker has ended.
+        return metadata.get(MetadataKey.PHASE) == "Pending" and MetadataKey.EXIT_CODE not in metadata
 
     def to_json(self) -> str:
         """Return the text that is stored in ``Log.extra``."""

@@ -12,6 +12,8 @@ from airflow.models.dagbag import DBDagBag
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
+
 from ....support import manifests as m
 
 FAIL = """\
@@ -68,6 +70,23 @@ def test_a_worker_that_has_started_since_makes_it_past(killed, successor):
     heir.session.commit()
     heir.requeue(ti)
     assert heir.create_call()
+
+
+@pytest.mark.parametrize("exit_code", [1, 143], ids=["own exit", "terminated"])
+def test_a_worker_that_has_ended_in_a_pending_pod_is_decided_about_once(
+    harness, queued_ti, successor, exit_code
+):
+    """The pod is Pending for as long as its sidecar has no image."""
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.executor._parts.actions.act = lambda settled: None
+    harness.observe(pod, m.beside_a_sidecar_without_image(m.terminated(exit_code, "Error")))
+    harness.wait(SIDECAR_GRACE)
+    decided = harness.ledger(ti)
+    heir = successor()
+    heir.take_over(ti)
+    heir.wait(SIDECAR_GRACE)
+    assert heir.ledger(ti) == decided
 
 
 def deliver(harness, session=None):
