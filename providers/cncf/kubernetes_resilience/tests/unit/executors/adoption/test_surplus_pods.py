@@ -10,6 +10,7 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
     KubernetesApiError,
@@ -23,9 +24,18 @@ from .test_adopter_outage import try_again
 AWAY = ConnectionFailedError("refused")
 
 
-def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, launched, successor):
+ENDS = pytest.mark.parametrize(
+    ("like", "command"),
+    [(m.start_error(), "mark_done"), (m.lingering(m.terminated(137, "OOMKilled")), "stop_and_keep")],
+    ids=["alone", "beside a sidecar"],
+)
+
+
+@ENDS
+def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, launched, successor, like, command):
     ti, first = launched
-    harness.observe(first, m.start_error())  # the command to take it out of sight is lost with the scheduler
+    harness.observe(first, like)  # the command to take it out of sight is lost with the scheduler
+    harness.wait(SIDECAR_GRACE)
     second = harness.created()
     heir = successor()
 
@@ -33,7 +43,7 @@ def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, launch
     heir.executor.sync()
     assert second.labels["airflow-worker"] == own_label(heir)
     heir.quiet()
-    assert heir.runtime.take("mark_done") == [(first.ref,)]
+    assert (heir.runtime.take("delete"), heir.runtime.take(command)) == ([], [(first.ref,)])
     heir.send(PodObservation(first.facts()))
     assert (heir.events(), heir.occupied(ti)) == ({}, True)
 
@@ -86,12 +96,13 @@ def test_it_is_also_deleted_if_it_is_being_looked_for_at_that_moment(launched, s
     assert heir.runtime.take("delete") == [(pod.ref,)]
 
 
-def test_it_is_labelled_if_it_has_failed(revoked):
+@ENDS
+def test_it_is_kept_if_it_has_failed(revoked, like, command):
     heir, _, pod = revoked
-    pod.become(m.start_error())
+    pod.become(like)
     try_again(heir)
     heir.quiet()
-    assert (heir.runtime.take("delete"), heir.runtime.take("mark_done")) == ([], [(pod.ref,)])
+    assert (heir.runtime.take("delete"), heir.runtime.take(command)) == ([], [(pod.ref,)])
 
 
 def test_it_is_deleted_although_it_cannot_be_labelled(revoked, cluster):

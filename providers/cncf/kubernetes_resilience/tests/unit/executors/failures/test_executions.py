@@ -793,17 +793,27 @@ def test_the_loss_of_an_adopted_launch_has_its_delay_and_avoids_its_node(harness
     assert "node-1" in json.dumps(body["spec"]["affinity"])
 
 
-def test_the_pod_that_a_dead_scheduler_has_replaced_is_tidied_up(harness, running, succeeded_by):
+@pytest.mark.parametrize(
+    ("like", "command"),
+    [(m.evicted(), "mark_done"), (m.lingering(m.terminated(137, "Error")), "stop_and_keep")],
+    ids=["alone", "beside a sidecar"],
+)
+def test_the_pod_that_a_dead_scheduler_has_replaced_is_tidied_up(
+    harness, running, succeeded_by, like, command
+):
     ti, pod = running(harness)
     key = ti.key
-    lose(harness, pod)
+    harness.observe(pod, like)
+    harness.wait(SIDECAR_GRACE)
+    harness.wait(REPORT_GRACE)
     heir = succeeded_by(present(harness, key))
     for _ in range(2):
         heir.wait(400)
         heir.runtime.carry_out("OrphanCollector")
     heir.quiet()
     heir.wait(400)
-    assert (pod.ref,) in heir.runtime.take("mark_done")
+    assert heir.runtime.take("delete") == []
+    assert (pod.ref,) in heir.runtime.take(command)
 
 
 def test_a_running_orphan_without_a_pod_is_not_failed_by_its_heartbeat(harness, queued_ti, session):

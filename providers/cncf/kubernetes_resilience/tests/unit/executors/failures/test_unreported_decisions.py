@@ -87,6 +87,8 @@ def test_a_worker_that_has_ended_in_a_pending_pod_is_decided_about_once(
     heir.take_over(ti)
     heir.wait(SIDECAR_GRACE)
     assert heir.ledger(ti) == decided
+    heir.quiet()
+    assert (heir.runtime.take("delete"), heir.runtime.take("stop_and_keep")) == ([], [(pod.ref,)])
 
 
 def deliver(harness, session=None):

@@ -148,7 +148,9 @@ class Completion:
             entry = decided.get(pod.ref.uid)
             # A pod that has started after it was given up on is neither deleted nor replaced.
             if entry and launch.facts and not launch.has_outlived(entry, launch.facts):
-                launch.given_up = PodFailure(entry.reason, launch.facts, alive=not pod.is_terminal)
+                launch.given_up = PodFailure(
+                    entry.reason, launch.facts, alive=not pod.has_ended, lingers=pod.lingers
+                )
             launch.was_held = found.is_late
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
@@ -276,14 +278,14 @@ class Completion:
         """Whether a pod goes on that this scheduler has not launched since; clean up a pod that has ended."""
         if self._registry.find(pod):
             return False
-        if pod.is_terminal:
+        if pod.has_ended:
             self._deletion.clean_up(pod)
-        return not pod.is_terminal
+        return not pod.has_ended
 
     def _delete_replaced(self, found: FoundPods, keys: Container[TaskInstanceKey]) -> None:
         """Delete the pods in which these ran before they ran again; their next launches wait for them."""
         for key, pod in found.replaced:
-            if key in keys and not pod.is_terminal:  # its node may be cut off
+            if key in keys and not pod.has_ended:  # its node may be cut off
                 self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
 
 
