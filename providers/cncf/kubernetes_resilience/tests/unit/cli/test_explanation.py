@@ -27,6 +27,8 @@ IMAGE = "ErrImagePull"
         (m.pod("Running", [m.base(m.running())], deleted=True), False, State.ENDING, "Deleted"),
         (m.succeeded(), False, State.SUCCEEDED, None),
         (m.succeeded(), True, State.FAILED, "ExitedWithoutStarting"),
+        (m.lingering(m.COMPLETED), False, State.SUCCEEDED, None),
+        (m.lingering(m.COMPLETED), True, State.FAILED, "ExitedWithoutStarting"),
         (m.pod("Succeeded", [m.base(m.COMPLETED)], deleted=True), False, State.SUCCEEDED, None),
     ],
 )

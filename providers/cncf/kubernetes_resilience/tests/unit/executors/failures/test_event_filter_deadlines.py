@@ -262,6 +262,21 @@ def test_a_worker_that_has_exited_with_0_beside_a_sidecar_and_never_started_its_
     assert harness.runtime.take("stop_and_keep") == [(pod.ref,)]
 
 
+def test_the_removal_of_its_pod_is_not_why_it_has_ended(harness, launched):
+    ti, pod = launched
+    harness.observe(pod, DONE)
+    harness.vanish(pod)
+    assert [entry["reason"] for entry in harness.ledger(ti)] == ["ExitedWithoutStarting"]
+
+
+def test_a_deletion_that_was_seen_may_be(harness, launched):
+    ti, pod = launched
+    harness.observe(pod, m.lingering(m.COMPLETED, deleted=True))
+    harness.vanish(pod)
+    (entry,) = harness.ledger(ti)
+    assert entry["context"]["metadata"]["cause"] == "deleted"
+
+
 @pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "deferred", "running"])
 @pytest.mark.parametrize(("delete", "command"), [("True", "clean_up"), ("False", "stop_and_keep")])
 def test_a_worker_that_is_done_beside_it_gives_its_slot_back(start, queued_ti, state, delete, command):

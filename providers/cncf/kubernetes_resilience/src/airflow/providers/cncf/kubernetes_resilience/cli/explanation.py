@@ -88,7 +88,7 @@ _WHAT_HAPPENS = {
         " [kubernetes_resilience] pending_timeout, or unschedulable_timeout while no node suits it."
     ),
     State.ALIVE: "The pod has not failed.",
-    State.SUCCEEDED: "The pod has not failed: it has succeeded.",
+    State.SUCCEEDED: "The pod has not failed: its worker has succeeded.",
 }
 
 
@@ -113,13 +113,13 @@ def examine(
     Say whether a pod has failed.
 
     :param given_up_reasons: waiting reasons with which a Pending pod counts as failed
-    :param still_queued: whether the task instance is known to be still queued; a pod that has succeeded then
-        counts as failed, because its worker has not reported
+    :param still_queued: whether the task instance is known to be still queued; a worker that has succeeded
+        then counts as failed, because it has not reported
     :param recorded: the reason with which the ledger has its failure; None if it has none
     """
     if failure := find_failure(facts, given_up_reasons=given_up_reasons):
         return Standing(State.FAILED, failure)
-    if facts.phase == "Succeeded":
+    if facts.has_succeeded:
         if still_queued:
             return Standing(State.FAILED, find_silent_exit(facts))
         if recorded:

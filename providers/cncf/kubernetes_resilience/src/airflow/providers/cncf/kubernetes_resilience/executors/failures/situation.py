@@ -62,7 +62,7 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
     facts = launch.facts
     if facts is None:
         return None
-    if facts.phase == "Succeeded":
+    if facts.phase == "Succeeded" or (launch.is_gone and facts.has_done_worker):
         return End(None)
     overdue = {state for state, deadline in launch.deadlines.items() if deadline <= now}
     failure = find_failure(facts, gone=launch.is_gone, given_up_reasons=limits.given_up_reasons)
