@@ -108,8 +108,16 @@ def test_nothing_is_superseded_if_it_cannot_be_told_where_the_task_runs(hostname
     assert plan(older, newer, of=orphan(state=state, hostname=hostname)) == ("b", [])
 
 
-def test_of_pods_in_which_it_may_run_a_living_one_is_adopted() -> None:
-    living, failed = pod("a"), replace(pod("b", number=2, seconds=40), phase="Failed")
+FAILED_WORKER = ContainerFacts("base", ContainerType.WORKER, ContainerState.TERMINATED, exit_code=1)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [{"phase": "Failed"}, {"phase": "Running", "restart_policy": "Never", "containers": (FAILED_WORKER,)}],
+    ids=["alone", "beside a sidecar"],
+)
+def test_of_pods_in_which_it_may_run_a_living_one_is_adopted(end: dict[str, Any]) -> None:
+    living, failed = pod("a"), replace(pod("b", number=2, seconds=40), **end)
     assert plan(living, failed, of=orphan(state="running", hostname="node-1")) == ("a", [])
 
 

@@ -163,7 +163,7 @@ def _likelihood(hostname: str | None, pod: PodFacts) -> tuple[bool, bool, bool]:
     if not hostname:
         return False, False, False
     place = place_of(hostname, pod)
-    return place is Place.HERE, place is Place.UNKNOWN, place is Place.UNKNOWN and not pod.is_terminal
+    return place is Place.HERE, place is Place.UNKNOWN, place is Place.UNKNOWN and not pod.has_ended
 
 
 def _age(pod: PodFacts) -> tuple[datetime, int]:
