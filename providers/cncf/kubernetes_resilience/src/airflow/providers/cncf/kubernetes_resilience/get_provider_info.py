@@ -92,7 +92,7 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Seconds, from when Airflow has scheduled a task instance, in which its pod may wait behind a scheduling\ngate, as that of Kueue, without using up ``[scheduler] task_queued_timeout``. The pod is replaced when\nits worker's token expires: after ``[scheduler] task_queued_timeout``, or on Airflow 3.1 after\n``[execution_api] jwt_expiration_time``. With 0 the time behind a gate counts like any other.\n",
                         "version_added": "0.1.0",
                         "type": "float",
-                        "example": None,
+                        "example": "604800",
                         "default": "86400",
                     },
                     "unschedulable_timeout": {
