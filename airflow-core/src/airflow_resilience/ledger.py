@@ -176,6 +176,11 @@ class LaunchHistory:
         return [entry.decision for entry in self.entries if entry.phase is self._phase]
 
     @property
+    def replaced_ids(self) -> set[str]:
+        """The UUIDs that the task instance had in this try before its worker was lost and it ran again."""
+        return {entry.ti_id for entry in self.entries if entry.next_ti_id}
+
+    @property
     def relaunches(self) -> int:
         """How many of these failures were answered with a relaunch."""
         return sum(decision.action is Action.RELAUNCH for decision in self.decisions)

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from unittest.mock import Mock
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
@@ -21,11 +23,15 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodNotCreated,
     PodObservation,
 )
+from airflow_resilience import ledger
+from airflow_resilience.retry_policy.evidence import Phase
 from cluster_lab.apiserver.selectors import parse_selector
 
 from ....support import manifests as m
 from ....support.cluster import Pod
+from ....support.entries import lost
 from ....support.harness import database_away, lock
+from .test_executions import present
 
 EPOCH = "1970-01-01T00:00:00Z"
 """What a kubelet says of the start of a container that could not be started."""
@@ -291,6 +297,34 @@ def test_one_that_never_starts_is_deleted_when_its_try_is_over(harness, unstarte
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
     harness.wait(STRAY_INTERVAL)
     assert cleaned_up(harness) == []
+
+
+@pytest.mark.parametrize("next_try", [False, True])
+def test_so_is_one_whose_task_instance_has_lost_its_worker_and_ran_again(harness, unstarted, next_try):
+    """Its worker has started, and was lost, while nothing of that was heard here."""
+    ti, pod = unstarted
+    key, before, after = ti.key, str(ti.id), str(uuid7())
+    harness.set_state(ti, "running")
+    task_instances.run_again({before: after}, at=datetime.now(UTC), session=harness.session)
+    loss = lost(phase=Phase.EXECUTION, ti_id=before, next_ti_id=after)
+    ledger.record([(key, loss)], session=harness.session)
+    harness.session.commit()
+    if next_try:
+        harness.begin_anew(present(harness, key), "queued", try_number=2)
+    harness.wait(STRAY_INTERVAL)
+    assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, harness.label)]
+
+
+def test_a_pod_that_is_gone_is_not_asked_about(harness, launched, monkeypatch):
+    """The scheduler that has its task instance need not have heard of that."""
+    ti, pod = launched
+    harness.set_state(ti, "queued", queued_by_job_id=999)
+    harness.vanish(pod)
+    assert not harness.occupied(ti)
+    asked = Mock(wraps=task_instances.read_over)
+    monkeypatch.setattr(task_instances, "read_over", asked)
+    harness.wait(STRAY_INTERVAL)
+    assert not asked.called
 
 
 def test_so_is_one_whose_task_instance_is_in_another_try_under_the_same_uuid(harness, unstarted):

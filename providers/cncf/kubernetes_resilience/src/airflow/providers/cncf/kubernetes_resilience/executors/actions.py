@@ -217,7 +217,7 @@ class Actions(LoggingMixin):
 
         :param unfollowed: whether the scheduler that has the task instance may know nothing of the pod
         """
-        if unfollowed and launch.facts:
+        if unfollowed and launch.facts and not launch.is_gone:
             self._superseded_pods.note_unfollowed(launch.facts)
         self._release(launch)
         self._registry.settled(launch)

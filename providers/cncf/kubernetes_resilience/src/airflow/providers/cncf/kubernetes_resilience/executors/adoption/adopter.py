@@ -245,7 +245,6 @@ class Adopter:
 def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | None) -> Orphan | None:
     if not row.queued_by_job_id:
         return None
-    losses = histories.whole_try.entries if histories else ()
     return Orphan(
         key=row.key,
         ti_id=row.ti_id,
@@ -253,7 +252,7 @@ def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | 
         hostname=row.hostname,
         job_id=row.queued_by_job_id,
         former_id=former_id,
-        replaced_ids=frozenset(entry.ti_id for entry in losses if entry.next_ti_id),
+        replaced_ids=frozenset(histories.whole_try.replaced_ids if histories else ()),
         scheduled_dttm=row.scheduled_dttm,
     )
 

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
 from airflow.configuration import conf
 from airflow.jobs.job import Job, JobState
-from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -24,7 +23,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_in
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
-from airflow_resilience import ledger
 
 log = logging.getLogger(__name__)
 
@@ -92,22 +90,14 @@ class OrphanCollector:
         with create_session(scoped=False) as session:
             tasks = task_instances.read_snapshots(set(launched.values()), session=session)
             over = task_instances.read_over(tasks, session=session)
-            unknown = {key for key, ti_id in tasks.keys() - over if key and tasks[key, ti_id].row is None}
-            replaced = self._read_replaced(unknown, session)
         for pod in pods:
             key, ti_id = launched[pod.ref.uid]
             task = tasks[key, ti_id]
             if task.restarting:
                 continue  # it has another UUID, and waits for the end of its worker
-            if (key, ti_id) in over or ti_id in replaced or task.has_released(pod):
+            if (key, ti_id) in over or task.has_released(pod):
                 log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
                 self._deletion.put_away(pod)
-
-    def _read_replaced(self, keys: Collection[TaskInstanceKey], session: Session) -> set[str]:
-        """Return the UUIDs that task instances had before they ran again in the same try."""
-        present = task_instances.read_ids(keys, session=session)
-        histories = ledger.read_histories(present, session=session).values()
-        return {entry.ti_id for found in histories for entry in found.whole_try.entries if entry.next_ti_id}
 
 
 def read_living(*, but: int | None, session: Session) -> set[int]:

@@ -31,6 +31,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskSnapshot,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
+from airflow_resilience import ledger
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
@@ -93,7 +94,8 @@ def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try
     """
     Return which tries have come to their end, whichever scheduler has had them.
 
-    Without a row only the history says so: the task instance may be another deployment's.
+    Without a row only Airflow's history says so, or the ledger, if the task instance ran again under another
+    UUID after a loss: it may be another deployment's.
 
     :param tasks: the answer of :func:`read_snapshots`
     """
@@ -102,6 +104,10 @@ def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try
     query = select(PAST_TRY_ID).where(PAST_TRY_ID.in_(typed_ids(changed, PAST_TRY_ID)), *IS_PAST)
     found = session.scalars(query, execution_options=WITH_PAST_TRIES) if changed else ()
     past = set(map(str, found))
+    unknown = {key for (key, ti_id), task in tasks.items() if key and task.row is None and ti_id not in past}
+    last_ids = read_former_ids(unknown, session=session) | read_ids(unknown, session=session)
+    for histories in ledger.read_histories(last_ids, session=session).values():
+        past |= histories.whole_try.replaced_ids
     return {
         (key, ti_id)
         for (key, ti_id), task in tasks.items()
