@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import OWN_SECTION, POLICY_FILE
 from breeze.paths import ROOT
 from testbed.permissions import Account
 
@@ -26,6 +28,7 @@ DOCUMENTED: dict[str, type] = {
     "airflowVersion": str,
     "apiServer.serviceAccount.create": bool,
     "apiServer.serviceAccount.name": str,
+    "config.kubernetes_resilience.retry_policy_file": str,
     "config.metrics.statsd_influxdb_enabled": str,
     "defaultAirflowRepository": str,
     "defaultAirflowTag": str,
@@ -72,6 +75,20 @@ def test_each_page_that_names_the_chart_has_its_values_checked():
 
 def test_every_key_that_is_known_is_used():
     assert {key for block in BLOCKS for key, _ in keys_of(block.values[0])} == DOCUMENTED.keys()
+
+
+def test_blocks_do_not_displace_each_other():
+    # Of a list that several files of values have, Helm takes the last one alone. An ``env`` without the
+    # executor's name would bring the official executor back.
+    keys = [key for block in BLOCKS for key, _ in keys_of(block.values[0])]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_policy_file_is_in_the_folder_that_is_mounted():
+    (values,) = (block.values[0] for block in BLOCKS if OWN_SECTION in block.values[0].get("config", ()))
+    (volume,), (mount,) = values["scheduler"]["extraVolumes"], values["scheduler"]["extraVolumeMounts"]
+    assert volume["name"] == mount["name"]
+    assert Path(values["config"][OWN_SECTION][POLICY_FILE]).parent == Path(mount["mountPath"])
 
 
 def test_the_executor_is_ours_for_airflow_and_the_official_one_for_the_chart():
