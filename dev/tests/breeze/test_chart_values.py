@@ -5,6 +5,8 @@ The values for the official Helm chart, compared with the keys that the chart's 
 
 The chart cannot be had where tests run: it is in no package index. Its ``values.schema.json`` was read in
 November 2026, as of commit 002e5532d7d5 of apache/airflow, where the chart has Airflow 3.0.5 by default.
+Excerpts of its templates, typed off, were rendered with these values: the helpers and the pod template of
+9c62bfae76b8, the scheduler of 008b07561f2b, the defaults of d6ba4817823e (Airflow 3.1.3 by default).
 
 .. seealso:: https://github.com/apache/airflow/blob/002e5532d7d55a375bbf71bd4e72d7e008635073/chart/values.schema.json
 """
