@@ -68,6 +68,14 @@ def test_what_airflow_masks_is_masked(secret):
     assert masked(f"cannot log in to db with {secret}\n") == "cannot log in to db with ***\n"
 
 
+def test_so_is_a_reason_that_is_no_word_of_kubernetes(secret, masked_by_airflow):
+    word = masked_by_airflow("Evicted")
+    base = m.base(m.terminated(1, f"no {secret}"))
+    facts = mask_secrets(read_pod(m.pod("Failed", [base], conditions=(m.disruption(secret),), reason=word)))
+    reasons = facts.reason, facts.containers[0].reason, facts.conditions[-1].reason
+    assert reasons == (word, "no ***", "***")
+
+
 def json_in_json(text: str) -> str:
     return json.dumps(f'{{"password": {json.dumps(text)}}}')
 

@@ -18,7 +18,7 @@ from airflow._shared.secrets_masker import redact
 
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ConditionFacts, ContainerFacts, PodFacts
 
-T = TypeVar("T", ContainerFacts, ConditionFacts)
+T = TypeVar("T", PodFacts, ContainerFacts, ConditionFacts)
 
 _TOKEN = re.compile(
     # A JSON Web Token begins with the Base64 of '{"'. The worker of Airflow 3.1 prints its own at the start.
@@ -44,16 +44,12 @@ def mask(text: str) -> str:
 
 
 def mask_secrets(facts: PodFacts) -> PodFacts:
-    """Return the reading of a pod without the secrets in its messages."""
-    messages = (item.message for items in (facts.containers, facts.conditions) for item in items)
-    if not facts.message and not any(messages):
-        return facts
-    return replace(
-        facts,
-        message=facts.message and mask(facts.message),
-        containers=_all_masked(facts.containers),
-        conditions=_all_masked(facts.conditions),
-    )
+    """Return the reading of a pod without the secrets in its messages and reasons; itself if it has none."""
+    masked = _masked(facts)
+    parts = tuple(map(_masked, facts.containers)), tuple(map(_masked, facts.conditions))
+    if masked is facts and parts == (facts.containers, facts.conditions):
+        return facts  # which the informer keeps, too
+    return replace(masked, containers=parts[0], conditions=parts[1])
 
 
 def _without_quoted(line: str) -> str:
@@ -76,5 +72,9 @@ def _character(escape: re.Match[str]) -> str:
     return character if letter or character.isprintable() else escape[0]
 
 
-def _all_masked(items: tuple[T, ...]) -> tuple[T, ...]:
-    return tuple(replace(item, message=mask(item.message)) if item.message else item for item in items)
+def _masked(item: T) -> T:
+    message = item.message and mask(item.message)
+    # A secret may be a word that Kubernetes has for a reason.
+    reason = item.reason if not item.reason or item.reason.isalnum() else mask(item.reason)
+    is_clean = (message, reason) == (item.message, item.reason)
+    return item if is_clean else replace(item, message=message, reason=reason)
