@@ -119,7 +119,10 @@ def test_a_broken_promise_is_found_by_design(by_hand, monkeypatch, mutant):
 # About schedulers that have stood still; these histories begin before anything is launched.
 DIRECTED_STANDSTILLS = {
     mutants.trust_the_first_list: (
-        standstill_histories.test_another_has_adopted_what_was_listed_for_an_adoption_that_was_called_off,
+        partial(
+            standstill_histories.test_another_has_adopted_what_was_listed_for_an_adoption_that_was_called_off,
+            lists=1,
+        ),
         "I1",
     ),
     mutants.delete_what_was_created_without_an_answer: (

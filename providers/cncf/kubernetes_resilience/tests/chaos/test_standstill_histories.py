@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import RETRY_INTERVAL
+
 from .test_histories import (
     have_it_back,
     stand_still_while_another_launches,
@@ -114,7 +116,9 @@ def test_an_image_can_be_pulled_after_another_has_adopted_the_pod(chaos, world):
     nothing_was_deleted(chaos)
 
 
-def test_another_has_adopted_what_was_listed_for_an_adoption_that_was_called_off(chaos, world):
+@pytest.mark.parametrize("lists", [1, 2])
+def test_another_has_adopted_what_was_listed_for_an_adoption_that_was_called_off(chaos, world, lists):
+    """The first of two lists takes so long that the other is asked for meanwhile."""
     chaos.launch_all()
     world.is_away = True
     world.crash(world.schedulers[0])
@@ -122,6 +126,8 @@ def test_another_has_adopted_what_was_listed_for_an_adoption_that_was_called_off
     for ti in chaos.tis("queued"):
         world.revoke(ti)
     chaos.enqueue_all()
+    if lists == 2:
+        world.pass_time(int(RETRY_INTERVAL))
     world.turn(first)
     world.is_away = False
     world.pass_time(20)

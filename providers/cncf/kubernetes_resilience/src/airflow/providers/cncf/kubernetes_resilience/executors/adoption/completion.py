@@ -81,8 +81,8 @@ class Completion:
         """Task instances that were running and have no pod any more."""
         self.abandoned: dict[TaskInstanceKey, Orphan] = {}
         """Not adopted any more, but their pods have to be found and deleted."""
-        self._listed_before: dict[TaskInstanceKey, FoundPods] = {}
-        """What was found of those before it was known that another scheduler has them."""
+        self._lost_at: dict[TaskInstanceKey, float] = {}
+        """When it was noticed of those that another scheduler has them, on the executor's monotonic clock."""
 
     def complete(self, found: FoundPods, rows: Mapping[TaskInstanceKey, TaskInstanceRow | None]) -> None:
         """
@@ -257,7 +257,8 @@ class Completion:
             pods.append(current)
         if any(self._is_used(pod, row) for pod in pods):
             return False  # it had its own by then
-        return self._listed_before.setdefault(key, found) is found
+        # Two lists may have been under way before that was noticed, as when one has taken too long.
+        return found.asked_at < self._lost_at.setdefault(key, self._clock())
 
     def _is_anothers(self, row: TaskInstanceRow) -> bool:
         return row.state in State.adoptable_states and row.queued_by_job_id != self._job_id
@@ -272,7 +273,7 @@ class Completion:
 
     def _close(self, key: TaskInstanceKey) -> None:
         self._registry.left(self.abandoned.pop(key).ti_id)
-        self._listed_before.pop(key, None)
+        self._lost_at.pop(key, None)
 
     def _goes_on(self, pod: PodFacts) -> bool:
         """Whether a pod goes on that this scheduler has not launched since; clean up a pod that has ended."""

@@ -51,6 +51,8 @@ class FoundPods:
     """Whether a namespace could not be listed, in which a task instance without a pod may have one."""
     is_late: bool = False
     """Whether the first look has failed: the API server was away, which may have kept pods from starting."""
+    asked_at: float = 0.0
+    """When the first namespace was asked for them, on the executor's monotonic clock."""
 
     def answered(self, waiting: Mapping[TaskInstanceKey, Orphan]) -> dict[TaskInstanceKey, Orphan]:
         """Return the orphans that still wait, without those that may have a pod which is not listed."""

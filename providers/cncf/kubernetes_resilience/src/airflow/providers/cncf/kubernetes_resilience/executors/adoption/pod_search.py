@@ -155,6 +155,7 @@ class PodSearch:
     async def _list(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> FoundPods:
         # Whatever their labels say: whoever tried to adopt before, this scheduler or one that counts as
         # alive, may have been cut off after it had put its own on some of the pods.
+        asked_at = self._clock()
         pods: list[PodFacts] = []
         errors: list[tuple[str, KubernetesApiError]] = []
         for namespace in self._namespaces:
@@ -175,7 +176,7 @@ class PodSearch:
                 "; ".join(f"{namespace}: {error}" for namespace, error in errors),
             )
         found = plan_adoption(orphans, pods)
-        found.is_partial = bool(errors)
+        found.is_partial, found.asked_at = bool(errors), asked_at
         return found
 
     async def _look_again(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> None:
