@@ -29,6 +29,7 @@ from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select, update
 
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import CLOCK_SKEW
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow_resilience.propagation.stored import XCOM_KEY
@@ -480,7 +481,7 @@ class World(Cluster):
 
     def mark(self, ti: Any, state: str) -> None:
         if state == "scheduled":
-            self.pass_time(1)  # creation times have whole seconds
+            self.pass_time(CLOCK_SKEW.seconds + 1)
             ti.scheduled_dttm = self.now
         ti.state = state
         self.session.commit()

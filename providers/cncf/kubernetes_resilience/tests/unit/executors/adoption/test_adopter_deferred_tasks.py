@@ -11,6 +11,7 @@ from airflow.jobs.job import Job
 from kubernetes.client.models import V1ObjectMeta, V1Pod
 from sqlalchemy import update
 
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import CLOCK_SKEW
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
@@ -101,7 +102,7 @@ def test_a_failed_launch_of_an_earlier_phase_is_not_taken_for_a_launch(harness, 
     harness.observe(first, m.start_error())
     second = harness.created()
     harness.begin(ti, second)
-    harness.set_state(ti, "queued", scheduled_dttm=datetime.now(UTC) + timedelta(seconds=1))
+    harness.set_state(ti, "queued", scheduled_dttm=datetime.now(UTC) + 2 * CLOCK_SKEW)
     other = successor()
     assert other.adopt(harness.row(ti)) == []
     other.wait(1)

@@ -13,7 +13,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import plan_adoption
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import CLOCK_SKEW, plan_adoption
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
     Orphan,
     newest_first,
@@ -147,7 +147,7 @@ def test_pod_of_an_earlier_phase_is_no_launch_of_a_task_that_is_queued_again() -
 
 def test_pod_that_has_the_name_of_an_earlier_one_is_a_launch_of_its_own_until_it_has_started() -> None:
     """An override may give each try and each phase of a task the same name."""
-    of = replace(orphan(hostname="a"), scheduled_dttm=CREATED + timedelta(seconds=1))
+    of = replace(orphan(hostname="a"), scheduled_dttm=CREATED + timedelta(seconds=1) + CLOCK_SKEW)
     later = pod("a", seconds=40)
     assert plan(later, of=of) == ("a", [])
     assert plan(replace(later, phase="Running"), of=of) == (None, [])
@@ -314,7 +314,7 @@ def test_a_worker_that_is_done_beside_a_sidecar_is_no_launch_of_a_task_that_is_q
 
 def test_a_pod_that_has_failed_is_a_launch_of_a_queued_task_only_if_created_since_it_was_scheduled() -> None:
     """A worker that Airflow took back as stuck in queued is refused, and fails when the task waits again."""
-    of = replace(orphan(), scheduled_dttm=CREATED + timedelta(seconds=5.9))
+    of = replace(orphan(), scheduled_dttm=CREATED + timedelta(seconds=5) + CLOCK_SKEW)
     before, since = (replace(pod("a", seconds=seconds), phase="Failed") for seconds in (4, 5))
     assert plan(before, of=of) == (None, [])
     assert plan(since, of=of) == ("a", [])

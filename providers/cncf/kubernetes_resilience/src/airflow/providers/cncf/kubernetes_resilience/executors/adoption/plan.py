@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
@@ -31,6 +32,12 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
 )
 
 log = logging.getLogger(__name__)
+
+CLOCK_SKEW = timedelta(seconds=5)
+"""
+By how much Airflow's clocks may be ahead of the API server's. Creation times have whole seconds. A failed
+pod of an earlier phase was created longer ago than that.
+"""
 
 
 @dataclass(slots=True)
@@ -144,7 +151,7 @@ def _is_new(pod: PodFacts, orphan: Orphan) -> bool | None:
     """Whether a pod was created since its task instance was last scheduled; None if that is not known."""
     if pod.created is None or orphan.scheduled_dttm is None:
         return None
-    return pod.created >= orphan.scheduled_dttm.replace(microsecond=0)  # creation times have whole seconds
+    return pod.created >= orphan.scheduled_dttm - CLOCK_SKEW
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
