@@ -261,6 +261,20 @@ def test_a_pod_mutation_hook_may_have_a_shell_run_the_workload(start, make, monk
     assert start().launch(make()).facts().worker_name == "task"
 
 
+@pytest.mark.parametrize(("name", "is_in_shell"), [("task", False), ("base", True)])
+def test_a_sidecar_that_looks_for_the_worker_is_not_the_worker(start, make, monkeypatch, name, is_in_shell):
+    def hook(pod):
+        (worker,) = pod.spec.containers
+        worker.name = name
+        if is_in_shell:
+            worker.args = ["sh", "-c", shlex.join(worker.args)]
+        wait = ["sh", "-c", "while pgrep -f -- --json-string; do sleep 1; done"]
+        pod.spec.containers = [k8s.V1Container(name="proxy", image="proxy", args=wait), worker]
+
+    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
+    assert start().launch(make()).facts().worker_name == name
+
+
 @pytest.mark.parametrize(
     ("reason", "is_avoided"), [("EvictionByEvictionAPI", True), ("DeletionByPodGC", False)]
 )

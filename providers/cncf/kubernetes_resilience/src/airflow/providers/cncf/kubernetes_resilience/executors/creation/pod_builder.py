@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from airflow.exceptions import AirflowConfigException
@@ -206,13 +207,16 @@ def _find_worker(containers: list[dict[str, Any]]) -> dict[str, Any]:
 
     A hook may have put the workload elsewhere. The name says which container it is then, or its place.
     """
-    for item in containers:
-        # A hook may have a shell run it, and more before.
-        if any(
-            WORKLOAD_OPTION in str(text) for text in [*(item.get("command") or ()), *(item.get("args") or ())]
-        ):
-            return item
-    return next((item for item in containers if item["name"] == WORKER_CONTAINER), containers[0])
+    words = [(item, [*(item.get("command") or ()), *(item.get("args") or ())]) for item in containers]
+    return next(
+        chain(
+            (item for item, own in words if WORKLOAD_OPTION in own),
+            (item for item in containers if item["name"] == WORKER_CONTAINER),
+            # A hook may have a shell run it, and more before. A sidecar may look for such a process, too.
+            (item for item, own in words if any(WORKLOAD_OPTION in str(word) for word in own)),
+            containers,
+        )
+    )
 
 
 def rename(launch: Launch) -> None:
