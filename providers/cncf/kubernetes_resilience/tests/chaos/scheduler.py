@@ -22,7 +22,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, Po
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
     PodNotDeleted,
@@ -97,7 +96,7 @@ class Launcher:
         if pod and pod.exists:
             self._tell(PodDeletionAccepted(ref, int(GRACE.total_seconds())))
         else:
-            self._tell(PodDeleted(ref))
+            self._tell(PodConfirmed(ref, None))
 
     def note_deletion(self, ref: PodRef, label: str | None = None) -> None:
         """Note that a deletion is asked for, unless the pod's label will keep it for another scheduler."""

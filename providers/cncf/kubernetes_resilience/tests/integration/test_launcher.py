@@ -20,7 +20,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
     PodNotDeleted,
@@ -139,7 +138,7 @@ def test_delete_goes_on_until_it_is_done(
     proxy.faults.fail(status, when=verb("delete"), retry_after=1)
     proxy.faults.fail(status, when=verb("delete"))
     runtime.call(runtime.launcher.delete(ref), WAIT)
-    assert inbox.of(PodDeleted) == PodDeleted(ref)
+    assert inbox.of(PodConfirmed) == PodConfirmed(ref, None)
     assert kubelet.read("a") is None
 
 
@@ -189,7 +188,7 @@ def test_delete_options_of_the_configuration(make_runtime: Make, inbox: Any, pod
     kubelet.bind("a", "node-1")
     ref = inbox.observation("a").facts.ref
     runtime.submit(runtime.launcher.delete, ref)
-    assert inbox.of(PodDeleted) == PodDeleted(ref)
+    assert inbox.of(PodConfirmed) == PodConfirmed(ref, None)
 
 
 def test_nothing_is_done_to_another_pod_of_that_name(
@@ -199,7 +198,7 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     past = PodRef("default", "a", "11111111-1111-1111-1111-111111111111")
     runtime.submit(runtime.launcher.mark_done, past)
     runtime.call(runtime.launcher.delete(past), WAIT)
-    assert inbox.of(PodDeleted) == PodDeleted(past)
+    assert inbox.of(PodConfirmed) == PodConfirmed(past, None)
     for call in ((runtime.launcher.confirm, past), (runtime.launcher.adopt, past, {"airflow-worker": "9"})):
         runtime.submit(*call)
         assert inbox.of(PodConfirmed) == PodConfirmed(past, None)

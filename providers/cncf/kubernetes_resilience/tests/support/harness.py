@@ -32,7 +32,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodDeletionAccepted,
     PodNotCreated,
     PodObservation,
@@ -242,7 +241,7 @@ class Harness:
 
     def deleted(self, ref: PodRef) -> None:
         """Answer a delete call: the pod is gone."""
-        self.send(PodDeleted(ref))
+        self.send(PodConfirmed(ref, None))
 
     def accepted(self, ref: PodRef, grace_seconds: int = 30) -> None:
         """Answer a delete call: the pod is given that time to end."""

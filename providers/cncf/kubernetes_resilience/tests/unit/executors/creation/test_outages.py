@@ -16,8 +16,8 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation import outa
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.record import REPORT_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import error_from_status
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
+    PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodNotCreated,
     PodObservation,
 )
@@ -66,7 +66,7 @@ def fail(harness, *pods, message: str = TIMEOUT) -> None:
     """Let pods wait for an image in vain; all of them are seen in the same turn."""
     seen = [PodObservation(pod.become(m.image_pull_error(message=message)).facts()) for pod in pods]
     harness.send(*seen)
-    harness.send(*(PodDeleted(ref) for ref, *_ in harness.runtime.take("delete")))
+    harness.send(*(PodConfirmed(ref, None) for ref, *_ in harness.runtime.take("delete")))
 
 
 def queued_by(harness, ti):
@@ -299,7 +299,7 @@ def test_a_pod_that_gets_one_image_of_a_registry_and_never_the_other_is_judged_i
     for _ in range(200):
         harness.send(*(becomes(pod, "PodInitializing") for pod in pods))
         harness.send(*(becomes(pod, "ErrImagePull", TIMEOUT) for pod in pods))
-        harness.send(*(PodDeleted(ref) for ref, *_ in harness.runtime.take("delete")))
+        harness.send(*(PodConfirmed(ref, None) for ref, *_ in harness.runtime.take("delete")))
         harness.wait(1)
         pods = answer(harness)
     assert {state for state, _ in harness.events().values()} == {"failed"}

@@ -21,7 +21,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodNotCreated,
     PodNotDeleted,
     PodObservation,
@@ -117,7 +116,7 @@ def test_it_is_deleted_if_another_scheduler_has_labelled_it_in_vain(labelled_by_
     not_deleted(harness, pod, m.starting())
     assert harness.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, "999")]
     assert harness.runtime.take("create") == []
-    harness.send(PodDeleted(pod.ref))
+    harness.send(PodConfirmed(pod.ref, None))
     harness.wait(10)
     assert len(harness.runtime.take("create")) == 1
 

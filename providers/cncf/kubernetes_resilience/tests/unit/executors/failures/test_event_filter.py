@@ -12,7 +12,6 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodObservation,
 )
 
@@ -67,7 +66,7 @@ def test_the_first_pod_is_removed_with_its_node(harness, relaunched):
 def test_a_late_answer_about_the_first_pod(harness, relaunched, facts_known):
     ti, first, _ = relaunched
     harness.send(PodConfirmed(first.ref, first.facts() if facts_known else None))
-    harness.send(PodDeleted(first.ref))
+    harness.send(PodConfirmed(first.ref, None))
     harness.send(PodCreated(first.launch_id, first.ref))
     assert_unharmed(harness, ti)
 

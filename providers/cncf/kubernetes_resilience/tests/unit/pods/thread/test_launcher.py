@@ -32,7 +32,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LA
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodDeletionAccepted,
     PodNotConfirmed,
     PodNotCreated,
@@ -291,12 +290,12 @@ class TestDelete:
 
     async def test_already_gone(self, bench: Bench) -> None:
         await bench.launcher.delete(REF)
-        assert bench.outcome() == PodDeleted(REF)
+        assert bench.outcome() == PodConfirmed(REF, None)
 
     async def test_another_pod_of_that_name_is_left_alone(self, created: Bench, cluster: Any) -> None:
         old = PodRef("airflow", "worker", "uid-0")
         await created.delete(old, grace=0)
-        assert created.outcome() == PodDeleted(old)
+        assert created.outcome() == PodConfirmed(old, None)
         assert "worker" in cluster.pods
 
     async def test_conflict_about_something_else_is_tried_again(
@@ -304,7 +303,7 @@ class TestDelete:
     ) -> None:
         cluster.fail["delete"] = [refused(409, "Conflict")]
         await created.delete(REF, grace=0)
-        assert created.outcome() == PodDeleted(REF)
+        assert created.outcome() == PodConfirmed(REF, None)
         assert cluster.calls.count("delete") == 2
 
     async def test_goes_on_through_an_outage(
@@ -314,7 +313,7 @@ class TestDelete:
         cluster.fail["delete"] = [*errors, *[DROPPED] * 20]
         with caplog.at_level(logging.INFO):
             await created.delete(REF, grace=0)
-        assert created.outcome() == PodDeleted(REF)
+        assert created.outcome() == PodConfirmed(REF, None)
         assert time.sleeps[:5] == [0.5, 1.0, 40, 4.0, 8.0]
         assert max(time.sleeps) == RETRY.maximum
         assert len(caplog.records) == 1
@@ -414,12 +413,12 @@ class TestDeleteUnlessStarted:
     async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
         old = PodRef("airflow", "worker", "uid-0")
         await created.launcher.delete(old, "1")
-        assert created.outcome() == PodDeleted(old)
+        assert created.outcome() == PodConfirmed(old, None)
         assert "worker" in cluster.pods
 
     async def test_one_that_is_gone(self, bench: Bench) -> None:
         await bench.launcher.delete(REF, "1")
-        assert bench.outcome() == PodDeleted(REF)
+        assert bench.outcome() == PodConfirmed(REF, None)
 
     async def test_goes_on_through_an_outage(self, created: Bench, cluster: Any) -> None:
         cluster.fail["delete"] = [DROPPED] * 9
@@ -630,7 +629,7 @@ async def test_a_deletion_is_not_lost_to_an_answer_of_a_proxy(
     """Its pod would live on beside its replacement (I2)."""
     cluster.fail["delete"] = [error_from_status(status, None, text="<html>")]
     await created.delete(REF, version, grace=0)
-    assert created.outcome() == PodDeleted(REF)
+    assert created.outcome() == PodConfirmed(REF, None)
 
 
 NO_PODS = [{}, {"error": "no"}, {"kind": "Status", "status": "Failure"}, {"metadata": 1}]
@@ -648,7 +647,7 @@ async def test_nor_to_one_that_says_success(
 
     monkeypatch.setattr(cluster, "delete_pod", delete_pod)
     await created.delete(REF, version, grace=0)
-    assert created.outcome() == PodDeleted(REF)
+    assert created.outcome() == PodConfirmed(REF, None)
 
 
 @pytest.mark.parametrize("answer", NO_PODS, ids=str)

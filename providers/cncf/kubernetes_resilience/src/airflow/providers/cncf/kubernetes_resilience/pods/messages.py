@@ -40,7 +40,7 @@ class PodNotCreated:
 
 @dataclass(frozen=True, slots=True)
 class PodConfirmed:
-    """The API server's answer to a read of a pod."""
+    """The API server has said whether a pod exists, to a read, a change or a deletion."""
 
     ref: PodRef
     facts: PodFacts | None
@@ -50,13 +50,6 @@ class PodConfirmed:
 @dataclass(frozen=True, slots=True)
 class PodNotConfirmed:
     """The API server does not permit that a pod is read."""
-
-    ref: PodRef
-
-
-@dataclass(frozen=True, slots=True)
-class PodDeleted:
-    """The pod is gone after a deletion: nothing of it can run any more."""
 
     ref: PodRef
 
@@ -87,7 +80,6 @@ Message = (
     | PodNotCreated
     | PodConfirmed
     | PodNotConfirmed
-    | PodDeleted
     | PodDeletionAccepted
     | PodNotDeleted
 )

@@ -45,7 +45,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodDeletionAccepted,
     PodNotConfirmed,
     PodNotCreated,
@@ -119,8 +118,6 @@ class StaleEventFilter:
                 self._confirmed(message)
             case PodNotConfirmed():
                 self._ask_again(message.ref)
-            case PodDeleted():
-                self._deletion.gone(message.ref.uid)
             case PodDeletionAccepted():
                 self._deletion.accepted(message.ref, message.grace_seconds)
             case PodNotDeleted(facts) if self._registry.by_uid(facts.ref.uid):

@@ -27,7 +27,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a pod, and no other of its name; answered by ``PodDeleted``, or ``PodDeletionAccepted``."""
+    """Delete a pod, and no other of its name; answered by ``PodConfirmed``, or ``PodDeletionAccepted``."""
 
     ref: PodRef
     unless_started_since: str | None = None

@@ -43,7 +43,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,
     PodCreated,
-    PodDeleted,
     PodDeletionAccepted,
     PodNotConfirmed,
     PodNotCreated,
@@ -149,7 +148,7 @@ class Launcher:
         """
         Delete a pod, however long the API is away; emits one of these messages.
 
-        * :class:`PodDeleted`: it is gone for certain.
+        * :class:`PodConfirmed` without facts: it is gone for certain.
         * :class:`PodDeletionAccepted`: it has a grace period. The informer will see when it is gone.
         * :class:`PodNotDeleted`: it was to be deleted only if it had not started, but has; or only if no
           other scheduler had adopted it, but one has.
@@ -180,7 +179,7 @@ class Launcher:
         if isinstance(left, PodFacts):
             self._emit(PodNotDeleted(left))
         elif left is None or _is_removed(left):
-            self._emit(PodDeleted(ref))
+            self._emit(PodConfirmed(ref, None))
         else:
             self._emit(PodDeletionAccepted(ref, read_pod(left).deletion_grace_seconds))
 
