@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 
 from ....support.pod_fixtures import PODS, manifest_of
 
-KEPT = {"name", "image", "resources", "restartPolicy"}
+KEPT = {"name", "image", "resources", "restartPolicy", "args"}
 """Of a container."""
 
 

@@ -14,7 +14,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ResourceExpiredError,
     error_from_status,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_EVENT, POD_LIST, Decoder
+from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_EVENT, POD_LIST
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json, JsonTransport
 
 T = TypeVar("T")
@@ -68,7 +68,6 @@ class PodClient:
         *,
         label_selector: str,
         read: Callable[[Json], T | None],
-        decoder: Decoder = POD_LIST,
     ) -> Listing[T]:
         """
         List pods with a consistent read, page by page.
@@ -79,31 +78,29 @@ class PodClient:
         :param namespace: None for all
         :param read: applied to each manifest as its page arrives, so that only one page is in memory; None
             leaves the pod out
-        :param decoder: selects the fields to decode
         :raises KubernetesApiError: if a page cannot be read
 
         .. seealso:: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
         """
         query = {"labelSelector": label_selector}
         try:
-            return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read, decoder)
+            return await self._list(namespace, {**query, "limit": str(PAGE_SIZE)}, read)
         except ResourceExpiredError:
             # The snapshot was compacted between two pages. That could happen again with pages, but not with
             # one request for all.
-            return await self._list(namespace, query, read, decoder)
+            return await self._list(namespace, query, read)
 
     async def _list(
         self,
         namespace: str | None,
         query: Mapping[str, str],
         read: Callable[[Json], T | None],
-        decoder: Decoder,
     ) -> Listing[T]:
         items: list[T] = []
         page_query = query
         while True:
             page = await self._transport.request(
-                "GET", *_collection(namespace), query=page_query, decoder=decoder
+                "GET", *_collection(namespace), query=page_query, decoder=POD_LIST
             )
             metadata, manifests = page.get("metadata"), page.get("items") or []
             if not isinstance(metadata, dict):

@@ -27,7 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     PodNotFoundError,
     UnknownOwnerError,
 )
-from airflow.providers.cncf.kubernetes_resilience.pods.api.projection import POD_LIST_WITH_WORKLOADS
 from airflow.providers.cncf.kubernetes_resilience.pods.api.retries import Answer, answer_of
 from airflow.providers.cncf.kubernetes_resilience.pods.api.transport import Json
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
@@ -250,9 +249,7 @@ class Launcher:
         :param namespace: None for all
         :raises KubernetesApiError: if the list cannot be had
         """
-        listing = await self._client.list_pods(
-            namespace, label_selector=label_selector, read=_read_or_skip, decoder=POD_LIST_WITH_WORKLOADS
-        )
+        listing = await self._client.list_pods(namespace, label_selector=label_selector, read=_read_or_skip)
         return listing.items
 
     async def _create(self, launch_id: str, body: Json) -> PodCreated:
