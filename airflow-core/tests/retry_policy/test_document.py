@@ -272,6 +272,13 @@ def test_each_mistake_is_told_in_one_line(old: str, new: str, told: str) -> None
     assert complaint(VALID.replace(old, new, 1)) == f"f.yaml:{told}"
 
 
+def test_what_cannot_be_a_name_is_not_offered_as_the_name_of_a_policy() -> None:
+    assert complaint(VALID.replace("- name: gpu", r'- name: "gpu\n"', 1)).split("\n") == [
+        rf"f.yaml:25: policies[1].name: got 'gpu\n'; allowed: {NAME}",
+        "f.yaml:28: selection[0].policy: got 'gpu', which is no policy; allowed: built-in, standard",
+    ]
+
+
 KEY = "the key of a label, such as karpenter.sh/capacity-type"
 VALUE = "the value of a label, in quotes if it is like a number or yes"
 

@@ -105,6 +105,11 @@ def _node_selector(value: object) -> object:
     return value
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a policy, a rule or a container."""
+    return _is(_NAMES, text)
+
+
 def _is(kind: TypeAdapter[str], value: object) -> bool:
     try:
         kind.validate_python(value, strict=True)
@@ -148,6 +153,7 @@ LabelValue = Annotated[
     Field(pattern=f"^({_LABEL})?$"),
     Allowed("the value of a label, in quotes if it is like a number or yes"),
 ]
+_NAMES: Final = TypeAdapter[str](Name)
 _LABEL_KEYS: Final = TypeAdapter[str](LabelKey)
 _LABEL_VALUES: Final = TypeAdapter[str](LabelValue)
 NodeSelector = Annotated[

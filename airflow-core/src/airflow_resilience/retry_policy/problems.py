@@ -19,6 +19,7 @@ from airflow_resilience.retry_policy.fields import (
     IN_PLAIN_WORDS,
     allowed,
     fields_of,
+    is_name,
     model_in,
     nearest,
     shown,
@@ -90,11 +91,15 @@ def _across_mappings(data: object, taken: Collection[str]) -> Iterator[_Finding]
     for location, name in policies:
         if name in taken or name == INFRASTRUCTURE:
             yield location, f"got {shown(name)}, which there is without this file too; allowed: another name"
-    known = sorted({*(name for _, name in policies), *taken})
-    listed = ", ".join([*known[:_LISTED_NAMES], *(["..."] if known[_LISTED_NAMES:] else [])])
+    known = {*(name for _, name in policies), *taken}
+    names = sorted(filter(is_name, known))
+    listed = ", ".join([*names[:_LISTED_NAMES], *(["..."] if names[_LISTED_NAMES:] else [])])
     for location, name in [*_names(data, "defaultPolicy"), *_names(data, "selection", _EACH, "policy")]:
         if name not in known:
-            yield location, f"got {shown(name)}, which is no policy{nearest(name, known)}; allowed: {listed}"
+            yield (
+                location,
+                f"got {shown(name)}, which is no policy{nearest(name, names)}; allowed: {listed}",
+            )
 
 
 def _repeated(names: _Names) -> Iterator[_Finding]:
