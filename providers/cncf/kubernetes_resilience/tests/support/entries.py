@@ -13,7 +13,7 @@ from airflow_resilience.context import (
     StateChangeCategory,
     StateChangeReason,
 )
-from airflow_resilience.decision import Action, BudgetUse, Decision
+from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -30,6 +30,7 @@ def lost(
     node: str | None = "node-1",
     budget: tuple[int, int | None] | None = (1, 1),
     ran_out: bool = False,
+    avoid_node: AvoidNode = AvoidNode.NONE,
     **fields: Any,
 ) -> LedgerEntry:
     """Return what the ledger says about a pod that was lost to a drain of its node."""
@@ -60,5 +61,6 @@ def lost(
             explanation=explanation,
             budget=BudgetUse(*budget) if budget else None,
             ran_out=ran_out,
+            avoid_node=avoid_node,
         ),
     )

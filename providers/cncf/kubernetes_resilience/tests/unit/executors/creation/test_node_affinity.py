@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 
-from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import (
-    prefer_others,
-    require_others,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.mutations import go_elsewhere
+from airflow_resilience.decision import AvoidNode
+
+from ....support.entries import lost
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -25,10 +25,10 @@ NEAR = {
 }
 
 
-def changed(change, nodes, affinity=None):
+def changed(affinity=None, *, suspects=(), last=None):
     spec = {"containers": [{"name": "base"}], **({"affinity": affinity} if affinity else {})}
     pod = PodGenerator.deserialize_model_dict({"spec": spec})
-    change(pod, nodes)
+    go_elsewhere(pod, last, suspects)
     return PodGenerator.serialize_pod(pod)["spec"].get("affinity")
 
 
@@ -49,7 +49,7 @@ def preference(weight, *requirements):
     ids=["alone", "beside a preference", "beside a pod affinity, which is scored apart"],
 )
 def test_other_nodes_are_preferred_less_than_what_the_pod_prefers(before, after):
-    assert changed(prefer_others, ["node-1", "node-2"], before) == after
+    assert changed(before, suspects=["node-1", "node-2"]) == after
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,9 @@ def test_other_nodes_are_preferred_less_than_what_the_pod_prefers(before, after)
 )
 def test_other_nodes_are_required_beside_what_the_pod_requires(before, after):
     affinity = None if before is None else {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": before}}}
-    assert changed(require_others, ["node-1"], affinity) == {
-        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": after}}
-    }
+    last = lost(node="node-1", avoid_node=AvoidNode.REQUIRE)
+    assert changed(affinity, last=last) == {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": after}}}
 
 
 def test_without_names_nothing_is_preferred():
-    assert changed(prefer_others, []) is None
+    assert changed() is None

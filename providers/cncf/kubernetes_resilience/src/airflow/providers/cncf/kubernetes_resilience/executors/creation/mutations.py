@@ -110,15 +110,15 @@ def go_elsewhere(pod: V1Pod, last: LedgerEntry | None, suspects: Sequence[str]) 
     if last and last.context.metadata.get(MetadataKey.CAUSE) != NODE_GONE:
         node = last.context.metadata.get(MetadataKey.NODE)
         if node and last.decision.avoid_node is AvoidNode.REQUIRE:
-            require_others(pod, [node])
+            _require_others(pod, [node])
         elif node and last.decision.avoid_node is AvoidNode.PREFER:
-            prefer_others(pod, [node])
+            _prefer_others(pod, [node])
             # Two preferences against one node would weigh more than what the pod prefers itself.
             suspects = [suspect for suspect in suspects if suspect != node]
-    prefer_others(pod, suspects)
+    _prefer_others(pod, suspects)
 
 
-def prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
+def _prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
     """
     Have a pod go to a node other than these, if one suits it.
 
@@ -137,7 +137,7 @@ def prefer_others(pod: V1Pod, nodes: Sequence[str]) -> None:
     affinity.preferred_during_scheduling_ignored_during_execution = [*preferred, others]
 
 
-def require_others(pod: V1Pod, nodes: Sequence[str]) -> None:
+def _require_others(pod: V1Pod, nodes: Sequence[str]) -> None:
     """
     Have a pod wait rather than go to one of these nodes.
 
