@@ -143,15 +143,20 @@ def _ti_id_of_odd(pod: PodFacts) -> str | None:
 def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
     # While it is queued, the host name is that of an earlier phase.
     if orphan.state == TaskInstanceState.QUEUED:
-        return pod.has_succeeded or (pod.has_ended and _is_new(pod, orphan) is False)
+        return pod.has_succeeded or (pod.has_ended and _is_old(pod, orphan))
     return pod.phase == "Succeeded" and not is_host(orphan.hostname, pod)
 
 
-def _is_new(pod: PodFacts, orphan: Orphan) -> bool | None:
-    """Whether a pod was created since its task instance was last scheduled; None if that is not known."""
-    if pod.created is None or orphan.scheduled_dttm is None:
-        return None
-    return pod.created >= orphan.scheduled_dttm - CLOCK_SKEW
+def _is_old(pod: PodFacts, orphan: Orphan) -> bool:
+    """Whether a pod is known to be created before its task instance was last scheduled."""
+    created, scheduled = pod.created, orphan.scheduled_dttm
+    return created is not None and scheduled is not None and created < scheduled - CLOCK_SKEW
+
+
+def _is_new(pod: PodFacts, orphan: Orphan) -> bool:
+    """Whether a pod is known to be created since then."""
+    created, scheduled = pod.created, orphan.scheduled_dttm
+    return created is not None and scheduled is not None and created >= scheduled - CLOCK_SKEW
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
