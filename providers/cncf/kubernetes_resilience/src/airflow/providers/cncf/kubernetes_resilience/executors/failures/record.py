@@ -116,7 +116,7 @@ class _New(NamedTuple):
     """What has failed before in the try, and in the same phase."""
     profile: TaskProfile
     dependency: Dependency | None
-    """What was not available, if that is something which others need too."""
+    """What was not available to a launch, if that is something which others need too."""
 
 
 class Recorder:
@@ -257,7 +257,7 @@ class Recorder:
             infrastructure_attempt=history.relaunches + 1 if phase is Phase.EXECUTION else None,
             phase=Phase.LAUNCH if never_began else phase,
         )
-        dependency = find_dependency(failure, classified.cause)
+        dependency = find_dependency(failure, classified.cause) if phase is Phase.LAUNCH else None
         return _New(launch, phase, failure, classified, history, profile, dependency)
 
     def _explain(self, failure: PodFailure, launch: Launch, history: LaunchHistory) -> PodFailure:
