@@ -32,6 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Asked,
     Decided,
     Keep,
+    NotEnded,
     Release,
     Report,
     Settled,
@@ -109,8 +110,8 @@ class Actions(LoggingMixin):
         about again. So a launch is released last.
         """
         launch, outcome = settled.launch, settled.outcome
-        if isinstance(outcome, Step):
-            self._go_on(settled, outcome)
+        if isinstance(outcome, NotEnded):
+            self._go_on(launch, outcome)
             return
         if not settled.leaves_pod:
             self._deletion.supersede(launch, settled.failure)
@@ -184,15 +185,15 @@ class Actions(LoggingMixin):
             self._registry.release(launch.key)
             self._slots.free(launch.key)
 
-    def _go_on(self, settled: Settled, step: Step) -> None:
-        launch, owner = settled.launch, settled.owner
+    def _go_on(self, launch: Launch, outcome: NotEnded) -> None:
+        step, owner = outcome.step, outcome.owner
         match step:
             case Step.RELEASE:
                 if owner is None:
                     self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
                 else:
                     self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
-                self._leave(launch, unfollowed=settled.situation is not Situation.RELABELLED)
+                self._leave(launch, unfollowed=outcome.situation is not Situation.RELABELLED)
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:
@@ -270,11 +271,11 @@ class Actions(LoggingMixin):
         """Report what is known of a launch whose outcome could not be acted on."""
         launch, outcome = settled.launch, settled.outcome
         match outcome:
-            case Step.CANCEL | Step.FOLLOW | Step.RELEASE:
+            case NotEnded(Step.CANCEL | Step.FOLLOW | Step.RELEASE):
                 self._release(launch)  # a pod that never starts stays until this scheduler ends
                 return
-            case Step():
-                self.cannot_settle(Asked(launch, settled.situation), error)
+            case NotEnded(_, situation):
+                self.cannot_settle(Asked(launch, situation), error)
                 return
             case Decided(entry) if entry.phase is Phase.LAUNCH:
                 self._launch_queue.fail(launch, _unhandled(error))

@@ -27,6 +27,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Asked,
     Failed,
     Keep,
+    NotEnded,
     Release,
     Report,
     Settled,
@@ -169,7 +170,7 @@ class Reconciler:
             self._isolation.alone("act", item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
         for launch, _ in asked:
             self._unchecked.pop(launch, None)
-        if any(not isinstance(item.outcome, Step) for item in settled):
+        if any(not isinstance(item.outcome, NotEnded) for item in settled):
             self._isolation.run("launch", self.launch)
 
     def settle(self, asked: Sequence[Asked]) -> list[Settled]:
@@ -206,7 +207,7 @@ class Reconciler:
                     case Step.WAIT:
                         pass
                     case _:
-                        judged.append(Settled(item.launch, verdict, item.situation, task.owner))
+                        judged.append(Settled(item.launch, NotEnded(verdict, item.situation, task.owner)))
             audit.record_reported(_ended_by_themselves(settled), session=session)
             settled = _record_cleared(settled, tasks, session)
             return [*settled, *self._recorder.record(failed, session), *judged]

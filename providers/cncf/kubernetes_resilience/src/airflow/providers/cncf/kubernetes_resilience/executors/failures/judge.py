@@ -120,16 +120,21 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class NotEnded:
+    """A launch goes on, or is not wanted any more."""
+
+    step: Step
+    situation: Situation
+    owner: int | None
+    """The job of the scheduler that has its task instance; None if nobody has."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What to do about a launch, as it was committed."""
 
     launch: Launch
-    outcome: Decided | Report | Release | Keep | Step
-    """A step if it has not ended."""
-    situation: Situation = Situation.ENDED
-    owner: int | None = None
-    """The job of the scheduler that has its task instance; None if nobody has. Of a launch that has not ended
-    only."""
+    outcome: Decided | Report | Release | Keep | NotEnded
 
     @property
     def entry(self) -> LedgerEntry | None:
