@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption import (
     plan,
     pod_search,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
     create_retries,
     launch_queue,
@@ -178,12 +178,12 @@ def adopt_what_others_have(patch):
 
 def delete_what_others_have_launched(patch):
     """Delete what was revoked during an adoption, though another scheduler has launched it meanwhile."""
-    patch.setattr(Completion, "_is_used", lambda *args: False)
+    patch.setattr(AbandonedPods, "_is_used", lambda *args: False)
 
 
 def trust_the_first_list(patch):
     """Delete what was listed for an adoption that was called off, though another scheduler has it since."""
-    patch.setattr(Completion, "_has_to_be_listed_again", lambda *args: False)
+    patch.setattr(AbandonedPods, "_has_to_be_listed_again", lambda *args: False)
 
 
 def go_on_with_what_was_overtaken(patch):

@@ -284,7 +284,7 @@ class Scheduler:
     @property
     def is_adopting(self) -> bool:
         """Whether it still looks for pods of a dead scheduler."""
-        return bool(self.executor._registry.adopting() or self.executor._parts.completion.abandoned)
+        return bool(self.executor._registry.adopting() or self.executor._parts.adopter._abandoned.orphans)
 
     def tell(self, message: Any) -> None:
         if facts := getattr(message, "facts", None):

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import DELETION_TIMEOUT
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
@@ -153,7 +153,7 @@ def test_the_next_launch_waits_for_as_long_as_nobody_can_say_whether_there_is_on
 
 def test_the_next_launch_does_not_wait_for_ever_for_what_is_found_and_cannot_be_deleted(revoked, monkeypatch):
     heir, ti, _ = revoked
-    monkeypatch.setattr(Completion, "_goes_on", Mock(side_effect=LookupError("a defect")))
+    monkeypatch.setattr(AbandonedPods, "_is_used", Mock(side_effect=LookupError("a defect")))
     heir.hand_over(heir.row(ti))
     try_again(heir)
     assert heir.runtime.take("create") == []

@@ -12,6 +12,7 @@ from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience, PodSearch
@@ -200,17 +201,18 @@ class Parts:
             clock=clock,
         )
         self.completion = Completion(
-            registry=registry,
-            deletion=self.deletion,
-            commands=self.commands,
-            slots=slots,
-            isolation=isolation,
-            job_id=job_id,
-            clock=clock,
+            registry=registry, deletion=self.deletion, slots=slots, isolation=isolation
         )
         self.adopter = Adopter(
             search=search,
             completion=self.completion,
+            abandoned=AbandonedPods(
+                registry=registry,
+                deletion=self.deletion,
+                commands=self.commands,
+                job_id=job_id,
+                clock=clock,
+            ),
             registry=registry,
             deletion=self.deletion,
             slots=slots,

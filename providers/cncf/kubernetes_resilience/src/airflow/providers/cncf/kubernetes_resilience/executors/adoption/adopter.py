@@ -18,6 +18,7 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import (
     Completion,
     read_histories,
@@ -61,6 +62,7 @@ class Adopter:
         *,
         search: PodSearch,
         completion: Completion,
+        abandoned: AbandonedPods,
         registry: LaunchRegistry,
         deletion: PodDeletion,
         slots: Slots,
@@ -70,6 +72,7 @@ class Adopter:
     ) -> None:
         self._search = search
         self._completion = completion
+        self._abandoned = abandoned
         self._registry = registry
         self._deletion = deletion
         self._slots = slots
@@ -119,7 +122,7 @@ class Adopter:
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
                 self._completion.let_go_of(orphan.key)
-                self._completion.abandon(orphan)
+                self._abandoned.add(orphan)
         return {orphan.key for orphan in reset}
 
     def _take(self, orphans: Collection[Orphan]) -> None:
@@ -131,7 +134,7 @@ class Adopter:
                 # A create call that is carried out all the same makes a pod in which the task may run.
                 self._deletion.call_off(key)
         self._registry.adopt(orphans)
-        self._completion.reclaim(keys)
+        self._abandoned.reclaim(keys)
         self._slots.occupied.update(keys)
 
     def continue_(self) -> None:
@@ -145,23 +148,23 @@ class Adopter:
         try:
             adopted = self._read_adopted() if is_due or answers else {}
             while answers:
-                self._isolation.run("adopt", self._completion.delete_abandoned, answers[0])
+                self._isolation.run("adopt", self._abandoned.delete, answers[0])
                 self._completion.complete(answers[0], adopted)
                 answers.popleft()
         except DatabaseAwayError:
             self._search.put_back(answers)
             raise
         if self._search.is_refused:
-            self._completion.wait_no_longer()
+            self._abandoned.wait_no_longer()
             if self._search.is_due:
                 self._isolation.run("adopt", self._forget_over)
-        self._search.look_again(self._completion.abandoned | self._registry.adopting())
+        self._search.look_again(self._abandoned.orphans | self._registry.adopting())
 
     def _forget_over(self) -> None:
         """Forget what has ended, and whose pod may never be found; the collector tidies that up."""
         for key in self._find_over(self._registry.adopting().values()):
             self._completion.let_go_of(key)
-        self._completion.reclaim(self._find_over(self._completion.abandoned.values()))
+        self._abandoned.reclaim(self._find_over(self._abandoned.orphans.values()))
 
     @property
     def is_refused(self) -> bool:
@@ -175,7 +178,7 @@ class Adopter:
     def forget(self, key: TaskInstanceKey) -> None:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
         if orphan := self._registry.adopted(key):
-            self._completion.abandon(orphan)
+            self._abandoned.add(orphan)
 
     def _read_offered(self, ti_ids: Sequence[str]) -> dict[str, Orphan | None]:
         """

@@ -78,6 +78,10 @@ class FoundPods:
         """Return the pods that are not the current launches of these task instances."""
         return [(key, pod) for key, pod in self.superseded if key in keys]
 
+    def replaced_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
+        """Return their pods of runs before that may run on, as on a node that is cut off."""
+        return [(key, pod) for key, pod in self.replaced if key in keys and not pod.has_ended]
+
     def choose(self, orphan: Orphan, pods: list[PodFacts]) -> None:
         """Choose one of a task instance's pods; none if it runs in a pod that is not among them."""
         key, runs = orphan.key, orphan.state != TaskInstanceState.QUEUED
