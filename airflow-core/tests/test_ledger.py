@@ -255,6 +255,7 @@ def test_losses_are_counted_through_each_new_uuid_and_each_start(queued_ti, sess
         found = read_histories({ti.key: present}, session=session)[ti.key].whole_try
         assert found.entries == lost[:expected]
         assert found.relaunches == expected
+    assert ledger.read_replaced_ids({ti.key}, session=session) == {ti.key: set(ids[:-1])}
 
 
 def test_changes_to_launches_stay_through_each_start_and_each_new_uuid(queued_ti, session):

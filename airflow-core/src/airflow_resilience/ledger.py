@@ -176,11 +176,6 @@ class LaunchHistory:
         return [entry.decision for entry in self.entries if entry.phase is self._phase]
 
     @property
-    def replaced_ids(self) -> set[str]:
-        """The UUIDs that the task instance had in this try before its worker was lost and it ran again."""
-        return {entry.ti_id for entry in self.entries if entry.next_ti_id}
-
-    @property
     def relaunches(self) -> int:
         """How many of these failures were answered with a relaunch."""
         return sum(decision.action is Action.RELAUNCH for decision in self.decisions)
@@ -250,6 +245,16 @@ def read_histories(
     return {
         key: Histories(_launches(ti_id, rows[key], until), _whole_try(ti_id, rows[key]))
         for key, ti_id in ti_ids.items()
+    }
+
+
+def read_replaced_ids(
+    keys: Collection[TaskInstanceKey], *, session: Session
+) -> dict[TaskInstanceKey, set[str]]:
+    """Return the UUIDs that tries had before a loss, after which they ran again under others; one query."""
+    return {
+        key: {row.entry.ti_id for row in rows if row.entry and row.entry.next_ti_id}
+        for key, rows in _read(keys, session).items()
     }
 
 

@@ -19,10 +19,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import (
-    Completion,
-    read_histories,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
@@ -35,7 +32,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskSnapshot,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow_resilience.ledger import Histories
+from airflow_resilience import ledger
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -188,11 +185,11 @@ class Adopter:
         """
         rows = self._isolation.batch("adopt", ti_ids, self._read_rows)
         restarting = {row.key for row in rows if row.state == TaskInstanceState.RESTARTING}
-        queued = [(row.key, row.ti_id) for row in rows if row.state == TaskInstanceState.QUEUED]
+        queued = [row.key for row in rows if row.state == TaskInstanceState.QUEUED]
         with create_session(scoped=False) as session:
             former = task_instances.read_former_ids(restarting, session=session)
-        histories = dict(self._isolation.batch("adopt", queued, read_histories))
-        return {row.ti_id: _orphan(row, former.get(row.key), histories.get(row.key)) for row in rows}
+        replaced = dict(self._isolation.batch("adopt", queued, _read_replaced_ids))
+        return {row.ti_id: _orphan(row, former.get(row.key), replaced.get(row.key, set())) for row in rows}
 
     def _is_taken(self, orphan: Orphan) -> bool:
         """Whether this scheduler has a task instance already, or is about to adopt it."""
@@ -245,7 +242,7 @@ class Adopter:
             return task_instances.read_rows(set(ti_ids), session=session).values()
 
 
-def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | None) -> Orphan | None:
+def _orphan(row: TaskInstanceRow, former_id: str | None, replaced_ids: set[str]) -> Orphan | None:
     if not row.queued_by_job_id:
         return None
     return Orphan(
@@ -255,9 +252,14 @@ def _orphan(row: TaskInstanceRow, former_id: str | None, histories: Histories | 
         hostname=row.hostname,
         job_id=row.queued_by_job_id,
         former_id=former_id,
-        replaced_ids=frozenset(histories.whole_try.replaced_ids if histories else ()),
+        replaced_ids=frozenset(replaced_ids),
         scheduled_dttm=row.scheduled_dttm,
     )
+
+
+def _read_replaced_ids(keys: Collection[TaskInstanceKey]) -> Iterable[tuple[TaskInstanceKey, set[str]]]:
+    with create_session(scoped=False) as session:
+        return ledger.read_replaced_ids(keys, session=session).items()
 
 
 def _read_tasks(orphans: Collection[Orphan]) -> list[tuple[Orphan, TaskSnapshot]]:

@@ -12,6 +12,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.session import create_session
@@ -35,7 +36,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Tas
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience import ledger
-from airflow_resilience.ledger import Histories, LedgerEntry
+from airflow_resilience.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -151,11 +152,9 @@ class Completion:
 
     def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
         """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
-        queued = [
-            (key, orphan.ti_id) for key, orphan in orphans.items() if orphan.state == TaskInstanceState.QUEUED
-        ]
-        histories = self._isolation.batch("adopt", queued, read_histories)
-        return {entry.worker_uid: entry for _, found in histories for entry in found.launches.entries}
+        queued = [orphan for orphan in orphans.values() if orphan.state == TaskInstanceState.QUEUED]
+        entries = self._isolation.batch("adopt", queued, _read_failed_launches)
+        return {entry.worker_uid: entry for entry in entries}
 
     def _delete_surplus(self, found: FoundPods, adopted: Container[TaskInstanceKey]) -> None:
         """Delete or keep the other pods of task instances that are adopted; their next launches wait."""
@@ -170,17 +169,11 @@ class Completion:
             self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
 
 
-def read_histories(
-    queued: Sequence[tuple[TaskInstanceKey, str]],
-) -> Iterable[tuple[TaskInstanceKey, Histories]]:
-    """
-    Read what the ledger says about tries.
-
-    :param queued: each with its task instance's UUID
-    :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
-    """
+def _read_failed_launches(orphans: Sequence[Orphan]) -> Iterable[LedgerEntry]:
+    ti_ids = {orphan.key: orphan.ti_id for orphan in orphans}
     with create_session(scoped=False) as session:
-        return ledger.read_histories(dict(queued), session=session).items()
+        histories = ledger.read_histories(ti_ids, session=session)
+    return chain.from_iterable(found.launches.entries for found in histories.values())
 
 
 def _as_of(orphan: Orphan, row: TaskInstanceRow | None) -> Orphan:

@@ -105,9 +105,7 @@ def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try
     found = session.scalars(query, execution_options=WITH_PAST_TRIES) if changed else ()
     past = set(map(str, found))
     unknown = {key for (key, ti_id), task in tasks.items() if key and task.row is None and ti_id not in past}
-    last_ids = read_former_ids(unknown, session=session) | read_ids(unknown, session=session)
-    for histories in ledger.read_histories(last_ids, session=session).values():
-        past |= histories.whole_try.replaced_ids
+    past.update(*ledger.read_replaced_ids(unknown, session=session).values())
     return {
         (key, ti_id)
         for (key, ti_id), task in tasks.items()
