@@ -43,6 +43,11 @@ def mask(text: str) -> str:
     return _TOKEN.sub(_MASK, "\n".join(_without_quoted(line) if "\\" in line else line for line in lines))
 
 
+def mask_reason(reason: str | None) -> str | None:
+    """Return a reason without secrets. A secret may be a word that Kubernetes has for a reason."""
+    return reason if not reason or reason.isalnum() else mask(reason)
+
+
 def mask_secrets(facts: PodFacts) -> PodFacts:
     """Return the reading of a pod without the secrets in its messages and reasons; itself if it has none."""
     masked = _masked(facts)
@@ -73,8 +78,6 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _masked(item: T) -> T:
-    message = item.message and mask(item.message)
-    # A secret may be a word that Kubernetes has for a reason.
-    reason = item.reason if not item.reason or item.reason.isalnum() else mask(item.reason)
+    message, reason = item.message and mask(item.message), mask_reason(item.reason)
     is_clean = (message, reason) == (item.message, item.reason)
     return item if is_clean else replace(item, message=message, reason=reason)

@@ -38,7 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, task_key
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, LaunchState
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
-from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_secrets
+from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_reason, mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import UNKNOWN, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -323,7 +323,7 @@ class StaleEventFilter:
         elif launch.ref is None:  # else its pod was seen, whatever became of the call
             error = message.error
             error.message = mask(error.message)  # it may quote the pod
-            error.reason = error.reason and mask(error.reason)  # a webhook says there what it likes
+            error.reason = mask_reason(error.reason)  # a webhook says there what it likes
             self._create_retries.failed(launch, error)
 
     def _confirmed(self, message: PodConfirmed) -> None:
