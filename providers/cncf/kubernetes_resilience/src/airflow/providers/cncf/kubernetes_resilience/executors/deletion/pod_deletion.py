@@ -154,6 +154,8 @@ class PodDeletion:
 
         :param failure: how it failed; None if it succeeded
         """
+        if launch.is_gone:
+            return
         if launch.ref is None:
             self._delete_if_created(launch, unless_started=True)
         elif failure is None or not failure.alive:
