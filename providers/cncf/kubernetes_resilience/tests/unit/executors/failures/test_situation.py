@@ -140,6 +140,13 @@ def test_a_worker_that_has_ended_beside_a_sidecar_is_not_silent(like, end):
     assert reason_of(launch, SIDECAR_GRACE) == end
 
 
+def test_a_worker_that_is_done_has_succeeded_whatever_was_decided_about_its_start():
+    given_up = PodFailure(reason="told before", facts=read_pod(m.starting()), alive=True)
+    launch = launch_of(m.lingering(m.COMPLETED), given_up=given_up)
+    assert reason_of(launch, SIDECAR_GRACE - 1) == "told before"
+    assert reason_of(launch, SIDECAR_GRACE) == "success"
+
+
 def test_a_pod_that_nobody_has_seen_has_not_ended():
     launch = launch_of(None, is_silent=True)
     note_deadlines(launch, 0.0, LIMITS, is_away=True)

@@ -62,9 +62,10 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
     facts = launch.facts
     if facts is None:
         return None
-    if facts.phase == "Succeeded" or (launch.is_gone and facts.has_done_worker):
-        return End(None)
     overdue = {state for state, deadline in launch.deadlines.items() if deadline <= now}
+    is_done = facts.has_done_worker and (launch.is_gone or Lasting.WORKER in overdue)
+    if facts.phase == "Succeeded" or is_done:
+        return End(None)  # only the task instance's row says whether the worker has failed
     failure = find_failure(facts, gone=launch.is_gone, given_up_reasons=limits.given_up_reasons)
     if failure and not failure.alive and (not failure.lingers or Lasting.WORKER in overdue):
         return End(failure)
@@ -78,9 +79,6 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
 
 
 def _find_end_of_what_lasts(facts: PodFacts, overdue: Collection[Lasting]) -> End | None:
-    if Lasting.WORKER in overdue and facts.has_done_worker:
-        # After exit code 0 only the task instance's row says whether the worker has failed.
-        return End(None)
     if Lasting.DELETION in overdue:
         return End(find_overdue_deletion(facts))
     if Lasting.UNSCHEDULABLE in overdue and (failure := find_unschedulable(facts)):
