@@ -35,7 +35,7 @@ PODS = {
     "done beside a sidecar": read_pod(m.lingering(m.COMPLETED)),
     "failed beside a sidecar": read_pod(m.lingering()),
 }
-CREATION = Creation({}, "token", may_exist=True)
+CREATION = Creation({}, "token", next_attempt=None)
 LAUNCHES = {
     "unknown": None,
     "given up": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0, unless_started=True)),

@@ -131,7 +131,7 @@ class CreateRetries:
         elif self._clock() - launch.token_made_at >= self._token_age:
             self._builder.renew_token(launch)
             launch.token_made_at = self._clock()
-        creation.may_exist, creation.next_attempt = True, None
+        creation.next_attempt = None
         launch.calls += 1
         self._commands.send(CreatePod(launch.launch_id, creation.body))
 
@@ -148,7 +148,6 @@ class CreateRetries:
         # First, so that a launch is given up and not forgotten if what is below raises an exception.
         creation.next_attempt = NextAttempt(self._clock(), final=error)
         creation.was_unclear |= error.leaves_open
-        creation.may_exist = creation.was_unclear
         answer = answer_of(error)
         if error.is_without_webhook and self._is_held(launch, error):
             return

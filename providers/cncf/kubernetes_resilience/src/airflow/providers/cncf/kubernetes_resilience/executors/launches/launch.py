@@ -123,8 +123,6 @@ class Creation:
     """The manifest, kept so that the call can be repeated."""
     token: str
     """The workload's token in the manifest."""
-    may_exist: bool = False
-    """Whether a call is under way or has had no clear answer."""
     was_unclear: bool = False
     """Whether a call had no clear answer."""
     unanswered: int = 0
@@ -142,6 +140,11 @@ class Creation:
     next_attempt: NextAttempt | None = NextAttempt(0.0)
     """The next step: the first call, or what follows a call that has failed. None while a call is under
     way."""
+
+    @property
+    def may_exist(self) -> bool:
+        """Whether a call is under way or has had no clear answer."""
+        return self.was_unclear or self.next_attempt is None
 
 
 @dataclass(slots=True)
