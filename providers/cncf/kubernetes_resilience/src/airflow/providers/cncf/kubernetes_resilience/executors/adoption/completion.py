@@ -74,7 +74,11 @@ class Completion:
         :raises DatabaseAwayError: if the database does not answer; nothing was adopted then
         """
         answered = found.answered(self._registry.adopting())
-        present = {key: _as_of(orphan, rows[key]) for key, orphan in answered.items() if key in rows}
+        present = {
+            key: replace(orphan, state=row.state, hostname=row.hostname) if (row := rows[key]) else orphan
+            for key, orphan in answered.items()
+            if key in rows
+        }
         self._isolation.run("adopt", found.choose_again, present)
         completed: dict[TaskInstanceKey, Orphan] = {}
         for key, orphan in present.items():
@@ -96,7 +100,7 @@ class Completion:
             self._slots.free(orphan.key)  # Airflow limits how long it may be queued, or silent
 
         for orphan in completed.values():
-            self._isolation.alone("adopt", orphan, complete, name=_key, give_up=give_up)
+            self._isolation.alone("adopt", orphan, complete, name=lambda item: item.key, give_up=give_up)
         self._delete_surplus(found, completed)
         if not completed:
             return
@@ -174,11 +178,3 @@ def _read_failed_launches(orphans: Sequence[Orphan]) -> Iterable[LedgerEntry]:
     with create_session(scoped=False) as session:
         histories = ledger.read_histories(ti_ids, session=session)
     return chain.from_iterable(found.launches.entries for found in histories.values())
-
-
-def _as_of(orphan: Orphan, row: TaskInstanceRow | None) -> Orphan:
-    return replace(orphan, state=row.state, hostname=row.hostname) if row else orphan
-
-
-def _key(orphan: Orphan) -> TaskInstanceKey:
-    return orphan.key

@@ -261,10 +261,6 @@ class StaleEventFilter:
             self._registry.end(launch, end.failure, now)
         elif launch.state is LaunchState.ENDED:
             self._registry.resume(launch)  # the image could be pulled after all
-        self._wait(launch, now)
-
-    def _wait(self, launch: Launch, now: float) -> None:
-        """Note when a launch is to be looked at again, if nothing new is seen of its pod until then."""
         ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
         self._due[launch.launch_id] = (launch, min(ahead, default=inf))
 

@@ -55,9 +55,6 @@ class LaunchRegistry:
 
     # ------------------------------------------------------------------ questions
 
-    def __len__(self) -> int:
-        return len(self._current)
-
     def __iter__(self) -> Iterator[Launch]:
         return iter(self._current.values())
 
