@@ -50,8 +50,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action
-from airflow_resilience.ledger import LaunchHistory, LedgerEntry
-from airflow_resilience.mutation import Mutation
+from airflow_resilience.ledger import Histories, LedgerEntry
 from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
@@ -86,13 +85,15 @@ class _Read(NamedTuple):
 
     launch: Launch
     row: TaskInstanceRow | None
-    history: LaunchHistory
-    lost: LedgerEntry | None
-    """The loss after which the task runs again; None if it does not."""
+    histories: Histories
     failed: ExecutionContext | None
     """Why a try before has failed; None if there was none, or if that is not known."""
-    mutations: Sequence[Mutation]
-    """What retry policies have decided to change in the launches of this try."""
+
+    @property
+    def lost(self) -> LedgerEntry | None:
+        """The loss after which the task runs again; None if it does not."""
+        losses = self.histories.whole_try.entries
+        return next((entry for entry in losses if entry.next_ti_id == self.launch.ti_id), None)
 
 
 class LaunchQueue:
@@ -233,14 +234,7 @@ class LaunchQueue:
             busy = task_instances.reschedule(handed_back, self._job_id, at=now, session=session)
         rows |= locked
         return [
-            _Read(
-                launch,
-                rows.get(launch.ti_id),
-                histories[launch.key].launches,
-                _last_loss(launch, histories[launch.key].whole_try),
-                failures.get(launch.key),
-                histories[launch.key].whole_try.mutations,
-            )
+            _Read(launch, rows.get(launch.ti_id), histories[launch.key], failures.get(launch.key))
             for launch in due
             # A row that somebody else has locked is reported, or handed back, in a later turn.
             if launch.ti_id not in busy
@@ -248,7 +242,7 @@ class LaunchQueue:
         ]
 
     def _create(self, read: _Read) -> Iterable[NotLaunched]:
-        launch, last, waiting = read.launch, read.history.last, read.launch.waiting
+        launch, last, waiting = read.launch, read.histories.launches.last, read.launch.waiting
         if waiting is None:
             raise AssertionError("a launch that is due waits")
         if launch.is_handed_back:
@@ -277,9 +271,9 @@ class LaunchQueue:
 
     def _build(self, read: _Read, told: StoredContext | None) -> str | None:
         """Build the pod of a launch, and hold it if what the pod needs is away; return why there is none."""
-        launch = read.launch
+        launch, (launches, whole_try) = read.launch, read.histories
         try:
-            creation = self._builder.build(launch, read.history, read.lost, told, read.mutations)
+            creation = self._builder.build(launch, launches, read.lost, told, whole_try.mutations)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {describe(error.__cause__ or error)}"
@@ -321,11 +315,6 @@ def not_built(why: str) -> ExecutionContext:
         ContextSource.EXECUTOR,
         {MetadataKey.MESSAGE.value: why},
     )
-
-
-def _last_loss(launch: Launch, whole_try: LaunchHistory) -> LedgerEntry | None:
-    """Return the loss after which a launch is made."""
-    return next((entry for entry in whole_try.entries if entry.next_ti_id == launch.ti_id), None)
 
 
 def _tell(
