@@ -43,7 +43,7 @@ def test_a_pod_says_which_launch_it_is(harness, launched):
     ti, pod = launched
     assert pod.annotations["airflow-resilience/task-instance-id"] == str(ti.id)
     assert pod.launch_number == 1
-    assert pod.labels["airflow-worker"] == str(harness.executor.job_id)
+    assert pod.labels["airflow-worker"] == harness.label
     assert pod.labels["kubernetes_executor"] == "True"
     assert pod.manifest["metadata"]["namespace"] == "default"
     assert pod.workload["ti"]["id"] == str(ti.id)
@@ -137,17 +137,6 @@ def test_a_broken_template_fails_its_task_and_no_other(harness, make, queued_ti,
     assert not harness.occupied(ti)
 
 
-def test_a_pod_mutation_hook_that_fails(harness, queued_ti, monkeypatch):
-    def hook(pod):
-        raise ValueError("no such team")
-
-    monkeypatch.setattr("airflow.settings.pod_mutation_hook", hook)
-    ti = queued_ti()
-    harness.hand_over(ti)
-    assert "no such team" in harness.failure()
-    assert not harness.occupied(ti)
-
-
 def test_what_a_hook_says_when_it_fails_can_be_written_down(harness, queued_ti, monkeypatch):
     """The scheduler writes it into the audit log, and would end with the database's exception."""
 
@@ -160,19 +149,6 @@ def test_what_a_hook_says_when_it_fails_can_be_written_down(harness, queued_ti, 
     ((_, info),) = harness.events().values()
     harness.session.add(Log(event="state mismatch", extra=info, task_instance=ti.key))
     harness.session.commit()
-
-
-def test_an_override_that_cannot_be_merged(harness, make, monkeypatch):
-    def reconcile(base, client):
-        raise ValueError("two volumes of one name")
-
-    monkeypatch.setattr(
-        "airflow.providers.cncf.kubernetes.pod_generator.PodGenerator.reconcile_pods", reconcile
-    )
-    ti = make(pod_override=override())
-    harness.hand_over(ti)
-    assert "two volumes of one name" in harness.failure()
-    assert not harness.occupied(ti)
 
 
 def test_building_many_pods_does_not_keep_the_scheduler(harness, queued_ti):

@@ -19,8 +19,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated, PodNotDeleted
-from airflow_resilience.backoff import Backoff
-from airflow_resilience.retry_policy import engine
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -85,18 +83,6 @@ def test_while_the_pod_goes_that_airflow_has_taken_back(start, queued_ti):
     assert is_fresh(harness, ti)
 
 
-def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
-    monkeypatch.setattr(engine, "IMMEDIATE_RELAUNCHES", 0)
-    monkeypatch.setattr(engine, "MINIMUM_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0))
-    harness = start(**CONFIG)
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), m.evicted())
-    age(harness, ti)
-    harness.wait(INTERVAL)
-    assert harness.runtime.take("create") == []
-    assert is_fresh(harness, ti)
-
-
 def test_while_an_adopted_one_waits_to_be_handed_back(waiting, successor):
     _, ti, _ = waiting
     heir = successor(**CONFIG)
@@ -112,15 +98,6 @@ def test_when_the_replacement_is_asked_for(waiting):
     harness.deleted(pod.ref)
     harness.create_call()
     assert is_fresh(harness, ti)
-
-
-def test_a_first_launch_has_the_time_that_airflow_gives_it(start, queued_ti):
-    harness = start(**CONFIG)
-    ti = queued_ti()
-    age(harness, ti)
-    harness.launch(ti)
-    harness.wait(INTERVAL)
-    assert not is_fresh(harness, ti)
 
 
 def test_a_pod_that_was_asked_for_has_the_time_that_airflow_gives_it(waiting):
@@ -250,16 +227,6 @@ def test_nothing_is_told_of_what_kept_nothing(start, queued_ti, like):
         harness.observe(pod, like)
     harness.executor.revoke_task(ti=ti)
     assert harness.ledger(ti) == []
-
-
-def test_many_at_once(start, queued_ti):
-    harness = start(**CONFIG)
-    tis = queued_ti(mapped=3)
-    for ti in tis:
-        harness.observe(harness.launch(ti), m.not_startable())
-        age(harness, ti)
-    harness.wait(INTERVAL)
-    assert all(is_fresh(harness, ti) for ti in tis)
 
 
 # ---------------------------------------------------------------- outages
@@ -587,17 +554,6 @@ def test_what_an_expired_token_does_not_explain_is_decided_as_ever(expired, like
     harness.observe(pod, like)
     (entry,) = harness.ledger(ti)
     assert (entry["reason"] == "TokenExpired", entry["policy"]) == (False, "built-in")
-
-
-def test_a_worker_that_exits_by_itself_while_its_token_is_good_is_at_fault(start, queued_ti):
-    harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT=str(TIMEOUT))
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.runtime.is_away = True
-    harness.wait(1)
-    harness.runtime.is_away = False
-    harness.observe(pod, m.worker_error())
-    assert [row["rule"] for row in harness.ledger(ti)] == ["excluded"]
 
 
 @pytest.mark.parametrize("sees", ["the same scheduler", "its successor"])

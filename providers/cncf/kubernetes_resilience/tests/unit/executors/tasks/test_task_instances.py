@@ -20,8 +20,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances
     run_again,
 )
 
-from ....support.harness import statements
-
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
@@ -70,17 +68,6 @@ def test_none_runs_again_if_one_of_them_does_not_run_any_more(running, session, 
     session.commit()
     with pytest.raises(TaskInstanceChangedError, match=str(tis[1].id)):
         run_again(new_ids(tis), at=NOW, session=session)
-
-
-def test_many_take_no_more_statements_than_one(running, session):
-    counts = []
-    for count, dag_id in ((1, "one"), (20, "many")):
-        given = new_ids(running(count, dag_id))
-        with statements(session) as found:
-            run_again(given, at=NOW, session=session)
-        session.commit()
-        counts.append(len(found))
-    assert counts[0] == counts[1]
 
 
 # ---------------------------------------------------------------------- beside another scheduler

@@ -48,6 +48,8 @@ def test_each_cause_that_names_a_dependency():
         (waits_for_image("429 Too Many Requests"), "registry/registry.example.com"),
         (waits_for_image("manifest unknown"), None),
         (waits_for_image("403 Forbidden"), None),
+        (waits_for_image("unauthorized: access denied"), None),
+        (waits_for_image('failed to resolve reference "docker.io/airflow": no match for platform'), None),
         (find_failure(read_pod(m.image_pull_error("InvalidImageName", None)), gone=True), None),
         (find_failure(read_pod(m.evicted())), None),
         (find_failure(read_pod(m.api_unreachable())), "airflow-api"),
@@ -56,6 +58,13 @@ def test_each_cause_that_names_a_dependency():
 )
 def test_what_a_failure_names(failure, expected):
     assert dependency_of(failure) == expected
+
+
+def test_the_name_of_an_image_is_no_evidence():
+    image = "registry.example.com/jobs/timeout-checker:connection-refused"
+    manifest = m.image_pull_error(message=f'failed to pull image "{image}": unexpected media type')
+    manifest["spec"]["containers"][0]["image"] = image
+    assert dependency_of(find_failure(read_pod(manifest), given_up_reasons={"ErrImagePull"})) is None
 
 
 def test_a_registry_that_is_not_known_is_none():
