@@ -61,6 +61,12 @@ def with_policies(tmp_path):
 
 
 @pytest.fixture
+def ti(queued_ti):
+    """Give a task instance that is queued."""
+    return queued_ti()
+
+
+@pytest.fixture
 def launched(harness, queued_ti):
     """Give a task instance and its pod."""
     ti = queued_ti()
@@ -79,6 +85,17 @@ def begun(harness, queued_ti):
     """Give a task instance that runs, and its pod."""
     ti = queued_ti()
     return ti, harness.run(ti)
+
+
+@pytest.fixture
+def running(queued_ti):
+    """Give a function that brings a task instance to run in a pod."""
+
+    def make(harness, **options):
+        ti = queued_ti(**options)
+        return ti, harness.run(ti)
+
+    return make
 
 
 @pytest.fixture

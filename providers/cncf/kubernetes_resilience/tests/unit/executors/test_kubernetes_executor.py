@@ -73,13 +73,6 @@ def test_pending_pod_with_a_fatal_waiting_reason_is_requeued_later_once_it_is_go
     assert_requeued(harness, ti, pod)
 
 
-def test_pod_that_is_deleted_while_it_is_pending_is_requeued(harness, launched):
-    ti, pod = launched
-    harness.observe(pod, m.unscheduled())
-    harness.vanish(pod)
-    assert_requeued(harness, ti, pod)
-
-
 def test_preempted_pod_is_requeued_later(harness, launched):
     ti, pod = launched
     harness.observe(pod, PREEMPTED)
@@ -97,41 +90,7 @@ def test_failed_event_of_a_running_task_instance_is_reported(harness, launched, 
     assert_reported(harness, ti)
 
 
-@pytest.mark.parametrize(
-    ("excluded", "cause"),
-    [("Error", m.worker_error()), ("OOMKilled,StartError", m.start_error()), ("Evicted", m.evicted())],
-    ids=["Error of the worker", "one of several", "reason of the pod"],
-)
-def test_failed_event_with_an_excluded_container_reason_is_reported(start, queued_ti, excluded, cause):
-    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_EXCLUDED_CONTAINER_REASONS=excluded)
-    ti = queued_ti()
-    harness.observe(harness.launch(ti), cause)
-    assert_reported(harness, ti)
-
-
-@pytest.mark.parametrize("cap", [0, 1, 2])
-def test_failed_event_beyond_the_cap_is_reported(start, queued_ti, cap):
-    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES=str(cap))
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    for _ in range(cap):
-        harness.observe(pod, m.evicted())
-        pod = assert_requeued(harness, ti, pod)
-    harness.observe(pod, m.evicted())
-    assert_reported(harness, ti)
-
-
-def test_failed_event_that_is_seen_again_is_requeued_once(harness, launched):
-    ti, pod = launched
-    harness.observe(pod, m.evicted())
-    assert_requeued(harness, ti, pod)
-    harness.observe(pod)
-    harness.vanish(pod)
-    assert (harness.runtime.take("create"), harness.events(), len(harness.ledger(ti))) == ([], {}, 1)
-
-
-@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
-def test_failed_event_of_a_resume_pod_is_requeued(harness, launched, cause):
+def test_failed_event_of_a_resume_pod_is_requeued(harness, launched):
     ti, first = launched
     harness.observe(first, m.alive())
     harness.begin(ti, first)
@@ -140,6 +99,6 @@ def test_failed_event_of_a_resume_pod_is_requeued(harness, launched, cause):
     harness.events()
     harness.set_state(ti, "queued", next_method="execute_complete")
     resume = harness.launch(ti)
-    harness.observe(resume, cause)
+    harness.observe(resume, m.evicted())
     assert_requeued(harness, ti, resume)
     assert harness.row(ti).next_method == "execute_complete"

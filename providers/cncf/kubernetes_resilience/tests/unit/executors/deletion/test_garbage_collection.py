@@ -16,11 +16,6 @@ from ....support import manifests as m
 
 
 @pytest.fixture
-def ti(queued_ti):
-    return queued_ti()
-
-
-@pytest.fixture
 def leftover(harness, ti):
     """Give a pod that succeeded without its scheduler having noticed."""
     return harness.launch(ti).become(m.succeeded())
@@ -114,20 +109,6 @@ def test_a_failed_pod_is_kept_out_of_sight_when_its_try_is_over(leftover, harnes
     leftover.become(m.start_error())
     collect(successor())
     assert leftover.labels["airflow_executor_done"] == "True"
-
-
-def test_or_deleted(leftover, harness, ti, successor, cluster):
-    harness.set_state(ti, "success")
-    leftover.become(m.start_error())
-    collect(successor(KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE="True"))
-    assert cluster.pods == {}
-
-
-def test_a_pod_that_never_started_is_deleted_when_its_try_is_over(leftover, harness, ti, successor, cluster):
-    harness.set_state(ti, "success")
-    leftover.become(m.starting())
-    collect(successor())
-    assert cluster.pods == {}
 
 
 LINGERING = {"done": m.lingering(m.COMPLETED), "failed": m.lingering()}

@@ -35,9 +35,7 @@ from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
 from ....support.harness import database_away, lock, request_for
-from .test_executions import lose, present, run_again, running
-
-__all__ = ["running"]
+from .test_executions import lose, present, run_again
 
 
 def stored(harness):
@@ -71,13 +69,6 @@ def test_a_loss_that_is_reported_is_stored_for_callbacks(start, running, budget)
     assert found.context.metadata["exit_code"] == 137
 
 
-def test_a_failed_launch_that_is_reported_is_stored_for_callbacks(start, queued_ti):
-    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
-    harness.observe(harness.launch(queued_ti()), m.start_error())
-    (found,) = stored(harness)
-    assert found.context.reason == "START_ERROR"
-
-
 def test_what_runs_again_is_not_stored_for_callbacks_and_tells_the_next_run(start, running):
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
     ti, pod = running(harness)
@@ -96,15 +87,6 @@ def test_a_relaunch_is_told_why_there_is_one(start, queued_ti):
     first = harness.launch(queued_ti())
     harness.observe(first, m.evicted())
     assert (told(first), told(harness.created()).context.reason) == (None, "RESOURCE_EXHAUSTION")
-
-
-def test_the_next_try_is_told_why_the_one_before_has_failed(start, running, session):
-    harness = start()
-    ti, pod = running(harness)
-    harness.observe(pod, m.out_of_memory())
-    row = present(harness, ti.key)
-    harness.begin_anew(row, "queued", try_number=2)
-    assert told(harness.launch(row)).context.reason == "RESOURCE_EXHAUSTION"
 
 
 def test_what_goes_on_after_a_deferral_is_told_why_the_try_before_has_failed(start, running, session):
@@ -311,19 +293,7 @@ def test_also_if_the_task_waits_for_its_next_try(start, running, session):
     assert (try_number, stored.ti_id, stored.context.reason) == (1, ti_id, "TASK_ERROR")
 
 
-def test_it_is_written_down_once(start, running, session):
-    harness = start()
-    ti, pod = running(harness)
-    says(harness, ti, ValueError("its own"))
-    for _ in range(2):
-        audit.record_reported({ti.key: str(ti.id)}, session=session)
-        session.commit()
-    harness.set_state(ti, "failed")
-    harness.observe(pod, m.succeeded())
-    assert len(ended(harness)) == 1
-
-
-def test_also_if_its_pod_takes_longer_to_end_than_the_next_try_to_begin(start, running, session):
+def test_also_if_its_pod_takes_longer_to_end_than_the_next_try_to_begin(start, running):
     harness = start()
     ti, pod = running(harness)
     ti_id = str(ti.id)
@@ -367,15 +337,6 @@ def test_what_the_worker_of_a_cleared_task_has_said_counts(start, running):
     ((_, said),) = ended(harness)
     assert said.context.reason == "TASK_ERROR"
     assert read_failure(ti.key, session=harness.session) == said
-
-
-def test_the_next_try_is_told_that_the_one_before_was_cleared(start, running):
-    harness = start()
-    ti, pod = running(harness)
-    row = clear(harness, ti)
-    harness.observe(pod, m.succeeded())
-    harness.set_state(row, "queued", try_number=2)
-    assert told(harness.launch(row)).context.reason == "MANUAL_CLEAR"
 
 
 def test_a_task_that_was_cleared_and_is_another_schedulers_by_now_is_left_to_it(start, running, session):
@@ -516,7 +477,7 @@ def test_nothing_is_stored_about_a_task_that_was_cleared_meanwhile(start, queued
     assert (ended(harness), stored(harness)) == ([], [])
 
 
-def test_what_the_executor_cannot_handle(start, queued_ti, monkeypatch):
+def test_what_the_executor_cannot_handle(start, queued_ti):
     harness, ti = start(), queued_ti()
     harness.hand_over(ti)
     launch = harness.executor._registry.get(ti.key)

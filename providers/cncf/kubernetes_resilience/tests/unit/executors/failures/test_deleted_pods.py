@@ -31,17 +31,6 @@ def test_a_pod_that_vanished_while_queued_is_replaced(harness, launched, like):
     assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
 
 
-def test_a_pod_deleted_while_pending_is_replaced_at_once(harness, launched):
-    ti, pod = launched
-    harness.observe(pod, m.unscheduled())
-    harness.observe(pod.deleting(datetime.now(UTC) + timedelta(seconds=30)))
-    assert harness.runtime.take("create") == []
-    harness.vanish(pod)
-    assert harness.created().launch_number == 2
-    (entry,) = harness.ledger(ti)
-    assert entry["reason"] == "Deleted"
-
-
 def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, launched):
     ti, pod = launched
     harness.lose_sight(pod)
@@ -49,14 +38,6 @@ def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, launched):
     harness.send(PodConfirmed(ref, pod.become(m.alive()).facts()))
     assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)
     harness.observe(pod, m.evicted())
-    assert harness.created().launch_number == 2
-
-
-def test_a_pod_that_failed_while_it_was_out_of_sight(harness, launched):
-    _, pod = launched
-    harness.lose_sight(pod)
-    ((ref,),) = harness.runtime.take("confirm")
-    harness.send(PodConfirmed(ref, pod.become(m.evicted()).facts()))
     assert harness.created().launch_number == 2
 
 
@@ -107,15 +88,6 @@ def test_an_overdue_deletion_stays_overdue_whatever_else_the_pod_shows(harness, 
         harness.observe(pod, m.pod("Running", [m.base(m.running())], deleted=True))
     harness.executor.sync()
     assert [entry["reason"] for entry in harness.ledger(ti)] == ["DeletionOverdue"]
-
-
-def test_a_running_task_whose_pod_is_gone_is_reported_once(harness, begun):
-    ti, pod = begun
-    harness.vanish(pod)
-    assert [event for event, _ in harness.events().values()] == ["failed"]
-    harness.set_state(ti, "failed")
-    harness.vanish(pod)
-    assert harness.events() == {}
 
 
 def test_an_overdue_deletion_of_a_running_task_is_let_be(harness, queued_ti):

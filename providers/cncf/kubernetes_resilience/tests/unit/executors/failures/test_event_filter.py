@@ -46,13 +46,6 @@ def test_replays_of_the_first_pod(harness, relaunched, times):
     assert_unharmed(harness, ti)
 
 
-def test_the_first_pod_is_removed_by_a_clean_up_job(harness, relaunched):
-    ti, first, _ = relaunched
-    harness.observe(first, m.pod("Failed", [m.base(m.terminated(128, "StartError"))], deleted=True))
-    harness.vanish(first)
-    assert_unharmed(harness, ti)
-
-
 def test_the_first_pod_is_removed_with_its_node(harness, relaunched):
     ti, first, _ = relaunched
     harness.observe(
@@ -71,34 +64,19 @@ def test_a_late_answer_about_the_first_pod(harness, relaunched, facts_known):
     assert_unharmed(harness, ti)
 
 
-def test_the_current_pod_still_counts(harness, relaunched):
-    _, first, second = relaunched
-    harness.observe(second, m.out_of_memory())
-    info = harness.failure()
-    assert second.name in info
-    assert first.name not in info
-
-
 def test_one_death_told_in_any_order_is_one_death(harness, queued_ti):
     deaths = [m.pod(containers=[m.base(m.CREATING)]), m.start_error(), m.start_error()]
     for number, order in enumerate(itertools.permutations(deaths)):
         ti = queued_ti(f"dag-{number}")
         first = harness.launch(ti)
-        harness.send(*(PodObservation(first.become(like).facts()) for like in order))
-        harness.send(*(PodObservation(first.become(like).facts()) for like in order))
+        told = [PodObservation(first.become(like).facts()) for like in order]
+        harness.send(*told, PodObservation(first.facts(), gone=True))
+        harness.send(*told)
         second = harness.created()
-        harness.send(*(PodObservation(first.become(like).facts()) for like in order))
+        harness.send(*told)
         assert second.launch_number == 2
         assert len(harness.ledger(ti)) == 1
         assert harness.events() == {}
-
-
-def test_a_pod_that_dies_twice_in_one_turn_is_counted_once(harness, launched):
-    ti, first = launched
-    failed, gone = PodObservation(first.become(m.evicted()).facts()), PodObservation(first.facts(), gone=True)
-    harness.send(failed, gone, failed, gone)
-    assert harness.created().launch_number == 2
-    assert len(harness.ledger(ti)) == 1
 
 
 def test_an_event_may_come_before_the_answer_to_the_create_call(harness, called):
@@ -140,16 +118,3 @@ def test_a_stray_pod_that_has_ended_is_tidied_and_nothing_else(harness, launched
     harness.quiet()
     assert harness.runtime.take("clean_up") == [(stray.ref,)]
     assert (harness.ledger(ti), harness.events(), harness.occupied(ti)) == ([], {}, True)
-
-
-def test_mapped_task_instances_are_kept_apart(harness, queued_ti):
-    one, other = queued_ti(mapped=2)
-    pods = [harness.launch(ti) for ti in (one, other)]
-    assert [pod.annotations["map_index"] for pod in pods] == ["0", "1"]
-    harness.observe(pods[0], m.start_error())
-    harness.begin(other, pods[1])
-    assert harness.created().annotations["map_index"] == "0"
-    assert (len(harness.ledger(one)), len(harness.ledger(other))) == (1, 0)
-    harness.observe(pods[1], m.out_of_memory())
-    assert set(harness.events()) == {other.key}
-    assert (harness.occupied(one), harness.occupied(other)) == (True, False)

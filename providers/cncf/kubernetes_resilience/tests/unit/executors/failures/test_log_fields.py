@@ -10,9 +10,7 @@ from structlog.testing import capture_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 
 from ....support import manifests as m
-from .test_executions import lose, running
-
-__all__ = ["running"]
+from .test_executions import lose
 
 
 @pytest.fixture
@@ -57,15 +55,6 @@ def test_a_relaunch(start, queued_ti, lines):
     harness.observe(pod, m.evicted())
     decided = {"decision": "relaunch", "policy": "built-in", "rule": "launch-failure"}
     assert line_with(lines, "Relaunching") == about(ti, pod) | EVICTED | decided
-
-
-def test_a_failed_launch_that_is_reported(start, queued_ti, lines):
-    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
-    ti = queued_ti()
-    pod = harness.launch(ti)
-    harness.observe(pod, m.evicted())
-    line = line_with(lines, "ended as failed")
-    assert line.items() >= (about(ti, pod) | EVICTED | {"decision": "count"}).items()
 
 
 @pytest.mark.parametrize(("budget", "decision"), [("0", "count"), ("1", "relaunch")])

@@ -14,16 +14,9 @@ from cluster_lab.airflow_fixtures import QUEUED_AT
 from ....support import manifests as m
 
 DEATHS = {
-    "start error": m.start_error(),
     "out of memory": m.out_of_memory(),
-    "evicted, by a newer kubelet": m.evicted_by_kubelet(),
-    "node lost": m.node_lost(),
     "deadline exceeded": m.deadline_exceeded(),
     "provider failed": m.provider_failed("Failed"),
-    "removed by PodGC": m.pod(
-        "Failed", [m.base(m.running())], conditions=(m.disruption("DeletionByPodGC"),), deleted=True
-    ),
-    "taint": m.disrupted("DeletionByTaintManager", exit_code=137),
     "init container that could not start": m.pod(
         "Failed", [m.base(m.PREPARING)], init=[m.status_of("git-sync", m.terminated(128, "StartError"))]
     ),

@@ -62,7 +62,7 @@ def test_the_report_never_says_none(start, queued_ti, like):
     assert "launch 1 of 1" in info
 
 
-def test_each_try_has_its_own_count(harness, queued_ti, session):
+def test_each_try_has_its_own_count(harness, queued_ti):
     ti = queued_ti(retries=1)
     fail_until_reported(harness, ti, m.start_error())
     harness.begin_anew(ti, "queued", try_number=2, queued_by_job_id=harness.executor.job_id)
@@ -80,58 +80,14 @@ def test_the_dead_pod_is_tidied_after_its_end_was_reported(start, queued_ti):
 
 # ------------------------------------------------------------------------------------------- the exclusions
 
-BY_ITSELF = {
-    "exit 1": m.worker_error(),
-    "crashed (SIGSEGV)": m.worker_error(139),
-    "aborted (SIGABRT)": m.worker_error(134),
-    "told something by a program (SIGUSR1)": m.worker_error(138),
-    "the same, in a field of its own (SIGUSR2)": m.pod(
-        "Failed", [m.base(m.terminated(255, "Error", signal=12))]
-    ),
-    "disruption that did not happen": m.pod(
-        "Failed",
-        [m.base(m.terminated(1, "Error"))],
-        conditions=(m.disruption("EvictionByEvictionAPI", status="False"),),
-    ),
-    "worker not first": m.pod(
-        "Failed", [m.status_of("statsd", m.COMPLETED), m.base(m.terminated(1, "Error"))]
-    ),
-    "sidecar failed as well": m.pod(
-        "Failed", [m.status_of("statsd", m.terminated(2, "Error")), m.base(m.terminated(1, "Error"))]
-    ),
-}
 
-
-@pytest.mark.parametrize("like", BY_ITSELF.values(), ids=BY_ITSELF)
-def test_the_workers_own_error_is_left_to_the_tasks_retries(harness, queued_ti, like):
+def test_the_workers_own_error_is_left_to_the_tasks_retries(harness, queued_ti):
     ti = queued_ti()
-    used, (state, info) = fail_until_reported(harness, ti, like)
+    used, (state, info) = fail_until_reported(harness, ti, m.worker_error())
     assert (used, state) == (1, "failed")
     for part in ("Error", "worker container base", "exit code", "launch 1 of 2", "not relaunched"):
         assert part in info
     assert [(entry["action"], entry["rule"]) for entry in harness.ledger(ti)] == [("count", "excluded")]
-
-
-NOT_BY_ITSELF = {
-    "init container": m.init_error(),
-    "sidecar": m.sidecar_error(),
-    "drained": m.disrupted("EvictionByEvictionAPI"),
-    "deleted": m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True),
-    "told to go by nobody known": m.worker_error(143),
-    "killed by nobody known": m.worker_error(137),
-    "killed, in a field of its own": m.pod("Failed", [m.base(m.terminated(255, "Error", signal=9))]),
-    "node shutdown": m.node_shutdown(),
-    "sidecar's is first": m.pod(
-        "Failed", [m.status_of("statsd", m.terminated(2, "Error")), m.base(m.COMPLETED)]
-    ),
-}
-
-
-@pytest.mark.parametrize("like", NOT_BY_ITSELF.values(), ids=NOT_BY_ITSELF)
-def test_an_error_with_another_cause_is_not_excluded(harness, queued_ti, like):
-    ti = queued_ti()
-    used, (state, _) = fail_until_reported(harness, ti, like)
-    assert (used, state) == (2, "failed")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +105,7 @@ def test_the_list_of_exclusions(start, queued_ti, excluded, like, launches):
     assert fail_until_reported(harness, queued_ti(), like)[0] == launches
 
 
-def test_a_clean_up_that_follows_the_workers_own_error_does_not_excuse_it(harness, launched, session):
+def test_a_clean_up_that_follows_the_workers_own_error_does_not_excuse_it(harness, launched):
     ti, pod = launched
     with lock(ti):
         harness.observe(pod, m.worker_error())

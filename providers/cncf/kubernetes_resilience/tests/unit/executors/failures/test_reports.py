@@ -21,11 +21,6 @@ def harness(start):
     return start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
 
 
-@pytest.fixture
-def ti(queued_ti):
-    return queued_ti()
-
-
 def fail(harness, ti, state):
     """Have a task instance reported as failed."""
     pod = harness.launch(ti)

@@ -54,9 +54,9 @@ def test_a_launch_whose_row_is_still_ours_is_labelled_again(harness, launched, s
     harness.set_state(ti, state, hostname=pod.name)
     relabelled(harness, pod, 999)
 
-    assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
+    assert relabels(harness) == [(pod.name, harness.label)]
     assert (harness.occupied(ti), harness.events()) == (True, {})
-    pod.labels["airflow-worker"] = str(harness.executor.job_id)
+    pod.labels["airflow-worker"] = harness.label
     harness.observe(pod, m.start_error())
     assert len(harness.ledger(ti)) == (state == "queued")
 
@@ -102,7 +102,7 @@ def test_a_task_that_restarts_is_known_by_its_key(harness, launched):
     harness.begin(ti, pod)
     harness.begin_anew(ti, "restarting")
     relabelled(harness, pod, 999)
-    assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
+    assert relabels(harness) == [(pod.name, harness.label)]
     assert harness.occupied(ti)
 
 
@@ -111,7 +111,7 @@ def test_a_row_that_is_being_adopted_is_not_waited_for(harness, launched):
     ti, pod = launched
     with lock(ti):
         relabelled(harness, pod, 999)
-    assert relabels(harness) == [(pod.name, str(harness.executor.job_id))]
+    assert relabels(harness) == [(pod.name, harness.label)]
 
 
 def test_a_pod_that_has_not_started_is_let_go_of_if_its_row_is_anothers(harness, queued_ti):

@@ -121,19 +121,6 @@ def test_the_pod_that_deferred_ends_after_the_resume_was_launched(harness, runni
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
 
-def test_the_resume_pod_dies_before_it_starts(harness, running):
-    ti, pod = running
-    harness.observe(pod, m.succeeded())
-    harness.events()
-    defer(harness, ti)
-    harness.executor.heartbeat()
-    harness.observe(harness.created(), m.evicted())
-    assert harness.events() == {}
-    again = harness.created()
-    assert again.launch_number == 2
-    assert harness.row(ti).next_method == "execute_complete"
-
-
 def test_the_count_begins_anew_with_each_start(harness, queued_ti):
     ti = queued_ti()
     harness.observe(harness.launch(ti), m.start_error())

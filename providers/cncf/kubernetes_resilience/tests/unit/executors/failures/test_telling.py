@@ -9,11 +9,8 @@ import pytest
 from airflow_resilience.metrics import stats
 
 from ....support import manifests as m
-from .test_executions import lose, losses, present, run_again, running
+from .test_executions import BUDGET, lose, losses, present, run_again
 
-__all__ = ["running"]
-
-BUDGET = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2"}
 RETRY = "task_instance.infrastructure_retry"
 EXHAUSTED = "task_instance.infrastructure_budget_exhausted"
 

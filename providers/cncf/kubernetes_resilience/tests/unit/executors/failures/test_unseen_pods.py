@@ -23,11 +23,6 @@ ELSEWHERE = {"pod_override": V1Pod(metadata=V1ObjectMeta(namespace="other"))}
 
 
 @pytest.fixture
-def ti(queued_ti):
-    return queued_ti()
-
-
-@pytest.fixture
 def pod(harness, ti):
     """Give the pod of a task instance that runs in a namespace which is not watched."""
     harness.set_state(ti, "queued", executor_config=ELSEWHERE)
