@@ -9,10 +9,8 @@ from sqlalchemy.exc import OperationalError
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodCreated, PodObservation
 
 from ...support import manifests as m
-from ...support.cluster import Pod
 from ...support.harness import database_away, lock, request_for
 
 
@@ -49,16 +47,6 @@ def test_a_task_that_is_taken_away_before_its_row_is_free(harness, launched, lik
     harness.executor.sync()
     assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
     assert (pod.ref,) in harness.runtime.take("delete")
-
-
-def test_what_changed_under_the_lock_counts(harness, launched):
-    ti, pod = launched
-    with lock(ti):
-        harness.observe(pod, m.evicted())
-    harness.begin(ti, pod)
-    harness.executor.sync()
-    assert [state for state, _ in harness.events().values()] == ["failed"]
-    assert harness.ledger(ti) == []
 
 
 @pytest.mark.parametrize("statement", ["read_rows", "lock_rows", "refresh_queued"])
@@ -149,16 +137,6 @@ def test_tasks_are_taken_back_while_the_database_is_away(harness, queued_ti):
     assert harness.executor.running == set()
 
 
-def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti):
-    ti = queued_ti()
-    harness.queue(ti)
-    harness.set_state(ti, "failed")
-    harness.executor.heartbeat()
-    assert harness.runtime.take("create") == []
-    assert not harness.occupied(ti)
-    assert harness.executor.get_event_buffer() == {}
-
-
 @pytest.mark.parametrize(
     "values", [{"state": "scheduled"}, {"queued_by_job_id": None}, {"try_number": 2}], ids=str
 )
@@ -173,13 +151,3 @@ def test_a_relaunch_is_dropped_if_the_task_was_taken_away_meanwhile(harness, que
     harness.executor.sync()
     assert harness.runtime.take("create") == []
     assert key not in harness.executor.running
-
-
-def test_many_are_settled_in_one_turn(harness, queued_ti):
-    tis = queued_ti(mapped=5)
-    pods = [harness.launch(ti) for ti in tis]
-    harness.send(*(PodObservation(pod.become(m.evicted()).facts()) for pod in pods))
-    calls = harness.runtime.take("create")
-    assert len(calls) == 5
-    harness.send(*(PodCreated(launch_id, Pod(body).ref) for launch_id, body in calls))
-    assert all(len(harness.ledger(ti)) == 1 for ti in tis)

@@ -22,12 +22,6 @@ from airflow_resilience import airflow_version
 from ...support import manifests as m
 
 
-@pytest.fixture
-def executor(session, scheduler_job_id):
-    """Give an executor that is not started, as the API server has one."""
-    return KubernetesExecutor()
-
-
 def test_a_callback_for_executors_is_refused_and_does_not_end_the_scheduler(harness, queued_ti, session):
     """As a deadline has one."""
     run = queued_ti().dag_run
@@ -47,22 +41,8 @@ def test_a_callback_for_executors_is_refused_and_does_not_end_the_scheduler(harn
 # ---------------------------------------------------------------------------------------- start and end
 
 
-def test_nothing_runs_before_the_start(executor):
-    before = threading.active_count()
-    assert not executor._is_started
-    assert threading.active_count() == before
-
-
-def test_ending_what_was_not_started(executor):
-    executor.end()
-    executor.end()
-
-
-def test_revoking_before_the_start(executor, queued_ti):
-    executor.revoke_task(ti=queued_ti())
-
-
-def test_a_version_of_airflow_that_is_not_supported_is_refused(executor, monkeypatch):
+def test_a_version_of_airflow_that_is_not_supported_is_refused(session, scheduler_job_id, monkeypatch):
+    executor = KubernetesExecutor()
     monkeypatch.setattr(airflow_version, "airflow_version", "3.4.0")
     before = threading.active_count()
     with pytest.raises(RuntimeError, match=r"Airflow 3\.4\.0 is not supported"):
@@ -98,12 +78,6 @@ def test_ending_what_could_not_connect(start, monkeypatch):
         executor.start()
     executor.end()
     assert len(stopped) == 1
-
-
-def test_ending_twice(harness):
-    harness.executor.end()
-    assert not harness.runtime.is_alive
-    harness.executor.end()
 
 
 def test_revoking_after_the_end(harness, queued_ti):
@@ -150,14 +124,6 @@ def test_the_namespaces_that_are_watched(start, config, namespaces):
     assert start(**config).runtime.settings.namespaces == namespaces
 
 
-def test_only_pods_of_its_own_are_watched(harness):
-    selector = harness.runtime.settings.label_selector
-    assert selector == (
-        f"airflow-worker={harness.executor.job_id},airflow-resilience/executor=KubernetesExecutor,"
-        "airflow_executor_done!=True"
-    )
-
-
 def test_what_the_runtime_is_told(start):
     settings = start(
         KUBERNETES_RESILIENCE__API_CONCURRENCY="7",
@@ -201,18 +167,6 @@ def test_slots_and_bookkeeping(harness, queued_ti):
     harness.observe(harness.created(), m.evicted())
     assert (executor.slots_available, executor.has_task(ti)) == (all_slots, False)
     assert executor.pod_launch_attempts == {}
-
-
-def test_what_has_no_slot_waits(start, queued_ti):
-    harness = start(CORE__PARALLELISM="1")
-    one, other = queued_ti(mapped=2)
-    pod = harness.launch(one)
-    harness.hand_over(other)
-    assert harness.runtime.take("create") == []
-    harness.set_state(one, "success")
-    harness.observe(pod, m.succeeded())
-    harness.executor.heartbeat()
-    assert harness.created().annotations["map_index"] == "1"
 
 
 def test_a_succeeded_pod_is_deleted_after_its_end_was_reported(harness, launched):

@@ -78,16 +78,6 @@ def test_a_pod_that_was_never_seen_and_has_ended_is_kept(unseen, like):
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 
-def test_the_next_try_waits_for_it(harness, pending, session):
-    ti, pod = pending
-    clear(harness, ti, session)
-    harness.wait(CHECK_INTERVAL)
-    harness.requeue(ti)
-    assert harness.runtime.take("create") == []
-    harness.deleted(pod.ref)
-    assert harness.created().launch_number == 1
-
-
 @pytest.mark.parametrize("like", [m.alive(), m.beside_a_sidecar_without_image(m.running())])
 def test_a_pod_whose_worker_runs_is_left(harness, pending, session, like):
     ti, pod = pending
@@ -136,7 +126,7 @@ def test_what_has_started_meanwhile_is_left_to_its_end(many):
     assert {ref for ref, _ in harness.runtime.take("delete")} == {pod.ref for pod in rest[1:]}
 
 
-def test_waiting_relaunches_are_looked_at_over_several_turns(many, start, queued_ti):
+def test_waiting_relaunches_are_looked_at_over_several_turns(many, queued_ti):
     harness, _ = many
     tis = queued_ti("another", mapped=5)
     for ti in tis:

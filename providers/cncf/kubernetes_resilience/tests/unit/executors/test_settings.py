@@ -277,10 +277,6 @@ def test_nothing_was_started_if_a_value_cannot_be_used(start, monkeypatch):
 # ---------------------------------------------------------------------- options of the official executor
 
 
-def test_nothing_is_configured_in_vain_by_default() -> None:
-    assert find_without_meaning(conf) == []
-
-
 @pytest.mark.parametrize(
     ("key", "value", "found"),
     [

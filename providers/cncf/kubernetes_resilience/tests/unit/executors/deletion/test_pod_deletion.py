@@ -67,15 +67,6 @@ def test_or_until_its_grace_period_is_over(given_up, grace_seconds):
     assert harness.created().launch_number == 2
 
 
-def test_the_grace_period_of_a_deletion_that_is_asked_for_again_does_not_begin_anew(given_up):
-    harness, _, pod = given_up
-    harness.accepted(pod.ref)
-    harness.wait(20)
-    harness.accepted(pod.ref)
-    harness.wait(10 + GRACE_MARGIN)
-    assert harness.created().launch_number == 2
-
-
 def test_a_deletion_that_is_seen_was_accepted(given_up):
     harness, _, pod = given_up
     harness.observe(pod, m.pod(deleted=True))  # the answer to the delete call is late
@@ -102,11 +93,6 @@ def test_an_api_server_that_is_away_can_delete_nothing(given_up):
     assert harness.created().launch_number == 2
 
 
-def test_other_tasks_do_not_wait(given_up, queued_ti):
-    harness, _, _ = given_up
-    assert harness.launch(queued_ti("other")).launch_number == 1
-
-
 def test_an_image_that_is_pulled_after_all(impatient, queued_ti):
     ti = queued_ti()
     pod = impatient.launch(ti)
@@ -128,25 +114,3 @@ def test_a_worker_that_starts_before_it_is_decided(impatient, queued_ti):
     impatient.observe(pod, m.alive())
     impatient.observe(pod, m.out_of_memory())
     assert [state for state, _ in impatient.events().values()] == ["failed"]
-
-
-def test_a_pod_that_is_given_up_on_for_good_is_deleted_too(start, queued_ti):
-    harness = start(
-        KUBERNETES_EXECUTOR__WORKER_POD_PENDING_FATAL_CONTAINER_STATE_REASONS=REASONS,
-        KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0",
-    )
-    pod = harness.launch(queued_ti())
-    harness.observe(pod, m.image_pull_error())
-    assert harness.runtime.take("delete") == [(pod.ref,)]
-    harness.accepted(pod.ref)
-    info = harness.failure()
-    assert "ErrImagePull" in info
-    assert "manifest unknown" in info
-
-
-def test_a_pending_pod_of_a_provider_that_failed_is_deleted(harness, queued_ti):
-    pod = harness.launch(queued_ti())
-    harness.observe(pod, m.provider_failed("Pending"))
-    assert harness.runtime.take("delete") == [(pod.ref,)]
-    harness.deleted(pod.ref)
-    assert harness.created().launch_number == 2

@@ -79,13 +79,7 @@ def not_deleted(harness, pod, like) -> None:
 learns = pytest.mark.parametrize("learns", [seen, not_deleted])
 
 
-def test_it_is_deleted_at_the_version_at_which_that_was_decided(given_up):
-    harness, _, pod = given_up
-    assert harness.runtime.take("delete") == [(pod.ref, "7", harness.label)]
-    assert harness.runtime.take("create") == []
-
-
-def test_it_is_when_the_thread_has_crashed_too(given_up):
+def test_it_is_deleted_at_the_version_of_the_decision_when_the_thread_has_crashed_too(given_up):
     harness, _, pod = given_up
     harness.runtime.crash()
     harness.executor.sync()
@@ -150,11 +144,6 @@ def test_it_is_followed_again_if_it_has_another_label_in_vain_and_has_started(la
     assert harness.runtime.take("delete") == harness.runtime.take("create") == []
 
 
-def test_only_a_pending_pod_has_a_version(given_up):
-    _, _, pod = given_up
-    assert [at_version(pod, "9", like).resource_version for like in (m.starting(), STARTED)] == ["9", None]
-
-
 @learns
 def test_one_that_has_started_is_not_replaced(given_up, learns):
     harness, ti, pod = given_up
@@ -195,23 +184,6 @@ def test_its_end_before_the_task_runs_is_decided_anew_and_counted_once(given_up,
     assert second.launch_number == 2
     harness.observe(second, m.evicted())
     assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "relaunch", "count"]
-
-
-@learns
-def test_an_own_exit_before_the_task_runs_counts_although_it_was_to_be_relaunched(given_up, learns):
-    harness, ti, pod = given_up
-    learns(harness, pod, STARTED)
-    harness.observe(pod, m.worker_error())
-    assert [row["action"] for row in harness.ledger(ti)] == ["relaunch", "count"]
-    assert [state for state, _ in harness.events().values()] == ["failed"]
-
-
-@learns
-def test_a_drain_after_it_was_followed_again_is_decided_anew(given_up, learns):
-    harness, ti, pod = given_up
-    learns(harness, pod, STARTED)
-    harness.observe(pod, m.pod("Failed", [m.base(m.terminated(143, "Error"))], deleted=True))
-    assert [row["reason"] for row in harness.ledger(ti)] == ["RunContainerError", "Error"]
 
 
 @learns

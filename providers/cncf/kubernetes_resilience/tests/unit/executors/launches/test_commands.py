@@ -74,15 +74,6 @@ def test_a_thread_that_does_not_come_back_does_not_stop_the_scheduler(harness, l
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 
-def test_a_deletion_that_was_under_way_is_asked_for_again(superseded):
-    harness, pod = superseded
-    harness.runtime.crash()
-    harness.executor.sync()
-    assert harness.runtime.take("delete") == [(pod.ref,)]
-    harness.deleted(pod.ref)
-    assert harness.created().launch_number == 2
-
-
 def test_a_deletion_that_was_accepted_is_not_asked_for_again(superseded):
     harness, pod = superseded
     harness.accepted(pod.ref)

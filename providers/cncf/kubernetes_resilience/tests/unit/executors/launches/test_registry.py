@@ -121,12 +121,6 @@ def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> N
     assert created.ref is another.ref
 
 
-def test_pod_of_the_same_name_is_not_the_launch(registry: LaunchRegistry) -> None:
-    registry.hold(launch())
-    assert registry.find(pod("uid-1")) is None
-    assert registry.find(pod("uid-1", launch())) is None
-
-
 def test_released_launch_is_not_asked_about_for_its_label(registry: LaunchRegistry) -> None:
     registry.hold(held := launch(ref=REF))
     registry.relabel(held, pod("uid-1"))
