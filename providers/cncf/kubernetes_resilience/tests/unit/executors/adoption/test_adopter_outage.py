@@ -33,11 +33,11 @@ def test_it_is_postponed_and_completed(launched, successor, cluster, outage):
     assert heir.adopt(ti) == []
     assert heir.occupied(ti)
     try_again(heir)
-    assert pod.labels["airflow-worker"] != str(heir.executor.job_id)
+    assert pod.labels["airflow-worker"] != heir.label
 
     cluster.outage = None
     try_again(heir)
-    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    assert pod.labels["airflow-worker"] == heir.label
     heir.observe(pod, m.start_error())
     assert heir.row(ti).state == "scheduled"
 
@@ -59,7 +59,7 @@ def test_the_thread_being_down_postpones_it_too(launched, successor):
     heir.runtime.is_alive = False
     assert heir.adopt(ti) == []
     try_again(heir)
-    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    assert pod.labels["airflow-worker"] == heir.label
 
 
 def test_one_pod_that_cannot_be_labelled_does_not_hold_up_the_others(harness, queued_ti, successor, cluster):
@@ -82,7 +82,7 @@ def test_a_pod_that_was_labelled_before_the_answer_was_lost_is_found_again(launc
     heir = successor()
     cluster.outage = TimeoutError()
     heir.adopt(ti)
-    pod.labels["airflow-worker"] = str(heir.executor.job_id)
+    pod.labels["airflow-worker"] = heir.label
     heir.observe(pod, m.evicted())
     assert heir.runtime.take("mark_done") == []
 
@@ -137,7 +137,7 @@ def test_an_attempt_that_is_not_answered_is_made_again(launched, successor, clus
     cluster.outage = None
     heir.clock.advance(60)
     try_again(heir)
-    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    assert pod.labels["airflow-worker"] == heir.label
 
 
 def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(launched, successor, cluster):
@@ -145,7 +145,7 @@ def test_what_is_seen_of_a_pod_that_is_waited_for_is_not_forgotten(launched, suc
     heir = successor()
     cluster.outage = OUTAGES[0]
     heir.adopt(ti)
-    old.labels["airflow-worker"] = str(heir.executor.job_id)
+    old.labels["airflow-worker"] = heir.label
     heir.observe(old, m.succeeded())  # the worker has deferred the task, and its trigger fires
     heir.quiet()
     assert heir.runtime.take("clean_up") == []

@@ -58,7 +58,7 @@ def test_a_relaunch_that_was_decided_is_made_whatever_the_old_pod_says_now(harne
     assert (heir.row(ti).state, len(heir.ledger(ti))) == ("scheduled", 1)
 
 
-def test_a_final_failure_that_was_not_reported_is_reported(harness, queued_ti, start, successor):
+def test_a_final_failure_that_was_not_reported_is_reported(harness, queued_ti, successor):
     ti = queued_ti()
     harness.observe(harness.launch(ti), m.worker_error())
     assert len(harness.events()) == 1  # the scheduler is killed before it has acted on it
@@ -96,9 +96,7 @@ def test_a_task_that_has_begun_in_a_pod_after_the_list_is_looked_for_again(
     assert heir.runtime.take("delete") == [(listed.ref,)]
 
 
-def test_a_task_that_has_begun_since_the_list_is_looked_for_again(
-    harness, queued_ti, start, successor, cluster
-):
+def test_a_task_that_has_begun_since_the_list_is_looked_for_again(harness, queued_ti, successor, cluster):
     """Its pod may be newer than the list, and its worker healthy. Without a pod it has lost its worker."""
     config = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1"}
     ti = queued_ti()

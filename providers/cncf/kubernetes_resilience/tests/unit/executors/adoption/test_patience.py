@@ -64,7 +64,7 @@ def test_an_error_counts_as_well(clock):
     assert wait(patience, clock, 0) == 0
 
 
-def test_executors_of_a_scheduler_share_it(start, queued_ti, session, monkeypatch):
+def test_executors_of_a_scheduler_share_it(start, queued_ti, monkeypatch):
     """The first one is kept waiting for all that there is, and the second one not at all."""
     from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 

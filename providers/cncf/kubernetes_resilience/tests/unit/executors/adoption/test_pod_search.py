@@ -42,7 +42,7 @@ def test_the_same_for_the_official_executors_pod_in_which_the_task_runs(harness,
 
     third = successor()
     assert third.adopt(ti) == []
-    assert pod.labels["airflow-worker"] == str(third.executor.job_id)
+    assert pod.labels["airflow-worker"] == third.label
 
 
 def test_a_queued_task_whose_pod_goes_before_it_is_relabelled(launched, successor, cluster):

@@ -18,7 +18,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 from ....support import manifests as m
-from .test_adopter import own_label
 from .test_adopter_outage import try_again
 
 AWAY = ConnectionFailedError("refused")
@@ -41,7 +40,7 @@ def test_the_newest_launch_is_adopted_and_the_others_are_retired(harness, launch
 
     assert heir.adopt(ti) == []
     heir.executor.sync()
-    assert second.labels["airflow-worker"] == own_label(heir)
+    assert second.labels["airflow-worker"] == heir.label
     heir.quiet()
     assert (heir.runtime.take("delete"), heir.runtime.take(command)) == ([], [(first.ref,)])
     heir.send(PodObservation(first.facts()))
@@ -172,7 +171,7 @@ def test_the_pod_of_the_phase_before_is_watched_until_it_has_ended(begun, succes
     assert heir.created()
     cluster.outage = None
     try_again(heir)
-    assert pod.labels["airflow-worker"] == own_label(heir)
+    assert pod.labels["airflow-worker"] == heir.label
     heir.observe(pod, m.succeeded())
     heir.quiet()
     assert heir.runtime.take("clean_up") == [(pod.ref,)]
@@ -182,7 +181,7 @@ def test_one_that_is_offered_again_is_adopted_after_all(revoked):
     heir, ti, pod = revoked
     heir.set_state(ti, "queued", queued_by_job_id=ti.queued_by_job_id + 1000)
     heir.adopt(ti)
-    assert pod.labels["airflow-worker"] == str(heir.executor.job_id)
+    assert pod.labels["airflow-worker"] == heir.label
     try_again(heir)
     assert heir.runtime.take("delete") == []
     heir.observe(pod, m.start_error())
