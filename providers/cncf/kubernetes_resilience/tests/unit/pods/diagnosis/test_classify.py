@@ -175,6 +175,7 @@ MESSAGES = {
         "toomanyrequests: You have reached your pull rate limit",
         "dial tcp 203.0.113.9:443: connect: connection refused",
         "dial tcp: lookup registry.example.com: no such host",
+        "dial tcp: lookup registry.example.com on 169.254.20.10:53: server misbehaving",
         "net/http: TLS handshake timeout",
         "error parsing HTTP 502 response body: unexpected end",
         f"{SOURCE}reading manifest 3 in registry: received unexpected HTTP status: 500 Internal Server Error",
@@ -219,6 +220,7 @@ MESSAGES = {
             f'{UNPACK}failed to prepare extraction snapshot "extract-1 sha256:9": parent snapshot sha256:0 '
             "does not exist: not found"
         ),
+        f"{UNPACK}failed to extract layer sha256:7d: failed to get reader from content store: not found",
         f"{UNPACK}snapshotter nydus was not found: not found",
         f"{UNPACK}failed to commit: lease does not exist: not found",
     ],
@@ -345,7 +347,11 @@ MESSAGES = {
     ("StartError", "wrong-architecture"): ["exec /entrypoint: exec format error"],
     ("StartError", "start-error"): [f"{RUNC}the user is not known: unknown"],
     ("StartError", "volume-unavailable"): [
-        f'{RUNC}error mounting "/var/lib/kubelet/pods/9f/volume-subpaths/config/base/2" to rootfs at "/a"'
+        f'{RUNC}error mounting "/var/lib/kubelet/pods/9f/volume-subpaths/config/base/2" to rootfs at "/a"',
+        (
+            f'{RUNC}error during container init: error mounting "/var/lib/kubelet/pods/9f/volume-subpaths/a" '
+            'to rootfs at "/opt/airflow/airflow.cfg": not a directory: unknown'
+        ),
     ],
     ("StartError", "user-not-in-image"): [
         f"{RUNC}unable to find user etl: no matching entries in passwd file: unknown"
@@ -359,6 +365,7 @@ MESSAGES = {
     ("RegistryUnavailable", "registry-unavailable"): [None],
     ("CreateContainerConfigError", "config-missing"): [
         'configmap "airflow-env" not found',
+        "couldn't find key AIRFLOW__CORE__FERNET_KEY in ConfigMap airflow/airflow-env",
         'secret "volume-mount" not found',
     ],
     ("CreateContainerConfigError", "root-user-refused"): [
@@ -419,6 +426,11 @@ EVICTIONS = [
         "evicted-over-own-limit",
     ),
     ("Container base was using 20Ki, which exceeds its request of 0. ", None, "evicted-by-node-pressure"),
+    (
+        "Container base was using 36Ki, request is 0, has larger consumption of ephemeral-storage. ",
+        None,
+        "evicted-by-node-pressure",
+    ),
     (None, None, "evicted-by-node-pressure"),
     (
         'Usage of EmptyDir volume "a" exceeds the limit "2Gi". ',
