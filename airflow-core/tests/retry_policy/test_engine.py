@@ -365,36 +365,6 @@ def test_trace_tells_the_default_action(default: Action | None, why: str) -> Non
     )
 
 
-def test_ten_preemptions_and_three_times_out_of_memory_are_retried() -> None:
-    """The worked case of Armada's design."""
-    oom = OnReasons(reasons=frozenset({"OOMKilled"}))
-    moved = OnReasons(reasons=frozenset({"Preempted", "Evicted"}))
-    policy_set = policies(
-        Policy(
-            name="infra",
-            retry_limit=10,
-            rules=(Rule(name="moved", action=Action.RELAUNCH, matchers=(moved,)),),
-        ),
-        Policy(
-            name="ml",
-            retry_limit=5,
-            rules=(Rule(name="oom", action=Action.RELAUNCH, matchers=(oom,), retry_limit=3),),
-        ),
-        global_max_retries=20,
-    )
-    history: list[Decision] = []
-    for reason in ["Preempted", "OOMKilled", "Evicted"] * 3 + ["Preempted"] * 4:
-        history.append(ask(policy_set, failure(reason), history))
-    assert [decision.action for decision in history] == [Action.RELAUNCH] * 13
-    assert ask(policy_set, failure("Evicted"), history).explanation == (
-        "launch 14 of 14; no relaunch is left; policy infra, rule moved: retried 10 of 10 times, the policy's"
-        " limit for each rule"
-    )
-    assert ask(policy_set, failure("OOMKilled"), history).explanation == (
-        "launch 14 of 14; no relaunch is left; policy ml, rule oom: retried 3 of 3 times" + OWN
-    )
-
-
 def test_limit_of_all_rules_of_a_policy_together() -> None:
     pull = Rule(name="pull", action=Action.RELAUNCH, matchers=(PULL,))
     policy_set = policies(Policy(name="p", rules=(SPOT, pull), shared_limit=3))

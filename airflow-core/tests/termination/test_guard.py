@@ -164,20 +164,14 @@ def test_a_result_of_disturbed_work_is_held_back(error, caplog):
     assert f"ended with {named(error)}, {HELD}" in caplog.text
 
 
-@pytest.mark.parametrize("error", RESULTS, ids=named)
-def test_a_result_of_undisturbed_work_counts(error, caplog):
+@pytest.mark.parametrize(
+    ("operator", "error"),
+    [*((Undisturbed, error) for error in RESULTS), *((Disturbed, error) for error in OWN_ENDS)],
+)
+def test_a_result_of_undisturbed_work_and_the_tasks_own_end_count(operator, error, caplog):
     asked = infrastructure()
     with pytest.raises(type(error)):
-        run(Undisturbed.of(fail_with(error)), asked)
-    assert asked.times == 0
-    assert caplog.text == ""
-
-
-@pytest.mark.parametrize("error", OWN_ENDS, ids=named)
-def test_the_tasks_own_end_counts_whoever_terminates_its_worker(error, caplog):
-    asked = infrastructure()
-    with pytest.raises(type(error)):
-        run(Disturbed.of(fail_with(error)), asked)
+        run(operator.of(fail_with(error)), asked)
     assert asked.times == 0
     assert caplog.text == ""
 

@@ -177,7 +177,7 @@ def test_rules_are_asked_about_a_running_task_within_its_budget(
     assert explain(manifest, words=words).code == code
 
 
-def test_budget_of_running_tasks_is_told(answer, explain, budget):
+def test_budget_of_running_tasks_is_told(answer, budget):
     code, told = answer(m.disrupted("EvictionByEvictionAPI"), "--phase", "execution")
     assert (code, told["decision"]["policy"], told["decision"]["delay"]) == (0, "infrastructure", 10.0)
     assert told["decision"]["explanation"].startswith("infrastructure retry 1 of 2")
@@ -461,7 +461,7 @@ def test_phase_that_is_asked_for_is_the_phase(run, lost_pod, session, budget):
     assert run("explain", "lost", "--phase", "launch", "-o", "json").data[0]["phase"] == "launch"
 
 
-def test_pod_of_a_task_that_was_cleared_since_is_not_one_of_its_own(run, lost_pod, session, budget):
+def test_pod_of_a_task_that_was_cleared_since_is_not_one_of_its_own(run, lost_pod, budget):
     annotated(lost_pod[1], **{"airflow-resilience/task-instance-id": EARLIER})
     (told,) = run("explain", "lost", "-o", "json").data
     assert "not in the metadata database any more" in told["circumstances"]

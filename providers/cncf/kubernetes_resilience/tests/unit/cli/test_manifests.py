@@ -187,15 +187,10 @@ def test_kubeconfig_that_is_none_ends_in_a_sentence(tmp_path, monkeypatch, conte
         explain_command.from_cluster("a", "airflow", KubeConfig())
 
 
-def test_page_of_a_proxy_is_no_pod(answer):
-    answer(b"<html>Log in</html>")
-    with pytest.raises(CommandError, match="pod airflow/a cannot be read: JSONDecodeError"):
-        explain_command.from_cluster("a", "airflow", KubeConfig())
-
-
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("content", "said"),
     [
+        (b"<html>Log in</html>", "pod airflow/a cannot be read: JSONDecodeError"),
         (ApiException(404, "Not Found"), "pod airflow/a: 404 Not Found"),
         (ApiException(403, "Forbidden"), "pod airflow/a: 403 Forbidden"),
         (ConfigException("no kube-config"), "pod airflow/a cannot be read: ConfigException: no kube-config"),
@@ -203,7 +198,7 @@ def test_page_of_a_proxy_is_no_pod(answer):
         (OSError("connection reset"), "does not answer: connection reset"),
     ],
 )
-def test_cluster_that_does_not_give_the_pod(answer, error, said):
-    answer(error)
+def test_cluster_that_does_not_give_the_pod(answer, content, said):
+    answer(content)
     with pytest.raises(CommandError, match=said):
         explain_command.from_cluster("a", "airflow", KubeConfig())

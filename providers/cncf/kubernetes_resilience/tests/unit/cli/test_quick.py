@@ -151,13 +151,6 @@ def answers(file_of, policy_file, monkeypatch):
     return ask
 
 
-@pytest.mark.parametrize(("section", "key", "value"), OPTIONS)
-def test_variables_mean_what_they_mean_to_airflow(run, run_quick, answers, monkeypatch, section, key, value):
-    default = answers(run_quick)
-    monkeypatch.setenv(f"AIRFLOW__{section.upper()}__{key.upper()}", value)
-    assert answers(run_quick) == answers(run, "policy") != default
-
-
 @pytest.fixture
 def into_airflow(airflow_cfg, request):
     """Give a function that writes airflow.cfg and has Airflow read it, which it did when the tests began."""
@@ -172,12 +165,16 @@ def into_airflow(airflow_cfg, request):
     return write
 
 
+@pytest.mark.parametrize("place", ["variable", "airflow.cfg"])
 @pytest.mark.parametrize(("section", "key", "value"), OPTIONS)
-def test_airflow_cfg_means_what_it_means_to_airflow(
-    run, run_quick, answers, into_airflow, section, key, value
+def test_options_mean_what_they_mean_to_airflow(
+    run, run_quick, answers, into_airflow, monkeypatch, place, section, key, value
 ):
     default = answers(run_quick)
-    into_airflow(section, key, value)
+    if place == "variable":
+        monkeypatch.setenv(f"AIRFLOW__{section.upper()}__{key.upper()}", value)
+    else:
+        into_airflow(section, key, value)
     assert answers(run_quick) == answers(run, "policy") != default
 
 

@@ -190,7 +190,7 @@ def test_without_an_end_it_is_left_out_each_time(isolation, said):
     assert said() == (1, 1)
 
 
-def test_one_by_itself(isolation, clock):
+def test_one_by_itself(isolation):
     work = Work(1)
     for item in (0, 1):
         isolation.alone("act", item, lambda item: work([item]), name=str, give_up=work.give_up)

@@ -91,7 +91,7 @@ def test_a_wrong_token_is_refused(client):
     assert client.get(DATA[1]).status_code in (401, 403)
 
 
-def test_launches_of_a_task_instance(log_in, queued_ti, fail, session):
+def test_launches_of_a_task_instance(log_in, queued_ti, fail):
     ti = queued_ti(retries=2)
     fail(ti, lost())
     told = log_in("admin").get(launches_of(ti)).json()

@@ -192,7 +192,7 @@ class TestCreate:
         await bench.launcher.call_off("launch-1")
         assert bench.outcome() == PodCreated("launch-1", REF)
 
-    async def test_one_that_was_called_off_may_be_asked_for_again(self, bench: Bench, cluster: Any) -> None:
+    async def test_one_that_was_called_off_may_be_asked_for_again(self, bench: Bench) -> None:
         await bench.launcher.call_off("launch-1")
         await bench.launcher.create("launch-1", body())
         assert bench.outcome() == PodCreated("launch-1", REF)
@@ -284,17 +284,21 @@ class TestDelete:
         await created.delete(REF, grace=0)
         assert created.outcome() == PodDeletionAccepted(REF, 0)
 
-    async def test_grace_period_is_the_servers(self, created: Bench, cluster: Any) -> None:
+    async def test_grace_period_is_the_servers(self, created: Bench) -> None:
         await created.delete(REF, grace=7)
         assert created.outcome() == PodDeletionAccepted(REF, 7)
 
-    async def test_already_gone(self, bench: Bench) -> None:
-        await bench.launcher.delete(REF)
+    @pytest.mark.parametrize("version", [None, "1"])
+    async def test_already_gone(self, bench: Bench, version: str | None) -> None:
+        await bench.launcher.delete(REF, version)
         assert bench.outcome() == PodConfirmed(REF, None)
 
-    async def test_another_pod_of_that_name_is_left_alone(self, created: Bench, cluster: Any) -> None:
+    @pytest.mark.parametrize("version", [None, "1"])
+    async def test_another_pod_of_that_name_is_left_alone(
+        self, created: Bench, cluster: Any, version: str | None
+    ) -> None:
         old = PodRef("airflow", "worker", "uid-0")
-        await created.delete(old, grace=0)
+        await created.delete(old, version, grace=0)
         assert created.outcome() == PodConfirmed(old, None)
         assert "worker" in cluster.pods
 
@@ -410,16 +414,6 @@ class TestDeleteUnlessStarted:
         await created.launcher.delete(REF, "1")
         assert created.outcome() == PodDeletionAccepted(REF, 12)
 
-    async def test_another_pod_of_that_name(self, created: Bench, cluster: Any) -> None:
-        old = PodRef("airflow", "worker", "uid-0")
-        await created.launcher.delete(old, "1")
-        assert created.outcome() == PodConfirmed(old, None)
-        assert "worker" in cluster.pods
-
-    async def test_one_that_is_gone(self, bench: Bench) -> None:
-        await bench.launcher.delete(REF, "1")
-        assert bench.outcome() == PodConfirmed(REF, None)
-
     async def test_goes_on_through_an_outage(self, created: Bench, cluster: Any) -> None:
         cluster.fail["delete"] = [DROPPED] * 9
         cluster.before["delete"] = [lambda: cluster.change("worker")]
@@ -512,7 +506,7 @@ class TestLookFor:
         assert created.outcome() == FOUND
         assert created.outcome().facts.phase == "Pending"
 
-    async def test_leaves_the_pod_of_another_launch(self, created: Bench, cluster: Any) -> None:
+    async def test_leaves_the_pod_of_another_launch(self, created: Bench) -> None:
         await created.launcher.look_for("airflow", "worker", "launch-0")
         assert created.emitted == []
 

@@ -150,7 +150,7 @@ def test_stop_starts_a_command_whose_submission_a_signal_has_interrupted(
 
 
 def test_stop_finishes_what_is_in_flight(
-    runtime: KubernetesRuntime, hold: Future[None], inbox: SimpleQueue[Any], pod: Any
+    runtime: KubernetesRuntime, hold: Future[None], inbox: SimpleQueue[Any]
 ) -> None:
     runtime.start()
     first = inbox.get(timeout=WAIT)
@@ -280,9 +280,7 @@ def test_start_that_did_not_wait_raises_what_went_wrong_when_it_is_called_again(
     assert runtime.is_alive
 
 
-def test_stop_while_it_connects(
-    runtime: KubernetesRuntime, quiet: Any, connection: Connection, inbox: SimpleQueue[Any]
-) -> None:
+def test_stop_while_it_connects(runtime: KubernetesRuntime, quiet: Any, connection: Connection) -> None:
     connection.reachable = Future()
     runtime.start(wait=False)
     threading.Timer(0.01, connection.reachable.set_result, (None,)).start()
