@@ -25,14 +25,6 @@ Pod = Callable[..., dict[str, Any]]
 Make = Callable[..., KubernetesRuntime]
 
 
-def is_list(info: Any) -> bool:
-    return bool(info.verb == "list")
-
-
-def is_watch(info: Any) -> bool:
-    return bool(info.verb == "watch")
-
-
 def gone(observation: PodObservation) -> bool:
     return observation.gone
 
@@ -114,7 +106,7 @@ def test_cut_watch_emits_only_the_difference(
         kubelet.create(pod(name))
         inbox.observation(name)
     # Kept from reconnecting until everything has happened behind its back.
-    proxy.faults.fail(503, times=1000, when=is_list)
+    proxy.faults.fail(503, times=1000, when=lambda info: info.verb == "list")
     proxy.cut_watches()
     kubelet.status("changes", phase="Failed", reason="Evicted")
     kubelet.delete("vanishes")
@@ -138,17 +130,6 @@ def test_cut_watch_emits_only_the_difference(
     assert len(warnings) <= 2  # the cut, and the 503 that followed; not one per attempt
 
 
-def test_compaction_under_a_live_watch(
-    runtime: KubernetesRuntime, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod
-) -> None:
-    kubelet.create(pod("a"))
-    inbox.of(PodObservation)
-    proxy.faults.fail(410, when=is_watch)
-    proxy.cut_watches()
-    kubelet.status("a", phase="Running")
-    assert inbox.of(PodObservation).facts.phase == "Running"
-
-
 def test_silent_watch_is_noticed(
     make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod
 ) -> None:
@@ -166,21 +147,6 @@ def test_a_quiet_watch_is_sent_bookmarks(make_runtime: Make, monkeypatch: pytest
     make_runtime().start()
     wait_for("two events have come", lambda: len(heard) >= 2, show=lambda: heard)
     assert set(heard) == {"BOOKMARK"}
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_refused_lists_and_watches_are_tried_again(
-    make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod, status: int
-) -> None:
-    proxy.faults.fail(status, when=is_list, retry_after=1)
-    proxy.faults.fail(status, when=is_watch)
-    kubelet.create(pod("a"))
-    runtime = make_runtime()
-    runtime.start()
-    assert not wait_synced(runtime, 0)
-    assert inbox.of(PodObservation).facts.ref.name == "a"
-    kubelet.status("a", phase="Running")
-    assert inbox.of(PodObservation).facts.phase == "Running"
 
 
 def test_long_lists_come_in_pages(
@@ -206,15 +172,6 @@ def test_all_namespaces_and_large_pods(make_runtime: Make, kubelet: Any, inbox: 
     large["metadata"]["annotations"]["filler"] = "x" * 200_000  # more than one read of the stream
     kubelet.create(large)
     assert inbox.of(PodObservation).facts.ref.name == "large"
-
-
-def test_server_away_at_start(
-    make_runtime: Make, proxy: ApiProxy, kubelet: Any, inbox: Any, pod: Pod
-) -> None:
-    ref = kubelet.create(pod("a"))
-    proxy.faults.lose_reply(times=3, when=is_list)
-    make_runtime().start()
-    assert inbox.of(PodObservation).facts.ref == ref
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -7,9 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import ANY
-
-import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
@@ -29,21 +26,11 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import Kub
 from cluster_lab.api_proxy import ApiProxy
 from testbed.waiting import wait_for
 
+from ..support import manifests as m
 from ..support.waiting import WAIT
 
 Pod = Callable[..., dict[str, Any]]
 Make = Callable[..., KubernetesRuntime]
-
-
-def worker(**state: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": "base",
-        "image": "airflow",
-        "imageID": "",
-        "ready": False,
-        "restartCount": 0,
-        "state": state,
-    }
 
 
 def verb(*names: str) -> Callable[[Any], bool]:
@@ -55,14 +42,6 @@ def test_create_is_answered_and_observed(runtime: KubernetesRuntime, inbox: Any,
     messages = {type(message): message for message in (inbox.next(), inbox.next())}
     assert messages[PodCreated].ref == messages[PodObservation].facts.ref
     assert messages[PodCreated].launch_id == "launch-1"
-
-
-def test_create_applied_but_connection_dropped(
-    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any
-) -> None:
-    proxy.faults.lose_reply(when=verb("create"))
-    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    assert inbox.of(PodCreated).ref.uid == kubelet.read("a")["metadata"]["uid"]
 
 
 def test_create_applied_but_answered_too_late(
@@ -94,13 +73,6 @@ def test_create_that_never_arrived(
     assert kubelet.read("a") is None
 
 
-def test_create_twice_makes_one_pod(runtime: KubernetesRuntime, inbox: Any, pod: Pod) -> None:
-    for _ in range(2):
-        runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    first, second = inbox.of(PodCreated), inbox.of(PodCreated)
-    assert (first.launch_id, first.ref) == (second.launch_id, second.ref)
-
-
 def test_create_with_a_name_that_another_launch_has(
     runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any
 ) -> None:
@@ -117,29 +89,6 @@ def test_create_refused_for_good(runtime: KubernetesRuntime, inbox: Any, pod: Po
     assert error.status == 422
     assert not error.transient
     assert "containers" in error.message
-
-
-def test_rate_limit_is_reported_and_waited_out(
-    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod
-) -> None:
-    proxy.faults.fail(429, when=verb("create"), retry_after=1)
-    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    error = inbox.of(PodNotCreated).error
-    assert (error.status, error.retry_after) == (429, 1.0)
-    runtime.submit(runtime.launcher.create, "launch-1", pod("a"))
-    assert inbox.of(PodCreated).launch_id == "launch-1"
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_delete_goes_on_until_it_is_done(
-    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any, status: int
-) -> None:
-    ref = kubelet.create(pod("a"))
-    proxy.faults.fail(status, when=verb("delete"), retry_after=1)
-    proxy.faults.fail(status, when=verb("delete"))
-    runtime.call(runtime.launcher.delete(ref), WAIT)
-    assert inbox.of(PodConfirmed) == PodConfirmed(ref, None)
-    assert kubelet.read("a") is None
 
 
 def test_delete_with_grace_is_seen_by_the_informer(
@@ -163,7 +112,7 @@ def test_a_pod_that_has_changed_and_still_waits_is_deleted(
     kubelet.create(pod("a"))
     kubelet.bind("a", "node-1")
     facts = inbox.observation("a", lambda seen: seen.facts.node == "node-1").facts
-    kubelet.status("a", phase="Pending", containerStatuses=[worker(waiting={"reason": "ErrImagePull"})])
+    kubelet.status("a", phase="Pending", containerStatuses=[m.base(m.waiting("ErrImagePull"))])
     assert facts.resource_version not in (None, kubelet.read("a")["metadata"]["resourceVersion"])
     runtime.submit(runtime.launcher.delete, facts.ref, facts.resource_version)
     assert inbox.of(PodDeletionAccepted) == PodDeletionAccepted(facts.ref, 30)
@@ -175,7 +124,7 @@ def test_a_pod_that_has_started_is_not_deleted_for_not_having_started(
     kubelet.create(pod("a"))
     kubelet.bind("a", "node-1")
     facts = inbox.observation("a", lambda seen: seen.facts.node == "node-1").facts
-    kubelet.status("a", phase="Running", containerStatuses=[worker(running={})])
+    kubelet.status("a", phase="Running", containerStatuses=[m.base(m.running())])
     runtime.submit(runtime.launcher.delete, facts.ref, facts.resource_version)
     assert inbox.of(PodNotDeleted).facts.phase == "Running"
     assert "deletionTimestamp" not in kubelet.read("a")["metadata"]
@@ -205,14 +154,6 @@ def test_nothing_is_done_to_another_pod_of_that_name(
     metadata = kubelet.read("a")["metadata"]
     assert metadata["uid"] == present.uid
     assert metadata["labels"] == {"airflow-worker": "1"}
-
-
-def test_look_for_a_launch(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
-    ref = kubelet.create(pod("a", launch_id="launch-1"))
-    kubelet.create(pod("b", launch_id="launch-2"))
-    runtime.submit(runtime.launcher.look_for, "default", "b", "launch-1")
-    runtime.submit(runtime.launcher.look_for, "default", "a", "launch-1")
-    assert inbox.of(PodCreated) == PodCreated("launch-1", ref, ANY)
 
 
 def test_done_pods_leave_the_store(runtime: KubernetesRuntime, inbox: Any, pod: Pod, kubelet: Any) -> None:
@@ -249,16 +190,6 @@ def test_adoption_finds_and_takes_over(
     assert [facts.ref for facts in found] == [ref]
     runtime.submit(launcher.adopt, ref, {"airflow-worker": "1"})
     assert inbox.observation("a").facts.ref == ref
-
-
-def test_confirm_waits_out_an_outage(
-    runtime: KubernetesRuntime, proxy: ApiProxy, inbox: Any, pod: Pod, kubelet: Any
-) -> None:
-    ref = kubelet.create(pod("a"))
-    proxy.faults.lose_reply(times=3, when=verb("get"))
-    runtime.submit(runtime.launcher.confirm, ref)
-    confirmed = inbox.of(PodConfirmed)
-    assert confirmed.facts.ref == ref
 
 
 def test_stop_leaves_nothing_behind(
