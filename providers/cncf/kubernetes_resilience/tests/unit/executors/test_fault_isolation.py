@@ -77,10 +77,12 @@ def error(request):
 
 
 @pytest.fixture
-def poison(monkeypatch, error):
+def poison(monkeypatch):
     """Give a function that makes a step fail whenever it is about that task instance."""
 
     def make(owner, name, ti):
+        asks_database = owner in (ledger, task_instances) or name == "read_profiles"
+        error = ERRORS["database" if asks_database else "odd"]
         words = {str(ti.id), f"map_index={ti.map_index},", f"map_index={ti.map_index})"}
         original = getattr(owner, name)
 
@@ -222,7 +224,7 @@ def test_the_others_finish_whatever_fails_for_one_of_them(play, poison, counted,
         assert said.exc_info
 
 
-def test_what_only_fails_for_a_moment_costs_nothing(play, poison, monkeypatch, counted):
+def test_what_only_fails_for_a_moment_costs_nothing(play, poison, monkeypatch):
     play.queue()
     with monkeypatch.context():
         poison(ledger, "record", play.tis[BAD])
@@ -270,16 +272,11 @@ def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, 
     assert "receive" in counted
 
 
-def test_a_job_that_cannot_be_taken_in(play, poison, counted):
-    poison(Adopter, "forget", play.tis[BAD])
-    play.queue().until_the_end()
-    assert play.reported == {"success": OTHERS, "failed": {BAD}}
-    assert play.left_over() == {}
-    assert counted == ["intake"]
-
-
-def test_a_workload_that_cannot_be_accepted(play, poison, counted):
-    poison(Official, "execute_async", play.tis[BAD])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Adopter, "forget"), (Official, "execute_async")], ids=["job", "workload"]
+)
+def test_what_cannot_be_taken_in(play, poison, counted, owner, name):
+    poison(owner, name, play.tis[BAD])
     play.queue().until_the_end()
     assert play.reported == {"success": OTHERS, "failed": {BAD}}
     assert play.left_over() == {}
@@ -329,9 +326,9 @@ PHASES = {
 
 
 @pytest.mark.parametrize(("owner", "name"), PHASES.values(), ids=PHASES)
-def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, error, counted, caplog, owner, name):
+def test_a_phase_that_always_fails_is_the_only_one(play, monkeypatch, counted, caplog, owner, name):
     def fail(*args):
-        raise error
+        raise OddError
 
     monkeypatch.setattr(owner, name, fail)
     play.queue().until_the_end()
@@ -377,11 +374,11 @@ def test_a_token_that_cannot_be_looked_at_is_none_that_has_expired(play, poison,
 
 
 @pytest.mark.parametrize("times", [isolation.ATTEMPTS - 1, isolation.ATTEMPTS])
-def test_pods_that_had_ended_when_their_launches_were_called_off(play, error, counted, monkeypatch, times):
+def test_pods_that_had_ended_when_their_launches_were_called_off(play, counted, monkeypatch, times):
     """One that cannot be put away is put away later, or after some attempts not at all."""
     pods = play.queue().answer()
     play.turn()
-    refusals, supersede = [error] * times, PodDeletion.supersede
+    refusals, supersede = [OddError] * times, PodDeletion.supersede
 
     def fail(self, launch, *args):
         if launch.key.map_index == BAD and refusals:
@@ -518,9 +515,9 @@ def test_the_end_tries_again_to_send_a_callback(harness, queued_ti, error):
     assert len(sent) == 1
 
 
-def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, error, counted):
+def test_the_end_does_not_raise_and_stops_the_thread(harness, monkeypatch, counted):
     def fail(*args):
-        raise error
+        raise OddError
 
     runtime = harness.runtime
     monkeypatch.setattr(PodDeletion, "finish", fail)
@@ -566,7 +563,7 @@ def test_a_database_that_refuses_one_row(play, refusing, counted):
     assert counted == ["settle"]
 
 
-def test_the_successor_of_a_scheduler_that_met_it(play, successor, refusing, counted):
+def test_the_successor_of_a_scheduler_that_met_it(play, successor, refusing):
     for pod in play.queue().answer():
         play.see(pod, m.evicted())
     play.turn()  # the pods of the others are replaced, and nothing is given up yet
@@ -686,7 +683,7 @@ def test_an_adoption_that_fails_as_a_whole_is_postponed(play, successor, monkeyp
 # --------------------------------------------------------------------------------------- what was measured
 
 
-def test_a_delay_of_eleven_thousand_years(start, queued_ti, tmp_path, monkeypatch):
+def test_a_delay_of_eleven_thousand_years(start, queued_ti, monkeypatch):
     harness = start()
     ti = queued_ti()
     pod = harness.launch(ti)
