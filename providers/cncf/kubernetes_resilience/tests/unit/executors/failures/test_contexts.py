@@ -197,64 +197,6 @@ def test_a_callback_about_something_else_is_sent_as_it_is(start, running):
     assert [item.to_json() for item in harness.call_back(ti)] == [before]
 
 
-@pytest.fixture
-def relaunches():
-    """Give what a listener is told of relaunches."""
-
-    class Listener:
-        def __init__(self):
-            self.told = []
-
-        @hookimpl
-        def on_task_instance_relaunched(self, task_instance_key, execution_context, decision, attempt):
-            self.told.append((task_instance_key, execution_context, decision, attempt))
-
-    listener = Listener()
-    get_listener_manager().add_listener(listener)
-    yield listener.told
-    get_listener_manager().pm.unregister(listener)
-
-
-def test_listeners_are_told_of_runs_of_a_try(start, running, relaunches):
-    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
-    ti, pod = running(harness)
-    key = ti.key
-    for _ in range(2):
-        lose(harness, pod)
-        pod = run_again(harness, key)
-    lose(harness, pod)  # it is reported
-    assert [item[0] for item in relaunches] == [key, key]
-    assert [in_words(item[1])[0] for item in relaunches] == ["INFRASTRUCTURE"] * 2
-    assert [item[2].action for item in relaunches] == ["relaunch"] * 2
-    assert [item[3] for item in relaunches] == [1, 2]
-
-
-def test_listeners_are_told_of_relaunches(start, queued_ti, relaunches):
-    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="2")
-    harness.observe(harness.launch(queued_ti()), m.evicted())
-    harness.observe(harness.created(), m.start_error())
-    assert [(item[1].reason, item[3]) for item in relaunches] == [
-        ("RESOURCE_EXHAUSTION", 1),
-        ("START_ERROR", 2),
-    ]
-
-
-def test_a_broken_listener_stops_no_relaunch(start, queued_ti, relaunches):
-    class Broken:
-        @hookimpl
-        def on_task_instance_relaunched(self):
-            raise RuntimeError("broken")
-
-    get_listener_manager().add_listener(broken := Broken())
-    try:
-        harness = start()
-        harness.observe(harness.launch(queued_ti()), m.evicted())
-        assert harness.created()
-    finally:
-        get_listener_manager().pm.unregister(broken)
-    assert len(relaunches) == 1
-
-
 def ended(harness):
     """Return what the audit log says of tasks that have failed and lost no pod."""
     harness.session.commit()
