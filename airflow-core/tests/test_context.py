@@ -107,16 +107,3 @@ def test_it_cannot_be_changed():
 def test_anything_else_is_refused(fields):
     with pytest.raises(ValueError, match=r"WEATHER|SUNSPOTS|first|not a"):
         ExecutionContext.from_dict(fields)
-
-
-def test_the_words_of_aip_97():
-    assert {*StateChangeCategory} == {"INFRASTRUCTURE", "APPLICATION", "TIMEOUT", "USER_ACTION"}
-    assert {*ContextSource} == {"WORKER", "EXECUTOR", "SCHEDULER", "API"}
-    assert {*StateChangeReason} >= {
-        "WORKER_TERMINATION",
-        "WORKER_LOST",
-        "RESOURCE_EXHAUSTION",
-        "DB_CONNECTION_ERROR",
-        "EXECUTION_TIMEOUT",
-        "MANUAL_CLEAR",
-    }

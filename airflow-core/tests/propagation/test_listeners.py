@@ -93,11 +93,6 @@ def told(others: Others) -> tuple[Any, ...]:
     return one
 
 
-@pytest.mark.parametrize("manager", [core_listener_manager, sdk_listener_manager])
-def test_airflow_finds_ours(manager):
-    assert listener in manager().pm.get_plugins()
-
-
 @pytest.mark.parametrize("in_worker", [True, False])
 def test_a_listener_that_was_registered_before_the_specification_is_called(fresh, add, in_worker):
     others = Others()

@@ -139,15 +139,7 @@ def test_names_without_a_policy_are_refused(fields: dict[str, Any], names: str) 
             Wishes(infrastructure_retries=7, wants_infrastructure_retries=True),
         ),
         ({"infrastructure_retry_limit": -1}, Wishes(infrastructure_retries=UNLIMITED)),
-    ],
-)
-def test_wishes(config: object, wished: Wishes) -> None:
-    assert wishes(config) == wished
-
-
-@pytest.mark.parametrize(
-    ("config", "wished"),
-    [
+        # What cannot be used becomes a problem.
         ("gpu", Wishes(problems=("executor_config: got 'gpu'; allowed: a dictionary",))),
         ([], Wishes(problems=("executor_config: got []; allowed: a dictionary",))),
         (
@@ -167,7 +159,7 @@ def test_wishes(config: object, wished: Wishes) -> None:
         ),
     ],
 )
-def test_wishes_that_cannot_be_used_become_problems(config: object, wished: Wishes) -> None:
+def test_wishes(config: object, wished: Wishes) -> None:
     assert wishes(config) == wished
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from airflow.listeners import hookimpl
-from airflow.listeners.listener import get_listener_manager as core_listener_manager
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 
@@ -51,11 +50,6 @@ def is_armed() -> bool:
 
 def is_observed(ti: SimpleNamespace) -> bool:
     return observer_of(ti) is not None and "execute" in vars(ti.task)
-
-
-@pytest.mark.parametrize("manager", [core_listener_manager, sdk_listener_manager])
-def test_airflow_finds_the_listener(manager):
-    assert listener in manager().pm.get_plugins()
 
 
 def test_a_task_that_runs_again_is_guarded(switched_on, ti):
