@@ -217,11 +217,6 @@ def test_pod_that_waits_is_explained_for_the_case_that_it_is_given_up(answer, ex
     assert "Why it would fail" in out
 
 
-def test_pod_that_is_being_deleted(answer):
-    code, told = answer(DELETED)
-    assert (code, told["state"], told["decision"]["action"]) == (3, "ending", "relaunch")
-
-
 def test_pod_that_succeeded_has_failed_only_if_its_task_is_known_to_be_queued(answer):
     assert answer(m.succeeded())[0] == 3
     code, told = answer(m.succeeded(), "--phase", "launch")

@@ -110,18 +110,13 @@ def test_the_time_of_an_outage_does_not_count(start, queued_ti, option):
 HANGS_IN_INIT = m.pod("Pending", [m.base(m.PREPARING)], init=[m.status_of("vault", m.running())])
 
 
-@pytest.fixture
-def limited(start):
-    return start(KUBERNETES_RESILIENCE__PENDING_TIMEOUT=f"{TIMEOUT:g}")
-
-
 @pytest.mark.parametrize(
     ("like", "cause"),
     [(HANGS_IN_INIT, "init-container-running"), (m.unschedulable(), "unschedulable-resources")],
     ids=["init", "unschedulable"],
 )
-def test_a_pod_that_stays_pending_is_given_up(limited, queued_ti, like, cause):
-    ti = queued_ti()
+def test_a_pod_that_stays_pending_is_given_up(start, queued_ti, like, cause):
+    limited, ti = start(KUBERNETES_RESILIENCE__PENDING_TIMEOUT=f"{TIMEOUT:g}"), queued_ti()
     pod = limited.launch(ti)
     limited.observe(pod, like)
     limited.wait(TIMEOUT - 0.1)
@@ -157,24 +152,6 @@ def test_a_task_that_ran_in_it_is_reported(harness, queued_ti, like):
     assert (key, state) == (ti.key, "failed")
     assert "worker container base terminated" in info
     assert not harness.occupied(ti)
-
-
-@pytest.mark.parametrize(
-    ("delete", "on_failure", "command"),
-    [("True", "False", "stop_and_keep"), ("True", "True", "clean_up"), ("False", "True", "stop_and_keep")],
-)
-def test_what_runs_in_it_does_not_run_on(start, queued_ti, delete, on_failure, command):
-    harness = start(
-        KUBERNETES_EXECUTOR__DELETE_WORKER_PODS=delete,
-        KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE=on_failure,
-    )
-    pod = harness.launch(queued_ti())
-    harness.observe(pod, m.lingering())
-    harness.wait(SIDECAR_GRACE)
-    harness.quiet()
-    assert [(function.__name__, args) for function, args in harness.runtime.commands[-1:]] == [
-        (command, (pod.ref,))
-    ]
 
 
 def test_who_ends_the_pod_has_time_to_say_why(harness, launched):

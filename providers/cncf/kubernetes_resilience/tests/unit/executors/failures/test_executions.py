@@ -633,15 +633,6 @@ def test_a_heartbeat_times_out_while_the_pods_of_orphans_cannot_be_listed(
     assert (len(heartbeat_timeout(harness, ti)), len(harness.events())) == (passed_on, passed_on)
 
 
-def test_a_running_orphan_without_a_pod_and_without_a_budget_is_reset(start, queued_ti, session):
-    harness = start()
-    ti = queued_ti()
-    harness.set_state(ti, "running", hostname="gone-pod")
-    adopted(session, ti)
-    assert harness.adopt(ti) == [ti]
-    assert ti.key not in harness.executor.running
-
-
 def test_what_was_decided_by_a_scheduler_that_died_is_not_counted_twice(harness, running, start, session):
     """It died after its commit: the row is queued, without a pod, under the new UUID."""
     ti, pod = running(harness)

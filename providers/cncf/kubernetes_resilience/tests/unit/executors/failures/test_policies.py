@@ -62,27 +62,6 @@ def rules(harness, ti):
 # ------------------------------------------------------------------------------------------- what is built in
 
 
-def test_what_is_not_available_is_waited_for(start, queued_ti):
-    harness = start(**GIVEN_UP, KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="2")
-    ti = queued_ti()
-    first = harness.launch(ti)
-    harness.observe(first, m.image_pull_error())
-    harness.deleted(first.ref)
-    harness.wait(23)
-    assert harness.runtime.take("create") == []
-    harness.wait(7.1)
-    second = harness.created()
-    harness.observe(second, m.image_pull_error())
-    harness.deleted(second.ref)
-    harness.wait(47)
-    assert harness.runtime.take("create") == []
-    harness.wait(13.1)
-    assert harness.created().launch_number == 3
-    first_delay, second_delay = (entry["delay"] for entry in harness.ledger(ti))
-    assert 24 <= first_delay <= 30
-    assert 48 <= second_delay <= 60
-
-
 def test_the_wait_survives_the_death_of_the_scheduler(start, successor, queued_ti):
     harness = start(**GIVEN_UP)
     ti = queued_ti()

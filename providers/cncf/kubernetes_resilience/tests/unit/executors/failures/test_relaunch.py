@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 import time_machine
 
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from cluster_lab.airflow_fixtures import QUEUED_AT
 
 from ....support import manifests as m
@@ -61,35 +62,28 @@ def test_one_warning_says_what_happened(harness, queued_ti, capsys):
 
 
 @pytest.mark.parametrize(
-    ("delete", "on_failure", "command"),
-    [("True", "False", "mark_done"), ("True", "True", "clean_up"), ("False", "True", "mark_done")],
+    ("like", "keep"),
+    [(m.start_error(), "mark_done"), (m.lingering(), "stop_and_keep")],
+    ids=["alone", "beside"],
 )
-def test_the_dead_pod_is_kept_or_deleted_as_configured(start, queued_ti, delete, on_failure, command):
+@pytest.mark.parametrize(
+    ("delete", "on_failure", "is_kept"),
+    [("True", "False", True), ("True", "True", False), ("False", "True", True)],
+)
+def test_the_dead_pod_is_kept_or_deleted_as_configured(
+    start, queued_ti, like, keep, delete, on_failure, is_kept
+):
+    """What runs beside its worker does not run on."""
     harness = start(
         KUBERNETES_EXECUTOR__DELETE_WORKER_PODS=delete,
         KUBERNETES_EXECUTOR__DELETE_WORKER_PODS_ON_FAILURE=on_failure,
     )
-    first = harness.launch(queued_ti())
-    harness.observe(first, m.start_error())
-    harness.created()
+    pod = harness.launch(queued_ti())
+    harness.observe(pod, like)
+    harness.wait(SIDECAR_GRACE)
     harness.quiet()
-    assert [(function.__name__, args) for function, args in harness.runtime.commands[-1:]] == [
-        (command, (first.ref,))
-    ]
-
-
-def test_the_relaunch_has_a_token_of_its_own(harness, queued_ti):
-    ti = queued_ti()
-    begin = datetime(2026, 5, 1, tzinfo=UTC)
-    with time_machine.travel(begin, tick=False) as time:
-        first = harness.launch(ti)
-        time.shift(timedelta(seconds=500))
-        harness.observe(first, m.start_error())
-        second = harness.created()
-    old, new = first.claims, second.claims
-    assert new["exp"] - old["exp"] == 500
-    assert new["sub"] == old["sub"] == str(ti.id)
-    assert new["jti"] != old["jti"]
+    (function, args) = harness.runtime.commands[-1]
+    assert (function.__name__, args) == (keep if is_kept else "clean_up", (pod.ref,))
 
 
 def test_the_time_in_the_queue_begins_anew(harness, queued_ti):
@@ -100,13 +94,3 @@ def test_the_time_in_the_queue_begins_anew(harness, queued_ti):
     with time_machine.travel(now, tick=False):
         harness.observe(first, m.start_error())
     assert harness.row(ti).queued_dttm == now
-
-
-def test_the_relaunch_is_of_the_same_task(harness, launched):
-    _, first = launched
-    harness.observe(first, m.start_error())
-    second = harness.created()
-    for name in ("dag_id", "task_id", "run_id", "try_number", "airflow-resilience/task-instance-id"):
-        assert second.annotations[name] == first.annotations[name]
-    assert second.launch_id != first.launch_id
-    assert second.workload["ti"] == first.workload["ti"]

@@ -282,25 +282,18 @@ def test_while_an_adoption_is_postponed(start, queued_ti, successor):
     assert is_fresh(heir, ti)
 
 
-@pytest.fixture
-def in_each_state(start, queued_ti):
-    """Give an executor and task instances: one being created, one whose pod is Pending, and one that runs."""
+def test_all_that_have_not_started_are_held_off_from_the_beginning_to_the_end_of_an_outage(start, queued_ti):
     harness = start(**CONFIG)
-    creating, pending, running = queued_ti(mapped=3)
-    pods = [harness.launch(ti) for ti in (pending, running)]
-    harness.observe(pods[1], m.alive())
+    tis = creating, pending, running = queued_ti(mapped=3)
+    harness.launch(pending)
+    harness.observe(harness.launch(running), m.alive())
     harness.hand_over(creating)
-    return harness, (creating, pending), running
-
-
-def test_all_that_have_not_started_are_held_off_from_the_beginning_to_the_end_of_an_outage(in_each_state):
-    harness, waiting, running = in_each_state
 
     def are_held(after: float) -> list[bool]:
-        for ti in (*waiting, running):
+        for ti in tis:
             age(harness, ti)
         harness.wait(after)
-        return [is_fresh(harness, ti) for ti in (*waiting, running)]
+        return [is_fresh(harness, ti) for ti in tis]
 
     assert are_held(1) == [False, False, False]
     harness.runtime.is_away = True

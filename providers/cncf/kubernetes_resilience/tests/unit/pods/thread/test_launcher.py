@@ -582,16 +582,11 @@ async def test_list_leaves_out_malformed_pods(bench: Bench, cluster: Any, pod: C
     assert [facts.ref.name for facts in pods] == ["a", "b"]
 
 
-@pytest.fixture
-def metrics(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
-    counted: list[tuple[str, dict[str, str]]] = []
-    monkeypatch.setattr(stats(), "incr", lambda name, tags: counted.append((name, tags)))
-    return counted
-
-
 async def test_metrics_have_the_official_names(
-    bench: Bench, cluster: Any, refused: Any, metrics: Any
+    bench: Bench, cluster: Any, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    metrics: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(stats(), "incr", lambda name, tags: metrics.append((name, tags)))
     cluster.fail["create"] = [DROPPED, refused(403, "Forbidden")]
     for _ in range(3):
         await bench.launcher.create("launch-1", body())
