@@ -16,13 +16,13 @@ from typing import Annotated, Literal
 import typer
 from typer import Option
 
-from breeze import k8s
 from breeze.compat import check_versions
 from breeze.control_plane import (
     control_plane_binaries,
     control_plane_environment,
     control_plane_possible,
     run_conformance,
+    show_control_plane,
 )
 from breeze.distributions import prepare_distributions, prepare_in_place_provider
 from breeze.docs import build_site
@@ -69,9 +69,7 @@ app = typer.Typer(
     result_callback=_exit,
 )
 testing = typer.Typer(no_args_is_help=True, help="Run tests.")
-cluster = typer.Typer(
-    no_args_is_help=True, help="A real Kubernetes control plane on this machine, with simulated nodes."
-)
+cluster = typer.Typer(no_args_is_help=True, help="A real Kubernetes control plane on this machine.")
 release_management = typer.Typer(no_args_is_help=True, help="Generate files and build distributions.")
 for name, commands in {"testing": testing, "k8s": cluster, "release-management": release_management}.items():
     app.add_typer(commands, name=name)
@@ -84,12 +82,9 @@ def demo(
         Option("--upstream", help="Use the official executor; exits with 0 however it copes."),
     ] = False,
     keep: Annotated[bool, Option("--keep", help="Leave everything running at the end.")] = False,
-    kubeconfig: Annotated[
-        Path | None,
-        Option(
-            help="Use this cluster, which has no nodes, not the embedded one.", exists=True, dir_okay=False
-        ),
-    ] = None,
+    control_plane: Annotated[
+        bool, Option("--control-plane", help="Use a real one, not the embedded API server.")
+    ] = False,
     picture: Annotated[
         Path | None, Option(help="Write what the terminal shows in the end into this SVG.", dir_okay=False)
     ] = None,
@@ -97,7 +92,8 @@ def demo(
     """Show a real Airflow losing worker pods, and finishing every task."""
     from demo.cli import run
 
-    return run(upstream=upstream, keep=keep, kubeconfig=kubeconfig, picture=picture)
+    binaries = control_plane_binaries() if control_plane else None
+    return run(upstream=upstream, keep=keep, binaries=binaries, picture=picture)
 
 
 @app.command()
@@ -129,8 +125,7 @@ def pictures() -> None:
 app.command("static-checks")(run_static_checks)
 app.command("build-docs")(build_site)
 app.command("lock")(write_lock)
-for command in (k8s.build, k8s.start, k8s.stop, k8s.status, k8s.shell):
-    cluster.command()(command)
+cluster.command("build")(show_control_plane)
 release_management.command("generate-provider-info")(write_provider_info)
 release_management.command("prepare-provider-distributions")(prepare_distributions)
 release_management.command("prepare-in-place-provider")(prepare_in_place_provider)

@@ -15,7 +15,7 @@ from breeze.paths import DEV, ROOT
 from breeze.steps import console, run_tool
 
 _COMMAND = [sys.executable, str(ROOT / "scripts" / "build_control_plane.py")]
-_TESTS = [DEV / "tests" / name for name in ("conformance", "control_plane", "kubelet")]
+_TESTS = [DEV / "tests" / name for name in ("conformance", "kubelet")]
 #: A TLS connection says goodbye in the background, for which the event loop of a test does not wait.
 _PYTEST_OPTIONS = ("-W", "ignore:unclosed:ResourceWarning")
 
@@ -26,6 +26,12 @@ def control_plane_binaries() -> Path:
     :raises CalledProcessError: if they cannot be built on this machine; the reason has been printed.
     """
     return Path(subprocess.check_output(_COMMAND, text=True).strip())
+
+
+def show_control_plane() -> int:
+    """Build the control plane, if that has not been done; a matter of minutes, on Debian only."""
+    console.print(f"The control plane is in {control_plane_binaries()}", soft_wrap=True)
+    return 0
 
 
 def control_plane_possible() -> bool:
@@ -42,10 +48,9 @@ def run_conformance(context: typer.Context) -> int:
     """Test on a real API server what dev-tests tests on the embedded one. Other arguments go to pytest."""
     from cluster_lab.control_plane import ControlPlane
 
-    binaries = control_plane_binaries()
     with (
         tempfile.TemporaryDirectory(prefix="control-plane-") as folder,
-        ControlPlane(binaries, Path(folder)) as control_plane,
+        ControlPlane(control_plane_binaries(), Path(folder)) as control_plane,
     ):
         # Its cache now begins late in the cluster's history, as with one that has run for a while; from a
         # new one every version can be watched.
@@ -55,6 +60,5 @@ def run_conformance(context: typer.Context) -> int:
         env = {
             "CONFORMANCE_KUBECONFIG": str(control_plane.kubeconfig),
             "CONFORMANCE_ETCD": control_plane.etcd_url,
-            "CONTROL_PLANE_BINARIES": str(binaries),
         }
         return run_tool("pytest", *_TESTS, *_PYTEST_OPTIONS, *context.args, env=env)

@@ -31,25 +31,17 @@ class Service(ABC):
     """What is started on entering a ``with`` block, and stopped at its end or if it does not come up."""
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def start(self) -> None:
-        """
-        Start it and leave it running, unless it does not come up.
-
-        :raises Exception: if it does not
-        """
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
 
     @abstractmethod
     def _start(self) -> None:

@@ -39,24 +39,24 @@ FAILED = Path(__file__).parents[3] / ".build" / "failed" / "demo"
 """Where all logs are kept if a task did not do what it should."""
 
 
-def run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | None = None) -> int:
+def run(upstream: bool, keep: bool, binaries: Path | None, picture: Path | None = None) -> int:
     """
     Run the demo and return its exit code.
 
     :param upstream: Use the official executor. It is shown as it is, so the exit code is 0 if the demo
         itself ran to its end, whatever became of the tasks.
     :param keep: Leave everything running at the end, until Ctrl-C.
-    :param kubeconfig: Use the cluster of this file and not the embedded one.
+    :param binaries: The programs of a real control plane; None: the embedded API server takes its place.
     :param picture: Where to write what the terminal shows in the end, as SVG; None: nowhere.
     :return: 0 if every task did what it should.
     """
-    return run_in_terminal(lambda: _run(upstream, keep, kubeconfig, picture))
+    return run_in_terminal(lambda: _run(upstream, keep, binaries, picture))
 
 
-def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | None) -> int:
+def _run(upstream: bool, keep: bool, binaries: Path | None, picture: Path | None) -> int:
     console = make_console()
     name = "the official KubernetesExecutor" if upstream else "the resilient KubernetesExecutor"
-    with _testbed(console, upstream, kubeconfig) as testbed:
+    with _testbed(console, upstream, binaries) as testbed:
         url = f"{testbed.deployment.url}/dags/{DAG_ID}"
         console.print(f"Airflow's UI: {url}")
         heading = f"Every task loses its first pod; {name}"
@@ -94,7 +94,7 @@ def _run(upstream: bool, keep: bool, kubeconfig: Path | None, picture: Path | No
 
 
 @contextmanager
-def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Iterator[Testbed]:
+def _testbed(console: Console, upstream: bool, binaries: Path | None) -> Iterator[Testbed]:
     with tempfile.TemporaryDirectory(prefix="airflow-demo-", ignore_cleanup_errors=True) as folder:
         faults = Path(folder) / "plan.yaml"
         shutil.copy(PLAN, faults)  # another plan takes its place
@@ -103,7 +103,7 @@ def _testbed(console: Console, upstream: bool, kubeconfig: Path | None) -> Itera
             dags=FOLDER / "dags",
             faults=faults,
             env=ENVIRONMENT | ({"AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor"} if upstream else {}),
-            kubeconfig=kubeconfig,
+            control_plane=binaries,
             shared_logs=True,
         )
         console.print(f"PostgreSQL, {settings.nodes} simulated nodes and Airflow start in {folder}")

@@ -16,7 +16,7 @@ from cluster_lab.managed_process import ManagedProcess, Service, inherited_envir
 READY = "cluster lab ready"
 PLAN_READ = "fault plan was read again"
 START_TIMEOUT = 180.0
-"""In seconds. It takes two, and with a real control plane ten, but not on a machine with a lot else to do."""
+"""In seconds. It takes two, but not on a machine with a lot else to do."""
 
 
 class Lab(Service):
@@ -24,10 +24,9 @@ class Lab(Service):
     The lab process, started on entering the ``with`` block and stopped at its end.
 
     :param home: An existing folder for its output, its journal and the logs of the pods.
-    :param kubeconfig: Read by the lab; written if it is embedded or has a control plane of its own.
+    :param kubeconfig: Read by the lab; written if it is embedded.
     :param embedded: Whether the lab is the API server too.
-    :param control_plane: The programs of a real control plane, for it to be started by the lab.
-    :param plan: The faults to inject, none by default.
+    :param plan: The faults to inject.
     :param worker_env: Environment of every worker container, in place of an image's configuration.
     :raises ProcessError: On entering, if it is not ready after ``START_TIMEOUT`` seconds.
     """
@@ -37,11 +36,10 @@ class Lab(Service):
         home: Path,
         kubeconfig: Path,
         *,
-        embedded: bool = False,
-        control_plane: Path | None = None,
-        plan: Path | None = None,
-        nodes: int = 3,
-        worker_env: Mapping[str, str] | None = None,
+        embedded: bool,
+        plan: Path,
+        nodes: int,
+        worker_env: Mapping[str, str],
     ) -> None:
         self.kubeconfig = kubeconfig
         self.journal = home / "cluster.jsonl"
@@ -50,10 +48,9 @@ class Lab(Service):
         options = {
             "kubeconfig": kubeconfig,
             "embedded": embedded,
-            "control_plane": control_plane,
             "plan": plan,
             "nodes": nodes,
-            "env": worker_env or {},
+            "env": worker_env,
             "journal": self.journal,
             "log_dir": home / "pods",
         }
@@ -69,9 +66,8 @@ class Lab(Service):
         """
         Let other faults happen from now on.
 
-        :param faults: a fault plan; the lab was started with one
+        :param faults: a fault plan
         """
-        assert self._plan is not None
         before = self._plans_read()
         shutil.copy(faults, self._plan)
         self.process.signal(SIGHUP)

@@ -55,9 +55,6 @@ class TestbedSettings:
     control_plane: Path | None = None
     """The programs of a real control plane; None: the embedded API server takes its place."""
 
-    kubeconfig: Path | None = None
-    """Of a cluster that exists, to be used instead of either."""
-
     nodes: int = 3
     """A node takes 110 pods."""
 
@@ -252,11 +249,10 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
 def _lab(settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment) -> Lab:
     # Airflow puts in the name of the pod.
     own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers" / "$HOSTNAME")}
-    given = control_plane.kubeconfig if control_plane else settings.kubeconfig
     return Lab(
         settings.home,
-        given or settings.home / "kubeconfig-of-the-lab",
-        embedded=given is None,
+        control_plane.kubeconfig if control_plane else settings.home / "kubeconfig-of-the-lab",
+        embedded=control_plane is None,
         plan=settings.faults,
         nodes=settings.nodes,
         worker_env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),
