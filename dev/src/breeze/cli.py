@@ -11,7 +11,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -24,7 +24,7 @@ from breeze.control_plane import (
     run_conformance,
     show_control_plane,
 )
-from breeze.distributions import prepare_distributions, prepare_in_place_provider
+from breeze.distributions import prepare_distributions
 from breeze.docs import build_site
 from breeze.environments import SUPPORTED_PYTHONS, find_pythons, write_lock
 from breeze.mysql import check_mysql
@@ -45,10 +45,6 @@ from breeze.suites import (
 
 #: What breeze does not know itself goes to pytest: ``-k name``, ``-x``, ``--pdb``, a path.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-#: What Airflow's own breeze calls the tests of providers: all there are, and one provider's. Ours takes the
-#: place of cncf.kubernetes, and there is no other.
-_TestType = Literal["All", "Providers", "Providers[cncf.kubernetes]", "Providers[cncf.kubernetes_resilience]"]
 
 _REPORT = BUILD / "release.md"
 
@@ -128,38 +124,11 @@ app.command("lock")(write_lock)
 cluster.command("build")(show_control_plane)
 release_management.command("generate-provider-info")(write_provider_info)
 release_management.command("prepare-provider-distributions")(prepare_distributions)
-release_management.command("prepare-in-place-provider")(prepare_in_place_provider)
 
 
-@testing.command(context_settings=_PASS_ON)
-def core_tests(context: typer.Context) -> int:
-    """Test airflow-core: policy and ledger. Other arguments go to pytest."""
-    return run_suite("core-tests", context.args)
-
-
-@testing.command(context_settings=_PASS_ON)
-def providers_tests(
-    context: typer.Context,
-    test_type: Annotated[  # noqa: ARG001 - each means all of our tests
-        _TestType, Option(help="In the words of Airflow's own breeze; each names our provider.")
-    ] = "All",
-) -> int:
-    """Test the provider: unit, integration and contract tests. Other arguments go to pytest."""
-    return run_suite("providers-tests", context.args)
-
-
-@testing.command(context_settings=_PASS_ON)
-def dev_tests(context: typer.Context) -> int:
-    """Test the contributor tools: the cluster lab and breeze. Other arguments go to pytest."""
-    return run_suite("dev-tests", context.args)
-
-
-@testing.command(context_settings=_PASS_ON)
-def system_tests(context: typer.Context) -> int:
-    """Test a real Airflow with our executor on a cluster. Other arguments go to pytest."""
-    return run_suite("system-tests", context.args)
-
-
+for name, folder in SUITES.items():
+    what = f"Run all of {folder.relative_to(ROOT)}, or what pytest makes of other arguments."
+    testing.command(name, context_settings=_PASS_ON, help=what)(run_suite)
 testing.command("conformance", context_settings=_PASS_ON)(run_conformance)
 testing.command("chaos")(run_chaos)
 testing.command("compat")(check_versions)

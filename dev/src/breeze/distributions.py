@@ -9,9 +9,6 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-from typer import Option
 
 from breeze.environments import find_pythons, make_environment
 from breeze.paths import BUILD, DISTRIBUTIONS, PROVIDER, PROVIDER_PACKAGE, ROOT, UV
@@ -85,23 +82,12 @@ def prepare_distributions() -> int:
     return 0
 
 
-def prepare_in_place_provider(
-    official: Annotated[
-        Path, Option("--from", metavar="WHEEL", help="The official provider's wheel, as published.")
-    ],
-    output: Annotated[Path, Option(metavar="DIR", help="Where to put the new one.")] = _DIST,
-) -> int:
-    """Make a wheel of the official provider in which KubernetesExecutor is ours."""
-    # Programs are started at the root of the checkout.
-    words = ["--from", official.absolute(), "--output", output.absolute()]
-    return run_tool("airflow", "kubernetes-resilience", "build-provider-wheel", *words, check=True)
-
-
 def make_in_place_wheel(version: str) -> Path:
-    """Make such a wheel of an official version, anew."""
+    """Make a wheel of an official version in which KubernetesExecutor is ours, anew."""
     folder = BUILD / "in-place" / version
     shutil.rmtree(folder, ignore_errors=True)
-    prepare_in_place_provider(fetch_official_wheel(version), folder)
+    words = ["--from", fetch_official_wheel(version), "--output", folder]
+    run_tool("airflow", "kubernetes-resilience", "build-provider-wheel", *words, check=True)
     return next(folder.iterdir())
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Option
 
 from breeze.paths import CORE, DEV, PROVIDER, ROOT
@@ -57,9 +58,9 @@ def run_tests(
     return run_tool("pytest", *tests, *words, *(() if keep_going else ("--exitfirst",)), env=env)
 
 
-def run_suite(name: str, extra: Sequence[str]) -> int:
-    """Run all of a suite, or what pytest makes of these words, among which may be a path in the suite."""
-    folder = SUITES[name]
+def run_suite(context: typer.Context) -> int:
+    """Run the suite of the command's name, or what pytest makes of other words, maybe a path in the suite."""
+    folder, extra = SUITES[context.info_name or ""], context.args
     if not extra:
         return run_tests(folder, part="")
     named = any((ROOT / word).is_relative_to(folder) for word in extra)
