@@ -16,29 +16,26 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import command, drain, events, launch, loop, lost, memory, storm
+from benchmarks import drain, events, launch, loop, lost, memory, storm
 from benchmarks.harness import OURS, Lab, open_lab
 from testbed.terminal import make_console, run_in_terminal
 
 BENCHMARKS = {
     module.__name__.removeprefix("benchmarks."): module
-    for module in (launch, drain, events, lost, loop, memory, storm, command)
+    for module in (launch, drain, events, lost, loop, memory, storm)
 }
-QUICK = 10
-"""By so much a quick look has fewer pods."""
 DISTRIBUTIONS = ("apache-airflow", "apache-airflow-providers-cncf-kubernetes", "aiohttp", "msgspec")
 
 Sample = dict[str, Any]
 """One measurement: candidate, size, run, and its values by name or the error."""
 
 
-def run(names: list[str], *, runs: int, quick: bool, binaries: Path | None) -> int:
+def run(names: list[str], runs: int, binaries: Path | None) -> int:
     """
     Measure, and print what has come of it.
 
     :param names: of the benchmarks; empty: all of them
     :param runs: how often each candidate is measured
-    :param quick: a look with few pods
     :param binaries: the programs of a real control plane; None: the embedded API server takes its place
     :return: 0 if every measurement came to its end
     """
@@ -59,8 +56,7 @@ def run(names: list[str], *, runs: int, quick: bool, binaries: Path | None) -> i
         failed = False
         with open_lab(binaries) as lab:
             for name in names or BENCHMARKS:
-                own = BENCHMARKS[name].SIZES
-                sizes = {candidate: size // QUICK if quick else size for candidate, size in own.items()}
+                sizes = BENCHMARKS[name].SIZES
                 samples = by_turns(lab, name, sizes, runs, console)
                 console.print(result_table(name, sizes, samples))
                 failed |= any("error" in sample for sample in samples)

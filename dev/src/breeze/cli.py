@@ -99,15 +99,11 @@ def benchmark(
         typer.Argument(metavar="[NAME]...", help="Which: by default all, see docs/performance.md."),
     ] = None,
     runs: Annotated[int, Option(min=1, help="How often each executor is measured.")] = 5,
-    quick: Annotated[
-        bool, Option("--quick", help="A quick look: few pods, on the embedded API server.")
-    ] = False,
 ) -> int:
     """Measure our executor beside the official one, on the same control plane; nothing is a timed test."""
     from benchmarks.cli import run
 
-    binaries = control_plane_binaries() if not quick and control_plane_possible() else None
-    return run(names or [], runs=runs, quick=quick, binaries=binaries)
+    return run(names or [], runs, control_plane_binaries() if control_plane_possible() else None)
 
 
 @app.command()

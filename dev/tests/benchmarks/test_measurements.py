@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks import command, memory, storm
+from benchmarks import memory, storm
 from benchmarks.cli import by_turns, result_table
 from benchmarks.harness import OURS, TUNED, UPSTREAM, WITH_BUDGET, Lab, open_lab
 from testbed.terminal import make_console
@@ -31,8 +31,6 @@ def lab() -> Iterator[Lab]:
     ("benchmark", "candidate", "number"),
     [
         ("lost", WITH_BUDGET, "s until the last has another pod"),
-        ("command", OURS, "CPU s for a call"),
-        pytest.param("command", command.WITH_AIRFLOW, "CPU s for a call", marks=pytest.mark.long),
         pytest.param("events", OURS, "results per s", marks=pytest.mark.long),
         pytest.param("lost", OURS, "s until the last is reported", marks=pytest.mark.long),
         pytest.param("lost", UPSTREAM, "s until the last is reported", marks=pytest.mark.long),
