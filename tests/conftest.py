@@ -88,16 +88,12 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shared_testbed(request: pytest.FixtureRequest, shared_home: Path) -> Iterator[Testbed]:
     """A deployment for the modules that are to run and need none of their own, with all of their DAGs."""
-    dags, faults = shared_home / "dags", shared_home / "faults.yaml"
+    dags = shared_home / "dags"
     dags.mkdir()
     for name in {name_of(item.path) for item in request.session.items}.difference(ALONE):
         (dags / name).symlink_to(FOLDER / name)
-    faults.write_text("rules: []\n")
-    with open_testbed(
-        TestbedSettings(
-            home=shared_home, dags=dags, faults=faults, env=UNHURRIED, control_plane=CONTROL_PLANE
-        )
-    ) as testbed:
+    settings = TestbedSettings(home=shared_home, dags=dags, env=UNHURRIED, control_plane=CONTROL_PLANE)
+    with open_testbed(settings) as testbed:
         yield testbed
 
 
@@ -132,12 +128,12 @@ def testbed(
     settings = TestbedSettings(
         home=home,
         dags=folder,
-        faults=folder / "faults.yaml",
         env={**UNHURRIED, **_mapping(options, home)},
         control_plane=CONTROL_PLANE,
         nodes=getattr(request.module, "NODES", 3),
     )
     with open_testbed(settings) as testbed:
+        testbed.lab.use(folder / "faults.yaml")
         yield testbed
 
 

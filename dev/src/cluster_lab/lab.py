@@ -114,6 +114,14 @@ class ClusterLab:
             kubelet = Kubelet(node, client, admit=partial(self._admit, journal), env=env, logs=logs)
             await stack.enter_async_context(_running(kubelet.run()))
 
+    def use(self, faults: Path) -> None:
+        """
+        Let other faults happen from now on; from any thread.
+
+        :param faults: the file of a plan
+        """
+        self.plan = FaultPlan.load(faults)
+
     def _admit(self, journal: Journal, manifest: JsonObject, node: str) -> Admission:
         launch = self._launches.register(manifest)
         rule = self.plan.rule_for(launch)

@@ -7,7 +7,6 @@ drained under tasks that run; then the image registry is away while tasks start.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -96,12 +95,9 @@ def _run(upstream: bool, keep: bool, binaries: Path | None, picture: Path | None
 @contextmanager
 def _testbed(console: Console, upstream: bool, binaries: Path | None) -> Iterator[Testbed]:
     with tempfile.TemporaryDirectory(prefix="airflow-demo-", ignore_cleanup_errors=True) as folder:
-        faults = Path(folder) / "plan.yaml"
-        shutil.copy(PLAN, faults)  # another plan takes its place
         settings = TestbedSettings(
             home=Path(folder),
             dags=FOLDER / "dags",
-            faults=faults,
             env=ENVIRONMENT | ({"AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor"} if upstream else {}),
             control_plane=binaries,
             shared_logs=True,
@@ -109,6 +105,7 @@ def _testbed(console: Console, upstream: bool, binaries: Path | None) -> Iterato
         console.print(f"PostgreSQL, {settings.nodes} simulated nodes and Airflow start in {folder}")
         try:
             with open_testbed(settings) as testbed:
+                testbed.lab.use(PLAN)
                 console.print("Airflow runs: API server, DAG processor, triggerer, scheduler")
                 try:
                     yield testbed

@@ -4,24 +4,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from anyio.from_thread import start_blocking_portal
 from sqlalchemy import create_engine
 
 from cluster_lab.api_proxy import ApiProxy, Hold
 from cluster_lab.control_plane import ControlPlane
 from cluster_lab.database import EmbeddedDatabase, make_database
 from cluster_lab.journal import open_journal
+from cluster_lab.lab import ClusterLab
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, creates_pod
 from testbed.code_journal import FOLDER_VARIABLE, CodeJournal, Order, order_file
-from testbed.lab import Lab
 from testbed.permissions import Account, Permissions
 from testbed.records import Records, Run
 from testbed.schedulers import Schedulers
@@ -46,9 +48,6 @@ class TestbedSettings:
     dags: Path
     """The folder of the DAGs."""
 
-    faults: Path
-    """What happens to their pods, see :mod:`cluster_lab.faults.plan`."""
-
     env: Mapping[str, str] = field(default_factory=dict)
     """Airflow configuration on top of :mod:`testbed.airflow_configuration`'s."""
 
@@ -71,8 +70,8 @@ class Testbed:
 
     deployment: AirflowDeployment
     schedulers: Schedulers
-    lab: Lab
-    """The nodes."""
+    lab: ClusterLab
+    """The nodes, and what happens to pods on them."""
     cluster: Cluster
     records: Records
     database: EmbeddedDatabase
@@ -222,7 +221,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
                 env={FOLDER_VARIABLE: str(home), **_PARSE_ONCE, **settings.env},
             )
         )
-        lab = stack.enter_context(_lab(settings, control_plane, deployment))
+        lab = stack.enter_context(_running_lab(settings, control_plane, deployment))
         proxy = stack.enter_context(ApiProxy(lab.kubeconfig))
         for account, kubeconfig in kubeconfigs.items():
             proxy.write_kubeconfig(kubeconfig, permissions.token(account) if permissions else None)
@@ -246,14 +245,26 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
         )
 
 
-def _lab(settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment) -> Lab:
+@contextmanager
+def _running_lab(
+    settings: TestbedSettings, control_plane: ControlPlane | None, deployment: AirflowDeployment
+) -> Iterator[ClusterLab]:
+    """Run the nodes, with an API server of their own unless there is one, on a loop in a thread."""
     # Airflow puts in the name of the pod.
     own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers" / "$HOSTNAME")}
-    return Lab(
-        settings.home,
-        control_plane.kubeconfig if control_plane else settings.home / "kubeconfig-of-the-lab",
-        embedded=control_plane is None,
-        plan=settings.faults,
+    lab = ClusterLab(
+        kubeconfig=control_plane.kubeconfig if control_plane else settings.home / "kubeconfig-of-the-lab",
+        journal=settings.home / "cluster.jsonl",
+        log_dir=settings.home / "pods",
         nodes=settings.nodes,
-        worker_env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),
+        embedded=control_plane is None,
+        env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),
     )
+    logger = logging.getLogger("cluster_lab")
+    with closing(logging.FileHandler(settings.home / "cluster-lab.log")) as log:
+        logger.addHandler(log)
+        try:
+            with start_blocking_portal() as portal, portal.wrap_async_context_manager(lab):
+                yield lab
+        finally:
+            logger.removeHandler(log)
