@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.bash import BashOperator
-from airflow.providers.standard.triggers.file import FileTrigger
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator, Context
 
-from testbed.code_journal import FOLDER_VARIABLE, folder_of_worker, recorded
+from testbed.code_journal import FOLDER_VARIABLE, recorded
 from testbed.work import code_of, work
 
 _UNTIL_RELEASED = f"until [ -e ${FOLDER_VARIABLE}/{{{{ dag.dag_id }}}}/release ]; do sleep 0.2; done"
@@ -30,18 +31,25 @@ class BashWork(BashOperator):
 
 
 class WorkWhenResumed(BaseOperator):
-    """Works in the pod that continues it, if that is given what the first one has left for it."""
+    """
+    Works in the pod that continues it, if that is given what the first one has left for it.
+
+    :param after: how long it waits in the triggerer
+    """
+
+    def __init__(self, *, after: timedelta = timedelta(0), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.after = after
 
     def execute(self, context: Context) -> None:
-        """Hand over to the triggerer, for a moment."""
+        """Hand over to the triggerer."""
         with recorded(code_of(context)):
-            # A file that there is by now.
-            trigger = FileTrigger(str(folder_of_worker() / "executions.jsonl"), poke_interval=0.5)
+            trigger = TimeDeltaTrigger(self.after)
         self.defer(trigger=trigger, method_name=self.resume.__name__, kwargs={"given": _GIVEN})
 
     def resume(self, context: Context, event: Any = None, given: Any = None) -> None:
         """Work."""
         with recorded(code_of(context)):
-            if (event, given) != (True, _GIVEN):
+            if not isinstance(event, datetime) or given != _GIVEN:
                 raise ValueError(f"the event is {event!r}, and {given!r} was given")
             work(context)

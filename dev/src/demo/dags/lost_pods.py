@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-# A folder of DAGs is no package, and Airflow passes a context by name whether it is used or not.
-# ruff: noqa: INP001, ARG002
+# A folder of DAGs is no package.
+# ruff: noqa: INP001
 """
 The demo's DAG: one task for each way in which the infrastructure can lose a pod before the task starts.
 
@@ -16,32 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
-from airflow.sdk import DAG, BaseOperator, Context
+from airflow.sdk import DAG
 
-from testbed.code_journal import recorded
-from testbed.work import Work, code_of, light_pod, work
+from testbed.operators import WorkWhenResumed
+from testbed.work import Work, light_pod
 
 FOLDER = Path(__file__).parent
 PLAN = yaml.safe_load((FOLDER.parent / "faults.yaml").read_text())
 
 DEFERRED_FOR = timedelta(seconds=10)
 """Longer than a worker takes to leave on a busy machine: the pod that deferred is to be gone by then."""
-
-
-class WorkAfterWaiting(BaseOperator):
-    """A deferrable task: its pod ends while the triggerer waits, and another pod continues it."""
-
-    def execute(self, context: Context) -> None:
-        """Hand over to the triggerer."""
-        with recorded(code_of(context)):
-            trigger = TimeDeltaTrigger(DEFERRED_FOR)
-        self.defer(trigger=trigger, method_name=self.resume.__name__)
-
-    def resume(self, context: Context, event: Any = None) -> None:
-        """Work, in the second pod."""
-        with recorded(code_of(context)):
-            work(context)
 
 
 REAL = {"control", "deferred", "drain", "evicted", "start_error", "vanish", "worker_exit"}
@@ -59,5 +43,7 @@ with DAG(dag_id="lost_pods", schedule=None, catchup=False, tags=["demo"], doc_md
         if fault == "init-failure":
             template = FOLDER / "init_container.yaml"
             arguments["executor_config"] |= {"pod_template_file": str(template)}
-        operator = WorkAfterWaiting if rule.get("phase") == "resume" else Work
-        operator(**arguments)
+        if rule.get("phase") == "resume":
+            WorkWhenResumed(after=DEFERRED_FOR, **arguments)
+        else:
+            Work(**arguments)
