@@ -28,8 +28,8 @@ DEPLOYMENT = {
 def test_of_mapped_task_instances_only_the_one_that_lost_its_pod_is_relaunched(testbed: Testbed) -> None:
     run = testbed.trigger("mapped")
     run.release()
-    outcomes = [run.wait_for_end("item", map_index) for map_index in range(3)]
-    assert outcomes == [UNTOUCHED, RECOVERED, UNTOUCHED]
+    run.wait_for_all_to_end()
+    assert list(run.outcomes().values()) == [UNTOUCHED, RECOVERED, UNTOUCHED]
 
 
 def test_a_deferred_task_goes_on_while_its_first_pod_has_not_ended(testbed: Testbed) -> None:

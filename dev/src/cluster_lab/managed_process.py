@@ -18,6 +18,8 @@ from typing import Any, Self
 
 STOP_TIMEOUT = 15.0
 COMMAND_TIMEOUT = 120.0
+LINES = 30
+"""Of output in a message."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\S+ ")
 """What a line of a log begins with."""
@@ -210,6 +212,6 @@ class ManagedProcess:
             self._process.stdin.close()
         self._process = None
 
-    def tail(self, lines: int = 30) -> str:
+    def tail(self) -> str:
         """Return the last lines of its output."""
-        return last_lines(self.log_file, lines) if self.log_file.exists() else ""
+        return last_lines(self.log_file, LINES) if self.log_file.exists() else ""

@@ -108,9 +108,9 @@ class AirflowClient:
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
         self._checked(self.http.patch(path, json={"new_state": state}))
 
-    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> list[str]:
-        """Return the lines of a try's log, asked for in the way that the UI does."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+    def task_log(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
+        """Return the lines of the first try's log, asked for in the way that the UI does."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/1"
         answer = self.http.get(path, headers={"Accept": "application/x-ndjson"}).raise_for_status()
         return [json.loads(line)["event"] for line in answer.text.splitlines()]
 

@@ -163,38 +163,36 @@ class Run:
         }
 
     def by_task(self) -> dict[str, Outcome]:
-        """Return the same of tasks of which none is mapped."""
-        return {key.task_id: outcome for key, outcome in self.outcomes().items()}
+        """Return the same of tasks that are not mapped."""
+        return {key.task_id: outcome for key, outcome in self.outcomes().items() if key.map_index < 0}
 
-    def outcome(self, task_id: str, map_index: int = -1) -> Outcome:
-        """Return what has become of a task so far."""
-        return self.outcomes()[TaskId(task_id, map_index)]
+    def outcome(self, task_id: str) -> Outcome:
+        """Return what has become of a task, which is not mapped, so far."""
+        return self.outcomes()[TaskId(task_id)]
 
     def states(self) -> dict[TaskId, str | None]:
         """Return the state of each task instance."""
         return {key: state for key, state, *_ in self._task_instances()}
 
-    def ledger(
-        self, task_id: str, map_index: int = -1, *, event: str = LAUNCH_FAILURE_EVENT
-    ) -> list[dict[str, Any]]:
+    def ledger(self, task_id: str, *, event: str = LAUNCH_FAILURE_EVENT) -> list[dict[str, Any]]:
         """
-        Return what the ledger says about a task, oldest first.
+        Return what the ledger says about a task, which is not mapped, oldest first.
 
         :param event: whose rows are meant: launches that have failed, or executions
         """
         return [
             json.loads(extra)
             for task, of, extra in self._audit_log()
-            if (task, of) == ((task_id, map_index), event)
+            if (task, of) == (TaskId(task_id), event)
         ]
 
     def causes(self, task_id: str, *, event: str = LAUNCH_FAILURE_EVENT) -> list[str]:
         """Return the cause of each of a task's failures that the ledger has."""
         return [row["context"]["metadata"]["cause"] for row in self.ledger(task_id, event=event)]
 
-    def audit_log(self, task_id: str, map_index: int = -1) -> list[str]:
+    def audit_log(self, task_id: str) -> list[str]:
         """Return the events that the audit log has about a task, oldest first."""
-        return [event for task, event, _ in self._audit_log() if task == (task_id, map_index)]
+        return [event for task, event, _ in self._audit_log() if task.task_id == task_id]
 
     def history(self, task_id: str) -> int:
         """Return how many tries of a task, which is not mapped, Airflow has put into its history."""
@@ -203,25 +201,21 @@ class Run:
             count: int = connection.execute(_HISTORY, names).scalar_one()
         return count
 
-    def steps(self, task_id: str, map_index: int = -1) -> list[str]:
+    def steps(self, task_id: str) -> list[str]:
         """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-        return self.records.code.steps(self._code_name(TaskId(task_id, map_index)))
+        return self.records.code.steps(self._code_name(TaskId(task_id)))
 
     def journal(self) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of the run."""
         return [entry for entry in self.records.lab.read() if entry.run_id == self.run_id]
 
-    def events(self, task_id: str, event: JournalEvent, map_index: int = -1) -> list[JournalEntry]:
+    def events(self, task_id: str, event: JournalEvent) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of a task."""
-        return [
-            entry
-            for entry in self.journal()
-            if (entry.task_id, entry.map_index, entry.event) == (task_id, map_index, event)
-        ]
+        return [entry for entry in self.journal() if (entry.task_id, entry.event) == (task_id, event)]
 
-    def pods(self, task_id: str, map_index: int = -1) -> list[str]:
+    def pods(self, task_id: str) -> list[str]:
         """Return the names of a task's pods that have reached a node, in that order."""
-        return [entry.pod for entry in self.events(task_id, JournalEvent.BOUND, map_index)]
+        return [entry.pod for entry in self.events(task_id, JournalEvent.BOUND)]
 
     def has_failed(self, task_id: str, pod: str) -> bool:
         """Tell whether the worker of a task's pod has ended by itself, and not well."""
@@ -235,16 +229,11 @@ class Run:
 
     # ------------------------------------------------------------------ waiting for it
 
-    def wait_for_pods(self, task_id: str, count: int, map_index: int = -1) -> list[str]:
+    def wait_for_pods(self, task_id: str, count: int) -> list[str]:
         """Wait until so many pods of a task have reached a node, and return their names."""
-
-        def enough() -> list[str]:
-            pods = self.pods(task_id, map_index)
-            return pods if len(pods) >= count else []
-
-        return wait_for(
-            f"pod {count} of {task_id} is on a node", enough, show=lambda: self.pods(task_id, map_index)
-        )
+        pods = partial(self.pods, task_id)
+        wait_for(f"pod {count} of {task_id} is on a node", lambda: len(pods()) >= count, show=pods)
+        return pods()
 
     def wait_for_code(self, *task_ids: str) -> None:
         """Wait until the user's code of these tasks has begun."""
@@ -271,13 +260,13 @@ class Run:
             show=lambda: self.ledger(task_id),
         )
 
-    def wait_for_end(self, task_id: str, map_index: int = -1) -> Outcome:
-        """Wait for the end of a task instance and return what has become of it."""
-        self._wait_for_end({TaskId(task_id, map_index)})
-        return self.outcome(task_id, map_index)
+    def wait_for_end(self, task_id: str) -> Outcome:
+        """Wait for the end of a task and return what has become of it."""
+        self._wait_for_end({TaskId(task_id)})
+        return self.outcome(task_id)
 
     def wait_for_all_to_end(self) -> dict[str, Outcome]:
-        """Wait for the end of all tasks, of which none is mapped, and return what has become of them."""
+        """Wait for the end of all tasks, and return what has become of those that are not mapped."""
         self._wait_for_end(self.states().keys())
         return self.by_task()
 

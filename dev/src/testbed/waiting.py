@@ -21,7 +21,6 @@ Found = TypeVar("Found")
 def wait_for(
     what: str,
     probe: Callable[[], Found],
-    timeout: float = LONGEST_WAIT,
     show: Callable[[], Any] | None = None,
 ) -> Found:
     """
@@ -29,15 +28,14 @@ def wait_for(
 
     :param what: what is waited for, for the message of a failure
     :param probe: what to ask; cheap, and without side effects
-    :param timeout: seconds
     :param show: what a failure's message ends with; needed where the answer is a mere no
-    :raises AssertionError: when time is up
+    :raises AssertionError: when :data:`LONGEST_WAIT` is up
     """
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + LONGEST_WAIT
     while not (found := probe()):
         if time.monotonic() > deadline:
             seen = show() if show else found
-            raise AssertionError(f"waited {timeout:.0f} s in vain until {what}; last seen: {seen!r}")
+            raise AssertionError(f"waited {LONGEST_WAIT:.0f} s in vain until {what}; last seen: {seen!r}")
         time.sleep(INTERVAL)
     return found
 

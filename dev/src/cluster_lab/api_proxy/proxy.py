@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
-from cluster_lab.api_proxy.request_faults import DroppedError, Hold, Predicate, RequestFaults, any_request
+from cluster_lab.api_proxy.request_faults import DroppedError, Hold, Predicate, RequestFaults
 from cluster_lab.api_proxy.upstream import Upstream, relay
 from cluster_lab.api_proxy.watch import Watches
 from cluster_lab.apiserver.handlers import error_response
@@ -76,7 +76,7 @@ class ApiProxy:
         write_kubeconfig(path, self.url, token=token)
 
     @contextlib.contextmanager
-    def hold(self, when: Predicate = any_request, *, reply: bool = False) -> Iterator[Hold]:
+    def hold(self, when: Predicate, *, reply: bool = False) -> Iterator[Hold]:
         """Hold requests for as long as the block lasts; then they go on.
 
         A held request meets the faults when it goes on.
@@ -97,9 +97,9 @@ class ApiProxy:
         """How many watches have been opened so far: the client has been sent status 200 of the server's."""
         return self._watches.opened
 
-    def cut_watches(self, when: Predicate = any_request) -> None:
+    def cut_watches(self) -> None:
         """Break the connections of the watches that are open."""
-        self._portal.call(self._watches.cut, when)
+        self._portal.call(self._watches.cut)
 
     def freeze_watches(self) -> None:
         """Pass nothing on from the watches that are open, and keep them: a dead peer behind a NAT."""
@@ -198,7 +198,7 @@ class ApiProxy:
             if fault.reply_lost:
                 raise DroppedError
             if is_watch and reply.status == 200:
-                return await self._watches.relay(request, info, reply)
+                return await self._watches.relay(request, reply)
             return await relay(request, reply)
 
     async def _hold(self, info: RequestInfo, *, reply: bool) -> None:

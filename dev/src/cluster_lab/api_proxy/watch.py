@@ -15,9 +15,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from cluster_lab.api_proxy.request_faults import Predicate
 from cluster_lab.api_proxy.upstream import begin
-from cluster_lab.apiserver.requests import RequestInfo
 
 
 class Watches:
@@ -31,11 +29,10 @@ class Watches:
         self.replays = 0
         """How often events are repeated."""
 
-    def cut(self, when: Predicate) -> None:
+    def cut(self) -> None:
         """Break the connections of the watches that are open."""
         for watch in tuple(self.open):
-            if when(watch.info):
-                watch.cut()
+            watch.cut()
 
     def freeze(self) -> None:
         """Pass nothing on from the watches that are open."""
@@ -48,14 +45,12 @@ class Watches:
         for watch in self.open:
             watch.wake()
 
-    async def relay(
-        self, request: web.Request, info: RequestInfo, reply: aiohttp.ClientResponse
-    ) -> web.StreamResponse:
+    async def relay(self, request: web.Request, reply: aiohttp.ClientResponse) -> web.StreamResponse:
         """Pass a watch on until it ends.
 
         :raises aiohttp.ClientError: the server breaks it off.
         """
-        watch = _Relay(info, request.transport, self)
+        watch = _Relay(request.transport, self)
         # First, so that the client cannot know of a watch that is not counted and cannot be cut.
         self.open.add(watch)
         self.opened += 1
@@ -70,8 +65,7 @@ class Watches:
 class _Relay:
     """One watch. Its end travels with the events: as late as they are, and after them."""
 
-    def __init__(self, info: RequestInfo, transport: asyncio.Transport | None, watches: Watches) -> None:
-        self.info = info
+    def __init__(self, transport: asyncio.Transport | None, watches: Watches) -> None:
         self.is_frozen = False
         self._transport = transport
         self._watches = watches
