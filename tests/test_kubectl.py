@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cluster_lab.apiserver.patches import MERGE
-from cluster_lab.conformance import connect_kubeconfig
+from cluster_lab.conformance import connect
 from cluster_lab.control_plane import ControlPlane
 
 BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
@@ -43,7 +43,7 @@ PODS: dict[tuple[str, str], dict[str, Any] | None] = {
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     assert BINARIES is not None
     with ControlPlane(Path(BINARIES), tmp_path_factory.mktemp("control-plane")) as control_plane:
-        with connect_kubeconfig(control_plane.kubeconfig) as http:
+        with connect(control_plane.kubeconfig) as http:
             http.post("/api/v1/namespaces", json={"metadata": {"name": "airflow"}}).raise_for_status()
             for (namespace, name), status in PODS.items():
                 _create(http, namespace, name, status)

@@ -27,8 +27,6 @@ _REGISTRIES = (
 )
 #: It holds on the machine where it was written, and nowhere else.
 _PATH_OF_ONE_MACHINE = r"(^|[^[:alnum:]_.:/-])/(work|home|Users|root)/[[:alnum:]_]"
-OF_ONE_MACHINE = ("-nE", f"{_REGISTRIES}|{_PATH_OF_ONE_MACHINE}")
-"""Words of ``git grep`` about what no file may have."""
 _LICENSED = ("*.py", "*.sh", "*.toml", "*.yaml", "*.yml", "breeze", ".ci/run")
 
 
@@ -39,7 +37,7 @@ def run_static_checks(
     if fix:
         write_provider_info()
     rules = [
-        ("no package registry, no path of one machine", *OF_ONE_MACHINE),
+        ("no package registry, no path of one machine", "-nE", f"{_REGISTRIES}|{_PATH_OF_ONE_MACHINE}"),
         ("licence headers", "-L", "SPDX-License-Identifier: Apache-2.0", "--", *_LICENSED),
     ]
     return run_steps(

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,19 +34,16 @@ class Target:
     """Expires older resource versions."""
 
 
-def connect(base_url: str, token: str | None) -> httpx.Client:
-    """:returns: a client that sends the token."""
-    return _connect(base_url, {"Authorization": f"Bearer {token}"} if token else {}, verify=True)
-
-
-def connect_kubeconfig(path: Path) -> httpx.Client:
+def connect(path: Path) -> httpx.Client:
     """:returns: a client for the current context of a kubeconfig."""
     config = Kubeconfig(path)
-    return _connect(config.url, config.headers(), config.tls())
-
-
-def _connect(url: str, headers: dict[str, str], verify: ssl.SSLContext | bool) -> httpx.Client:
-    return httpx.Client(base_url=url, headers=headers, timeout=READ_TIMEOUT, verify=verify, trust_env=False)
+    return httpx.Client(
+        base_url=config.url,
+        headers=config.headers(),
+        verify=config.tls(),
+        timeout=READ_TIMEOUT,
+        trust_env=False,
+    )
 
 
 def failure(response: httpx.Response, code: int, reason: str) -> Manifest:

@@ -32,8 +32,9 @@ def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
 
 
 @pytest.fixture
-def api(proxy: ApiProxy) -> Iterator[Api]:
-    with connect(proxy.url, None) as http:
+def api(proxy: ApiProxy, tmp_path: Path) -> Iterator[Api]:
+    proxy.write_kubeconfig(tmp_path / "kubeconfig-of-the-proxy")
+    with connect(tmp_path / "kubeconfig-of-the-proxy") as http:
         yield Api(http, "default")
 
 

@@ -12,24 +12,26 @@ import httpx
 import pytest
 
 from cluster_lab.apiserver import running_server
-from cluster_lab.conformance import Api, Target, connect, connect_kubeconfig
+from cluster_lab.conformance import Api, Target, connect
 
 TOKEN = "conformance"
 
 
 @pytest.fixture(scope="session")
-def target() -> Iterator[Target]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     kubeconfig = os.environ.get("CONFORMANCE_KUBECONFIG")
-    yield from _real(Path(kubeconfig)) if kubeconfig else _embedded()
+    yield from _real(Path(kubeconfig)) if kubeconfig else _embedded(tmp_path_factory.mktemp("target") / "kc")
 
 
-def _embedded() -> Iterator[Target]:
-    with running_server(token=TOKEN) as server, connect(server.url, TOKEN) as http:
-        yield Target(http, server.compact)
+def _embedded(kubeconfig: Path) -> Iterator[Target]:
+    with running_server(token=TOKEN) as server:
+        server.write_kubeconfig(kubeconfig)
+        with connect(kubeconfig) as http:
+            yield Target(http, server.compact)
 
 
 def _real(kubeconfig: Path) -> Iterator[Target]:
-    with connect_kubeconfig(kubeconfig) as http:
+    with connect(kubeconfig) as http:
 
         def compact() -> None:
             revision = http.get("/api/v1/pods").raise_for_status().json()["metadata"]["resourceVersion"]

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo, a system test of lost pods, takes for a failure, and what its picture is made of."""
+"""What the demo, a system test of lost pods, takes for a failure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import yaml
 
 from cluster_lab.faults.plan import Fault
 from demo import lost_pods
-from demo.display import Row, save_picture
-from demo.lost_pods import CONTROL, IN_TWO_PARTS, UNKNOWN, row_of, summary_text, task_table
+from demo.display import Row
+from demo.lost_pods import CONTROL, IN_TWO_PARTS, UNKNOWN, row_of
 from demo.storm import AWAY_FOR
-from testbed.airflow_configuration import DeploymentSettings, configuration, worker_configuration
 from testbed.records import Outcome
 
 README = Path(__file__).parents[3] / "README.md"
@@ -57,28 +56,6 @@ def test_a_task_has_to_lose_what_it_should() -> None:
     assert not row_of(CONTROL, None, OUTCOME, []).as_expected
     assert not row_of("evicted", Fault.EVICTED, OUTCOME, []).as_expected
     assert not row_of("evicted", Fault.EVICTED, UNKNOWN, []).as_expected
-
-
-def test_a_picture_needs_no_other_site(tmp_path: Path) -> None:
-    rows = [UNTOUCHED, replace(EVICTED, relaunch_seconds=2.5), DEFERRED, OWN]
-    save_picture(tmp_path / "demo.svg", task_table(rows, "heading"), summary_text(rows))
-    drawn = (tmp_path / "demo.svg").read_text()
-    assert "2&#160;of&#160;2&#160;tasks" in drawn
-    assert "every&#160;task&#160;did&#160;what&#160;it&#160;should" in drawn
-    assert set(re.findall(r"https?://[^\s\"'<)]+", drawn)) <= {
-        "http://www.w3.org/2000/svg",
-        "https://www.textualize.io",
-    }
-
-
-def test_workers_get_neither_the_database_nor_the_key_of_the_tokens(tmp_path: Path) -> None:
-    url = "postgresql+psycopg2://secret@127.0.0.1/airflow"
-    settings = DeploymentSettings(tmp_path, url, tmp_path / "kubeconfig", tmp_path / "dags")
-    everything = configuration(settings, "http://127.0.0.1:1")
-    worker = worker_configuration(everything)
-    assert everything["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == url
-    assert not {url, everything["AIRFLOW__API_AUTH__JWT_SECRET"]} & {*worker.values()}
-    assert worker["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:1/execution/"
 
 
 def test_readme_counts_the_faults_that_the_demo_plays():

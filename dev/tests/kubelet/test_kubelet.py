@@ -3,7 +3,7 @@
 """
 What the lab's nodes do with workers. How pods are lost there, system tests show by what the ledger says.
 
-The nodes reach their API server, which CONFORMANCE_KUBECONFIG may name, through a proxy.
+CONFORMANCE_KUBECONFIG may name their API server.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import psutil
 import pytest
 
 from breeze.paths import ROOT
-from cluster_lab.api_proxy import ApiProxy
-from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import KubeClient
 from cluster_lab.faults.plan import Fault, FaultPlan
 from cluster_lab.faults.scenarios import AT_WORK
@@ -37,7 +35,6 @@ SLEEP = "import os, time; print(f'pid={os.getpid()} up'); time.sleep(600)"
 @dataclass
 class Lab:
     client: KubeClient
-    proxy: ApiProxy
     folder: Path
 
     async def create(self, script: str, **base: Any) -> str:
@@ -83,24 +80,13 @@ class Lab:
 
 @contextlib.asynccontextmanager
 async def start(folder: Path, **options: Any) -> AsyncIterator[Lab]:
-    async with contextlib.AsyncExitStack() as stack:
-        real = os.environ.get("CONFORMANCE_KUBECONFIG")
-        kubeconfig = Path(real) if real else folder / "kubeconfig-of-the-server"
-        if not real:
-            server = await stack.enter_async_context(ApiServer(token="secret"))
-            server.write_kubeconfig(kubeconfig)
-        client = await stack.enter_async_context(KubeClient(kubeconfig))
-        proxy = stack.enter_context(ApiProxy(kubeconfig))
-        proxy.write_kubeconfig(folder / "kubeconfig")
-        paths = {
-            "kubeconfig": folder / "kubeconfig",
-            "journal": folder / "journal",
-            "log_dir": folder / "logs",
-        }
-        async with ClusterLab(nodes=2, **paths, **options):
-            yield Lab(client, proxy, folder)
+    real = os.environ.get("CONFORMANCE_KUBECONFIG")
+    kubeconfig = Path(real) if real else folder / "kubeconfig"
+    paths = {"kubeconfig": kubeconfig, "journal": folder / "journal", "log_dir": folder / "logs"}
+    async with ClusterLab(embedded=not real, **paths, **options), KubeClient(kubeconfig) as client:
+        yield Lab(client, folder)
         for pod in (await client.request("GET", PODS))["items"]:
-            await Lab(client, proxy, folder).delete(pod["metadata"]["name"])
+            await Lab(client, folder).delete(pod["metadata"]["name"])
 
 
 async def test_a_worker_that_succeeds(tmp_path: Path) -> None:
@@ -164,19 +150,6 @@ async def test_no_process_outlives_the_lab(tmp_path: Path) -> None:
         pids = await lab.until_up(await lab.create(SLEEP))
         assert psutil.pid_exists(pids["pid"])
     assert not psutil.pid_exists(pids["pid"])
-
-
-async def test_a_refused_report_is_repeated_and_a_list_repairs_a_watch_that_broke(tmp_path: Path) -> None:
-    async with start(tmp_path) as lab:
-        running, doomed = await lab.create(SLEEP), await lab.create(SLEEP)
-        await lab.until_up(running)
-        await lab.until_up(doomed)
-        lab.proxy.cut_watches()
-        lab.proxy.faults.fail(503, times=3, when=lambda info: info.subresource == "status")
-        await lab.delete(doomed)
-        await lab.until_succeeded(await lab.create("pass"))
-        await lab.until_noted(doomed, JournalEvent.EXITED)
-        assert [entry.event for entry in lab.journal(running)] == ["bound", "started"]
 
 
 def test_system_tests_play_every_way_to_lose_a_pod_before_its_process_starts() -> None:

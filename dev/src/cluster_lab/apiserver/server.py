@@ -38,18 +38,12 @@ _INITIAL_NAMESPACES = ("default", "kube-system")
 class ApiServer:
     """An in-memory Kubernetes API server.
 
-    :param token: bearer token that requests have to carry, except for the version; None asks for none.
+    :param token: bearer token that requests have to carry.
     :param run_controllers: whether the scheduler runs.
     :param bookmark_interval: seconds between bookmarks.
     """
 
-    def __init__(
-        self,
-        token: str | None = None,
-        run_controllers: bool = True,
-        *,
-        bookmark_interval: float = 60.0,
-    ) -> None:
+    def __init__(self, token: str, *, run_controllers: bool = True, bookmark_interval: float = 60.0) -> None:
         self._token = token
         self._run_controllers = run_controllers
         self._bookmark_interval = bookmark_interval
@@ -113,15 +107,11 @@ class ApiServer:
             return error_response(internal(str(error)))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if request.path != "/version":
-            self._authenticate(request)
-        if document := discovery_document(request.path):
-            return json_response(document)
-        return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
-
-    def _authenticate(self, request: web.Request) -> None:
-        if self._token and request.headers.get("Authorization") != f"Bearer {self._token}":
+        if request.headers.get("Authorization") != f"Bearer {self._token}":
             raise ApiError(401, "Unauthorized", "Unauthorized")
+        if request.path == "/api/v1":
+            return json_response(discovery_document())
+        return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
 
 
 def _report_failure(task: asyncio.Task[None]) -> None:

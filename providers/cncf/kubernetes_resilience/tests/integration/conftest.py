@@ -50,8 +50,8 @@ def worker(name: str, launch_id: str = "launch-1") -> dict[str, Any]:
 class Kubelet:
     """Everybody else who works on pods: the kubelet, kubectl, a clean-up job."""
 
-    def __init__(self, server: ApiServer) -> None:
-        self._client = connect(server.url, TOKEN)
+    def __init__(self, kubeconfig: Path) -> None:
+        self._client = connect(kubeconfig)
 
     def create(self, pod: dict[str, Any]) -> PodRef:
         created = self._send("POST", "", pod)["metadata"]
@@ -121,8 +121,9 @@ def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
 
 
 @pytest.fixture
-def kubelet(server: ApiServer) -> Iterator[Kubelet]:
-    kubelet = Kubelet(server)
+def kubelet(server: ApiServer, tmp_path: Path) -> Iterator[Kubelet]:
+    server.write_kubeconfig(tmp_path / "kubeconfig-of-the-kubelet")
+    kubelet = Kubelet(tmp_path / "kubeconfig-of-the-kubelet")
     yield kubelet
     kubelet.close()
 
