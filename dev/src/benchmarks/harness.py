@@ -21,11 +21,11 @@ from benchmarks.cluster import CrowdedCluster, Observer
 from benchmarks.pods import EXECUTOR_NAME, MANY, TEMPLATE, pod_name, worker_pod
 from cluster_lab.apiserver import ApiServer, running_server
 from cluster_lab.control_plane import ControlPlane
-from cluster_lab.journal import JsonLines
 from cluster_lab.managed_process import ManagedProcess, inherited_environment
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings, configuration
 from testbed.airflow_deployment import Component
+from testbed.code_journal import JsonLines
 from testbed.database import execute
 from testbed.waiting import run_well
 

@@ -66,11 +66,6 @@ class KubeClient:
     ) -> None:
         await self._session.close()
 
-    @property
-    def url(self) -> str:
-        """The address of the API server."""
-        return self._config.url
-
     async def request(self, method: str, path: str, **options: Any) -> JsonObject:
         """
         Send a request and return the decoded answer.
@@ -108,7 +103,7 @@ class KubeClient:
         headers = {**self._config.headers(), "Accept": JSON, "Content-Type": content_type}
         data = None if body is None else msgspec.json.encode(body)
         async with self._session.request(
-            method, self.url + path, params=query, data=data, headers=headers
+            method, self._config.url + path, params=query, data=data, headers=headers
         ) as answer:
             await _check(answer)
             return await answer.read()
@@ -122,7 +117,7 @@ class KubeClient:
         """
         params = {"watch": "true", "timeoutSeconds": WATCH_SECONDS, **query}
         async with self._session.get(
-            self.url + path, params=params, headers=self._config.headers()
+            self._config.url + path, params=params, headers=self._config.headers()
         ) as answer:
             await _check(answer)
             async for line in answer.content:

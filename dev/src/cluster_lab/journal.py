@@ -1,23 +1,12 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""
-The lab's journal: what it did to which pod and when, one JSON object per line.
-
-Each line is written and flushed as the event happens, so the file can be read while the lab runs. The keys
-are the fields of :class:`JournalEntry`; times are ISO 8601 in UTC.
-"""
+"""The lab's journal: what it did to which pod and when."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-T = TypeVar("T")
 
 
 class JournalEvent(StrEnum):
@@ -51,62 +40,7 @@ class JournalEntry:
     map_index: int
     """-1 for a task that is not mapped."""
     try_number: int
-    phase: str
-    """``initial`` or ``resume`` (the task was deferred or rescheduled before)."""
     launch: int
-    """Which pod of the try in this phase, from 1."""
+    """Which pod of the try, from 1; from 1 again if the task was deferred or rescheduled before."""
     exit_code: int | None = None
     """With ``exited`` only."""
-
-
-class Journal:
-    """Writes entries to a file."""
-
-    def __init__(self, path: Path) -> None:
-        # Buffered by lines.
-        self._file = path.open("a", buffering=1, encoding="utf-8")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def write(self, entry: JournalEntry) -> None:
-        """Append an entry."""
-        line = json.dumps(asdict(entry) | {"time": entry.time.isoformat()}, separators=(",", ":"))
-        self._file.write(line + "\n")
-
-
-class JsonLines(Generic[T]):
-    """
-    What is in a file that grows, an object in each line. Each look reads what is new. For one thread.
-
-    :param path: the file; one that is not there yet is empty
-    :param parse: makes something of an object
-    """
-
-    def __init__(self, path: Path, parse: Callable[[dict[str, Any]], T]) -> None:
-        self._path = path
-        self._parse = parse
-        self._read = 0
-        self._found: list[T] = []
-
-    def read(self) -> list[T]:
-        """Return what is in the file by now. A last line without its end is still being written."""
-        if self._path.exists():
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                complete, end, _ = file.read().rpartition(b"\n")
-            # None of them is passed over if one cannot be parsed.
-            self._found += [self._parse(json.loads(line)) for line in complete.splitlines()]
-            self._read += len(complete) + len(end)
-        return self._found.copy()
-
-
-def open_journal(path: Path) -> JsonLines[JournalEntry]:
-    """Return the entries of a journal, also of one that is being written."""
-    return JsonLines(path, _entry)
-
-
-def _entry(item: dict[str, Any]) -> JournalEntry:
-    time, event = datetime.fromisoformat(item["time"]), JournalEvent(item["event"])
-    return JournalEntry(**(item | {"time": time, "event": event}))

@@ -5,37 +5,37 @@ The cluster lab: simulated nodes on an API server of its own or on a given one, 
 
 .. code-block:: python
 
-    async with ClusterLab(kubeconfig=kubeconfig, journal=path, log_dir=folder, embedded=True) as lab:
-        ...  # the cluster is at lab.url; kubectl and Airflow use the kubeconfig
+    async with ClusterLab(kubeconfig=kubeconfig, log_dir=folder, embedded=True).running():
+        ...  # Airflow uses the kubeconfig
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.client import JsonObject, KubeClient
-from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan, Launch, LaunchCounter
+from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan, LaunchCounter
 from cluster_lab.faults.scenarios import AT_WORK, run_normally, scenario_for
-from cluster_lab.journal import Journal, JournalEntry, JournalEvent
+from cluster_lab.journal import JournalEntry, JournalEvent
 from cluster_lab.kubelet.kubelet import Kubelet
 from cluster_lab.kubelet.logs import LogDirectory
 from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.pod import Admission, Scenario
 from cluster_lab.ports import LOOPBACK
+
+log = logging.getLogger(__name__)
 
 PATIENCE = 900.0
 """Seconds for which a request is repeated: longer than any outage that is tried. A node that gave up would
@@ -52,12 +52,10 @@ there may take a minute.
 
 @dataclass(kw_only=True)
 class ClusterLab:
-    """A cluster of simulated nodes, to be used as an async context manager."""
+    """A cluster of simulated nodes."""
 
     kubeconfig: Path
     """How to reach the API server; written, not read, with ``embedded``."""
-    journal: Path
-    """File to which the lab appends what it does, see :mod:`cluster_lab.journal`."""
     log_dir: Path
     """Where the logs of the containers go."""
     nodes: int = 3
@@ -71,39 +69,24 @@ class ClusterLab:
     Environment of every worker process, on top of ``PATH`` (the programs of the running Python come first),
     ``HOME`` and the locale of this process.
     """
-    url: str = field(init=False, default="")
-    """Address of the API server, once the lab has been entered."""
+    journal: list[JournalEntry] = field(init=False, default_factory=list)
+    """What it has done to pods so far, oldest first; to be read from any thread."""
 
     def __post_init__(self) -> None:
         self._launches = LaunchCounter()
-        self._stack = contextlib.AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        async with contextlib.AsyncExitStack() as stack:
-            journal = stack.enter_context(contextlib.closing(Journal(self.journal)))
-            if self.embedded:
-                await stack.enter_async_context(self._api_server())
-            client = await stack.enter_async_context(KubeClient(self.kubeconfig, PATIENCE))
-            self.url = client.url
-            await self._start_nodes(stack, client, journal)
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
 
     @contextlib.asynccontextmanager
-    async def _api_server(self) -> AsyncIterator[None]:
-        token = secrets.token_urlsafe(16)
-        async with ApiServer(token=token) as server:
-            server.write_kubeconfig(self.kubeconfig)
+    async def running(self) -> AsyncIterator[None]:
+        """Run for as long as the block lasts."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self.embedded:
+                server = await stack.enter_async_context(ApiServer(secrets.token_urlsafe(16)))
+                server.write_kubeconfig(self.kubeconfig)
+            client = await stack.enter_async_context(KubeClient(self.kubeconfig, PATIENCE))
+            await self._start_nodes(stack, client)
             yield
 
-    async def _start_nodes(
-        self, stack: contextlib.AsyncExitStack, client: KubeClient, journal: Journal
-    ) -> None:
+    async def _start_nodes(self, stack: contextlib.AsyncExitStack, client: KubeClient) -> None:
         logs = LogDirectory(self.log_dir)
         port = await stack.enter_async_context(logs.serving(LOOPBACK))
         env = {**_base_environment(), **self.env}
@@ -111,7 +94,7 @@ class ClusterLab:
             node = Node(client, f"lab-node-{number}", address=LOOPBACK, kubelet_port=port)
             await node.register()
             stack.push_async_callback(_remove, node)
-            kubelet = Kubelet(node, client, admit=partial(self._admit, journal), env=env, logs=logs)
+            kubelet = Kubelet(node, client, admit=self._admit, env=env, logs=logs)
             await stack.enter_async_context(_running(kubelet.run()))
 
     def use(self, faults: Path) -> None:
@@ -122,14 +105,25 @@ class ClusterLab:
         """
         self.plan = FaultPlan.load(faults)
 
-    def _admit(self, journal: Journal, manifest: JsonObject, node: str) -> Admission:
+    def _admit(self, manifest: JsonObject) -> Admission:
         launch = self._launches.register(manifest)
         rule = self.plan.rule_for(launch)
 
         def record(event: JournalEvent, exit_code: int | None) -> None:
             if event is JournalEvent.EXITED and exit_code == 0:
                 self._launches.ended_well(launch)
-            journal.write(_entry(manifest["metadata"], node, launch, event, exit_code))
+            entry = JournalEntry(
+                time=datetime.now(UTC),
+                event=event,
+                pod=manifest["metadata"]["name"],
+                uid=manifest["metadata"]["uid"],
+                node=launch.node,
+                **launch.task_try._asdict(),
+                launch=launch.number,
+                exit_code=exit_code,
+            )
+            self.journal.append(entry)
+            log.info("%s", entry)
 
         return Admission(scenario_for(rule) if rule else run_normally, record, _requested)
 
@@ -144,22 +138,6 @@ async def _remove(node: Node) -> None:
     with contextlib.suppress(TimeoutError, aiohttp.ClientError):
         async with asyncio.timeout(_FAREWELL_SECONDS):
             await node.remove()
-
-
-def _entry(
-    metadata: JsonObject, node: str, launch: Launch, event: JournalEvent, exit_code: int | None
-) -> JournalEntry:
-    return JournalEntry(
-        time=datetime.now(UTC),
-        event=event,
-        pod=metadata["name"],
-        uid=metadata["uid"],
-        node=node,
-        **launch.task_try._asdict(),
-        phase=launch.phase,
-        launch=launch.number,
-        exit_code=exit_code,
-    )
 
 
 def _base_environment() -> dict[str, str]:

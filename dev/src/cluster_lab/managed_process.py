@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
@@ -20,9 +19,6 @@ STOP_TIMEOUT = 15.0
 COMMAND_TIMEOUT = 120.0
 LINES = 30
 """Of output in a message."""
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\S+ ")
-"""What a line of a log begins with."""
 
 
 class ProcessError(RuntimeError):
@@ -88,17 +84,8 @@ def run_to_end(
 
 
 def last_lines(file: Path, lines: int) -> str:
-    """Return the last lines of a log; of those that differ only in their time, the last one."""
-    kept: list[str] = []
-    told: set[str] = set()
-    for line in reversed(file.read_text(errors="replace").splitlines()):
-        if time_of_line := _TIME.match(line):
-            what = line[time_of_line.end() :]
-            if what in told:
-                continue
-            told.add(what)
-        kept.append(line)
-    return "\n".join(reversed(kept[:lines]))
+    """Return the last lines of a log."""
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
 
 
 class ManagedProcess:

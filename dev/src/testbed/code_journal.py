@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from cluster_lab.journal import JsonLines
+T = TypeVar("T")
 
 FOLDER_VARIABLE = "TESTBED_EXECUTIONS"
 """The environment variable that tells workers the folder of the journal."""
@@ -49,6 +50,32 @@ def recorded(task_id: str) -> Iterator[None]:
 def record_callback(task_id: str) -> None:
     """Record that the failure callback of a task is called."""
     _write(task_id, CALLBACK)
+
+
+class JsonLines(Generic[T]):
+    """
+    What is in a file that grows, an object in each line. Each look reads what is new. For one thread.
+
+    :param path: the file; one that is not there yet is empty
+    :param parse: makes something of an object
+    """
+
+    def __init__(self, path: Path, parse: Callable[[dict[str, Any]], T]) -> None:
+        self._path = path
+        self._parse = parse
+        self._read = 0
+        self._found: list[T] = []
+
+    def read(self) -> list[T]:
+        """Return what is in the file by now. A last line without its end is still being written."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                complete, end, _ = file.read().rpartition(b"\n")
+            # None of them is passed over if one cannot be parsed.
+            self._found += [self._parse(json.loads(line)) for line in complete.splitlines()]
+            self._read += len(complete) + len(end)
+        return self._found.copy()
 
 
 class CodeJournal:

@@ -19,7 +19,6 @@ WORKERS = 8
 _KEPT = (
     "*.log",
     "control-plane/*.log",
-    "cluster.jsonl",
     "logs/**/*.log",
     "logs-of-workers/**/*.log",
     "pods/*/*.log",

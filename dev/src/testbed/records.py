@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, text
 
-from cluster_lab.journal import JournalEntry, JournalEvent, JsonLines
+from cluster_lab.journal import JournalEntry, JournalEvent
 from testbed.airflow_version import airflow_version
 from testbed.code_journal import CALLBACK, CodeJournal, code_name, release_file
 from testbed.waiting import wait_for
@@ -114,7 +114,7 @@ class Records:
 
     engine: Engine
     """The metadata database: the API server has enough to do with the workers."""
-    lab: JsonLines[JournalEntry]
+    lab: Sequence[JournalEntry]
     """What the lab has noted about all pods, oldest first."""
     code: CodeJournal
     """What the tasks have noted."""
@@ -207,7 +207,7 @@ class Run:
 
     def journal(self) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of the run."""
-        return [entry for entry in self.records.lab.read() if entry.run_id == self.run_id]
+        return [entry for entry in self.records.lab if entry.run_id == self.run_id]
 
     def events(self, task_id: str, event: JournalEvent) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of a task."""

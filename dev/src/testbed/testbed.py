@@ -17,7 +17,6 @@ from sqlalchemy import create_engine
 from cluster_lab.api_proxy import ApiProxy, Hold
 from cluster_lab.control_plane import ControlPlane
 from cluster_lab.database import EmbeddedDatabase, make_database
-from cluster_lab.journal import open_journal
 from cluster_lab.lab import ClusterLab
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
@@ -237,7 +236,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
             schedulers,
             lab,
             cluster,
-            Records(engine, open_journal(lab.journal), CodeJournal(home), home),
+            Records(engine, lab.journal, CodeJournal(home), home),
             database,
             proxy,
             control_plane,
@@ -254,17 +253,19 @@ def _running_lab(
     own_logs = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.home / "logs-of-workers" / "$HOSTNAME")}
     lab = ClusterLab(
         kubeconfig=control_plane.kubeconfig if control_plane else settings.home / "kubeconfig-of-the-lab",
-        journal=settings.home / "cluster.jsonl",
         log_dir=settings.home / "pods",
         nodes=settings.nodes,
         embedded=control_plane is None,
         env=deployment.worker_environment() | ({} if settings.shared_logs else own_logs),
     )
     logger = logging.getLogger("cluster_lab")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
     with closing(logging.FileHandler(settings.home / "cluster-lab.log")) as log:
+        log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(log)
         try:
-            with start_blocking_portal() as portal, portal.wrap_async_context_manager(lab):
+            with start_blocking_portal() as portal, portal.wrap_async_context_manager(lab.running()):
                 yield lab
         finally:
             logger.removeHandler(log)

@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_resilience.context import ExecutionContext
-from cluster_lab.journal import JsonLines
-from testbed.code_journal import append_line
+from testbed.code_journal import JsonLines, append_line
 
 if TYPE_CHECKING:
     from testbed.records import Run

@@ -24,7 +24,7 @@ from breeze.paths import ROOT
 from cluster_lab.client import KubeClient
 from cluster_lab.faults.plan import Fault, FaultPlan
 from cluster_lab.faults.scenarios import AT_WORK
-from cluster_lab.journal import JournalEntry, JournalEvent, open_journal
+from cluster_lab.journal import JournalEntry, JournalEvent
 from cluster_lab.lab import ClusterLab
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -35,6 +35,7 @@ SLEEP = "import os, time; print(f'pid={os.getpid()} up'); time.sleep(600)"
 @dataclass
 class Lab:
     client: KubeClient
+    cluster: ClusterLab
     folder: Path
 
     async def create(self, script: str, **base: Any) -> str:
@@ -61,7 +62,7 @@ class Lab:
         return pod
 
     def journal(self, name: str) -> list[JournalEntry]:
-        return [entry for entry in open_journal(self.folder / "journal").read() if entry.pod == name]
+        return [entry for entry in self.cluster.journal if entry.pod == name]
 
     async def until_noted(self, name: str, event: JournalEvent) -> JournalEntry:
         def found() -> list[JournalEntry]:
@@ -82,11 +83,12 @@ class Lab:
 async def start(folder: Path, **options: Any) -> AsyncIterator[Lab]:
     real = os.environ.get("CONFORMANCE_KUBECONFIG")
     kubeconfig = Path(real) if real else folder / "kubeconfig"
-    paths = {"kubeconfig": kubeconfig, "journal": folder / "journal", "log_dir": folder / "logs"}
-    async with ClusterLab(embedded=not real, **paths, **options), KubeClient(kubeconfig) as client:
-        yield Lab(client, folder)
+    cluster = ClusterLab(kubeconfig=kubeconfig, log_dir=folder / "logs", embedded=not real, **options)
+    async with cluster.running(), KubeClient(kubeconfig) as client:
+        lab = Lab(client, cluster, folder)
+        yield lab
         for pod in (await client.request("GET", PODS))["items"]:
-            await Lab(client, folder).delete(pod["metadata"]["name"])
+            await lab.delete(pod["metadata"]["name"])
 
 
 async def test_a_worker_that_succeeds(tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ class Kubelet:
         node: Node,
         client: KubeClient,
         *,
-        admit: Callable[[JsonObject, str], Admission],
+        admit: Callable[[JsonObject], Admission],
         env: Mapping[str, str],
         logs: LogDirectory,
     ) -> None:
         """
-        :param admit: called once for each pod, with its manifest and the node's name
+        :param admit: called once for each pod, with its manifest
         :param env: environment of every worker process, before the container's own
         """
         self._node = node
@@ -95,7 +95,7 @@ class Kubelet:
         self._pods[uid].update(pod)
 
     def _begin(self, pod: JsonObject) -> None:
-        admission = self._admit(pod, self._node.name)
+        admission = self._admit(pod)
         run = PodRun(pod, self._node, self._client, admission=admission, env=self._env, logs=self._logs)
         self._pods[run.uid] = run
         task = asyncio.create_task(self._live(run))
