@@ -17,7 +17,7 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from pathlib import Path
 import aiohttp
 
 from cluster_lab.apiserver import ApiServer
+from cluster_lab.apiserver.server import in_background
 from cluster_lab.client import JsonObject, KubeClient
 from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan, LaunchCounter
 from cluster_lab.faults.scenarios import AT_WORK, run_normally, scenario_for
@@ -80,7 +81,8 @@ class ClusterLab:
         """Run for as long as the block lasts."""
         async with contextlib.AsyncExitStack() as stack:
             if self.embedded:
-                server = await stack.enter_async_context(ApiServer(secrets.token_urlsafe(16)))
+                embedded = ApiServer(secrets.token_urlsafe(16))
+                server = await stack.enter_async_context(embedded.running())
                 server.write_kubeconfig(self.kubeconfig)
             client = await stack.enter_async_context(KubeClient(self.kubeconfig, PATIENCE))
             await self._start_nodes(stack, client)
@@ -95,7 +97,7 @@ class ClusterLab:
             await node.register()
             stack.push_async_callback(_remove, node)
             kubelet = Kubelet(node, client, admit=self._admit, env=env, logs=logs)
-            await stack.enter_async_context(_running(kubelet.run()))
+            await stack.enter_async_context(in_background(kubelet.run()))
 
     def use(self, faults: Path) -> None:
         """
@@ -145,13 +147,3 @@ def _base_environment() -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
     return inherited | {"HOME": _HOME, "PATH": path}
-
-
-@contextlib.asynccontextmanager
-async def _running(coroutine: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(coroutine)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

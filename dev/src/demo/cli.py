@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from demo.drained import drain_nodes, drained_text
 from demo.lost_pods import DAG_ID, PLAN, lose_pods, summary_text, task_table
 from demo.storm import storm_text, weather
 from pictures.places import AIRFLOW_FAILURES, airflow_launches
-from testbed.airflow_deployment import Component
 from testbed.post_mortem import post_mortem
 from testbed.terminal import make_console, run_in_terminal
 from testbed.testbed import Testbed, TestbedSettings, open_testbed
@@ -30,9 +29,6 @@ FOLDER = Path(__file__).parent
 
 # The demo waits for turns of the scheduler's loop, which its heartbeats count.
 ENVIRONMENT = {"AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
-
-EXPLAINING_LINES = 3
-"""How many lines of the scheduler's log are shown for a task that did not do what it should."""
 
 FAILED = Path(__file__).parents[3] / ".build" / "failed" / "demo"
 """Where all logs are kept if a task did not do what it should."""
@@ -64,7 +60,7 @@ def _run(upstream: bool, keep: bool, binaries: Path | None, picture: Path | None
         console.print(summary_text(rows))
         unexpected = [row.task_id for row in rows if not row.as_expected]
         if unexpected and not upstream:
-            _explain(console, testbed, unexpected)
+            _show_logs(console, testbed.home)
             return 1
         console.print("\nSecond act: nodes are drained under tasks that run")
         run = testbed.trigger(DRAINED_DAG_ID)
@@ -80,7 +76,8 @@ def _run(upstream: bool, keep: bool, binaries: Path | None, picture: Path | None
             save_picture(picture, *shown)
         unexpected += [row.task_id for row in (*drained, *storm.rows) if not row.as_expected]
         if unexpected and not upstream:
-            _explain(console, testbed, unexpected)
+            _show_logs(console, testbed.home)
+            console.print(f"\nNot what it should be: {', '.join(unexpected)}")
         if keep:
             hit = max(drained, key=lambda row: row.begun).task_id
             _wait_for_interrupt(
@@ -116,15 +113,6 @@ def _testbed(console: Console, upstream: bool, binaries: Path | None) -> Iterato
         except Exception:
             _show_logs(console, settings.home)
             raise
-
-
-def _explain(console: Console, testbed: Testbed, task_ids: Sequence[str]) -> None:
-    _show_logs(console, testbed.home)
-    log = testbed.deployment.components[Component.SCHEDULER].log_file.read_text(errors="replace").splitlines()
-    for task_id in task_ids:
-        lines = [line for line in log if task_id in line and "[info" not in line][-EXPLAINING_LINES:]
-        console.print(f"\nThe scheduler's last words about {task_id}:", *lines, sep="\n", markup=False)
-    console.print(f"\nNot what it should be: {', '.join(task_ids)}")
 
 
 def _show_logs(console: Console, home: Path) -> None:

@@ -29,7 +29,7 @@ class LogProxy:
         connector = aiohttp.TCPConnector(ssl=False, force_close=True)
         self._session = aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections to kubelets."""
         await self._session.close()
 

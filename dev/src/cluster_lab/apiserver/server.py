@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
@@ -49,7 +47,6 @@ class ApiServer:
         self._bookmark_interval = bookmark_interval
         self.store = Store()
         self.registry = Registry(self.store)
-        self._stack = contextlib.AsyncExitStack()
         for name in _INITIAL_NAMESPACES:
             self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
 
@@ -58,33 +55,21 @@ class ApiServer:
         """:returns: base URL, known once the server has started."""
         return f"http://{LOOPBACK}:{self._port}"
 
-    async def __aenter__(self) -> Self:
-        loop = self._loop = asyncio.get_running_loop()
-        logs = LogProxy(self.registry)
-        self._stack.push_async_callback(logs.close)
-        self._handlers = Handlers(self.registry, logs, self._bookmark_interval)
-        await self._listen()
-        if self._run_controllers:
-            self._scheduling = loop.create_task(Scheduler(self.registry).run())
-            self._scheduling.add_done_callback(_report_failure)
-            self._stack.push_async_callback(self._stop_scheduling)
-        return self
-
-    async def _listen(self) -> None:
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Run for as long as the block lasts."""
+        self._loop = asyncio.get_running_loop()
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._serve)
         # Without cancellation the handler of an idle watch outlives its client, until the watch's timeout.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        self._port = await self._stack.enter_async_context(listening(runner, LOOPBACK))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-
-    async def _stop_scheduling(self) -> None:
-        self._scheduling.cancel()
-        await asyncio.gather(self._scheduling, return_exceptions=True)
+        async with contextlib.AsyncExitStack() as stack:
+            logs = await stack.enter_async_context(contextlib.aclosing(LogProxy(self.registry)))
+            self._handlers = Handlers(self.registry, logs, self._bookmark_interval)
+            self._port = await stack.enter_async_context(listening(runner, LOOPBACK))
+            if self._run_controllers:
+                await stack.enter_async_context(in_background(Scheduler(self.registry).run()))
+            yield self
 
     def compact(self) -> None:
         """Expire every older resource version and continue token. May be called from any thread.
@@ -114,9 +99,21 @@ class ApiServer:
         return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
 
 
+@contextlib.asynccontextmanager
+async def in_background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do something that does not end by itself for as long as the block lasts."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_report_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 def _report_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        _log.error("the scheduler of the embedded API server stopped", exc_info=error)
+        _log.error("%s has stopped", task, exc_info=error)
 
 
 @contextlib.contextmanager
@@ -128,6 +125,6 @@ def running_server(**options: Any) -> Iterator[ApiServer]:
     """
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(portal.call(partial(ApiServer, **options))) as server,
+        portal.wrap_async_context_manager(ApiServer(**options).running()) as server,
     ):
         yield server
