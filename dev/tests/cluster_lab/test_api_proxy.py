@@ -62,22 +62,3 @@ def test_late_events_come_in_order(proxy: ApiProxy, api: Api) -> None:
         api.set_status("d", phase="Running")
         proxy.lag(0)
         assert events.names(2) == [("ADDED", "d"), ("MODIFIED", "d")]
-
-
-def test_events_are_replayed_per_object(proxy: ApiProxy, api: Api) -> None:
-    with api.watch() as events:
-        proxy.replay(1)
-        api.create("a")
-        api.create("b")
-        api.delete("a", gracePeriodSeconds=0)
-
-        assert events.names(4) == [("ADDED", "a")] * 2 + [("ADDED", "b")] * 2
-        # Kubernetes tells that the pod terminates before it tells that it is gone.
-        added, terminating, gone = (("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"))
-        assert events.names(3) == [terminating, added, terminating]
-        assert events.names(4) == [gone, added, terminating, gone]
-
-        proxy.replay(0)
-        api.create("c")
-        api.create("d")
-        assert events.names(2) == [("ADDED", "c"), ("ADDED", "d")]

@@ -125,7 +125,6 @@ class ApiProxy:
         self.faults.clear()
         self._expiries = 0
         self.lag(0)
-        self.replay(0)
 
     def lag(self, seconds: float) -> None:
         """Pass watch events on when they are so old, in their order; 0: at once.
@@ -133,17 +132,6 @@ class ApiProxy:
         That goes for the watches that are open, the events that wait already, and the end of a watch too.
         """
         self._portal.call(self._watches.set_lag, seconds)
-
-    def replay(self, times: int) -> None:
-        """Repeat watch events: what a client sees that lists again from an old cache, without saying so.
-
-        After each event follow, so many times, all events of the same object (by UID) up to this one, in
-        order, so that the newest is the last. Known are the events that this connection has passed on since
-        it was told to; after DELETED they are forgotten. Bookmarks, errors and tables are not repeated.
-
-        :param times: 0: no longer.
-        """
-        self._watches.replays = times
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Watches on their way through the proxy: counted, cut, late, repeated.
+"""Watches on their way through the proxy: counted, cut, late.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from math import inf
 
 import aiohttp
-import msgspec
 from aiohttp import web
 
 from cluster_lab.api_proxy.upstream import begin
@@ -26,8 +26,6 @@ class Watches:
         self.open: set[_Relay] = set()
         self.lag = 0.0
         """Seconds that an event has to be old."""
-        self.replays = 0
-        """How often events are repeated."""
 
     def cut(self) -> None:
         """Break the connections of the watches that are open."""
@@ -37,20 +35,21 @@ class Watches:
     def freeze(self) -> None:
         """Pass nothing on from the watches that are open."""
         for watch in self.open:
-            watch.is_frozen = True
+            watch.lag = inf
 
     def set_lag(self, seconds: float) -> None:
         """Pass events on when they are so old, those too that wait already."""
         self.lag = seconds
         for watch in self.open:
-            watch.wake()
+            watch.lag = seconds
+            watch.awake.set()
 
     async def relay(self, request: web.Request, reply: aiohttp.ClientResponse) -> web.StreamResponse:
         """Pass a watch on until it ends.
 
         :raises aiohttp.ClientError: the server breaks it off.
         """
-        watch = _Relay(request.transport, self)
+        watch = _Relay(request.transport, self.lag)
         # First, so that the client cannot know of a watch that is not counted and cannot be cut.
         self.open.add(watch)
         self.opened += 1
@@ -65,23 +64,18 @@ class Watches:
 class _Relay:
     """One watch. Its end travels with the events: as late as they are, and after them."""
 
-    def __init__(self, transport: asyncio.Transport | None, watches: Watches) -> None:
-        self.is_frozen = False
+    def __init__(self, transport: asyncio.Transport | None, lag: float) -> None:
+        self.lag = lag
+        self.awake = asyncio.Event()
+        """Set to have it look again at what is due."""
         self._transport = transport
-        self._watches = watches
         self._queue: deque[tuple[float, bytes | None]] = deque()
-        self._awake = asyncio.Event()
-        self._history = _History()
         self._clock = asyncio.get_running_loop().time
 
     def cut(self) -> None:
         """Break the client's connection; the one to the server follows."""
         if self._transport is not None:
             self._transport.abort()
-
-    def wake(self) -> None:
-        """Look again at what is due."""
-        self._awake.set()
 
     async def run(self, reply: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
         reading = asyncio.create_task(self._read(reply))
@@ -95,18 +89,17 @@ class _Relay:
     async def _read(self, reply: aiohttp.ClientResponse) -> None:
         try:
             async for line in reply.content:
-                for event in self._history.repeat(line, self._watches.replays):
-                    self._put(event)
+                self._put(line)
         finally:
             self._put(None)
 
     def _put(self, line: bytes | None) -> None:
         self._queue.append((self._clock(), line))
-        self.wake()
+        self.awake.set()
 
     async def _write(self, response: web.StreamResponse) -> None:
         while True:
-            self._awake.clear()
+            self.awake.clear()
             lines = self._take_due()
             if data := b"".join(line for line in lines if line):
                 await response.write(data)
@@ -114,36 +107,14 @@ class _Relay:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._next_due()):
-                    await self._awake.wait()
+                    await self.awake.wait()
 
     def _take_due(self) -> list[bytes | None]:
-        before = self._clock() - self._watches.lag
+        before = self._clock() - self.lag
         lines = []
-        while self._queue and self._queue[0][0] <= before and not self.is_frozen:
+        while self._queue and self._queue[0][0] <= before:
             lines.append(self._queue.popleft()[1])
         return lines
 
     def _next_due(self) -> float | None:
-        return self._queue[0][0] + self._watches.lag if self._queue and not self.is_frozen else None
-
-
-class _History:
-    """The events of each object on one watch, since they are repeated."""
-
-    def __init__(self) -> None:
-        self._events: dict[str, list[bytes]] = {}
-
-    def repeat(self, line: bytes, times: int) -> list[bytes]:
-        """:returns: the event, and so many times all events of its object up to it, in order."""
-        if not times:
-            self._events.clear()
-            return [line]
-        event = msgspec.json.decode(line)
-        uid = event["object"]["metadata"].get("uid")
-        if not uid:  # a bookmark or an error
-            return [line]
-        seen = self._events.setdefault(uid, [])
-        seen.append(line)
-        if event["type"] == "DELETED":
-            del self._events[uid]
-        return [line, *seen * times]
+        return self._queue[0][0] + self.lag if self._queue else None
