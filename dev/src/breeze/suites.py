@@ -70,15 +70,10 @@ def run_suite(context: typer.Context) -> int:
 def run_chaos(
     minutes: Annotated[float, Option(min=0, help="For how long; 0: one round for each case.")] = 0,
     seed: Annotated[int | None, Option(help="Of the first round: one that has failed fails again.")] = None,
-    limit: Annotated[int | None, Option(help="Only with so many relaunches allowed: 0, 1 or 3.")] = None,
-    budget: Annotated[
-        int, Option(help="With --limit: the infrastructure budget of running tasks, 0 or (with 1) 2.")
-    ] = 0,
-    outages: Annotated[bool, Option("--outages", help="With --limit 1: a registry goes and comes.")] = False,
+    case: Annotated[str, Option(help="Only this one, as a failure names it; by default all.")] = "",
 ) -> int:
     """Search for an interleaving of events that breaks a promise of the executor."""
-    case = "" if limit is None else f"[{limit}-{budget}-{outages}]"
-    test = f"{SUITES['providers-tests']}/chaos/test_chaos.py::test_promises_hold{case}"
+    test = f"{SUITES['providers-tests']}/chaos/test_chaos.py::test_promises_hold{case and f'[{case}]'}"
     number = random.randrange(2**32) if seed is None else seed
     env = {"CHAOS_MINUTES": str(minutes), "CHAOS_SEED": str(number)}
     # Nothing of a broken promise but what led to it: no code of ours is at fault where it is noticed.

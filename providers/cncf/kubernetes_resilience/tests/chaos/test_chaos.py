@@ -70,7 +70,7 @@ def search(machine, tally, end):
             run_state_machine_as_test(seed(number)(counted(machine, tally)), settings=histories)
         except BaseException as error:
             tally.failing_seed = number
-            case = f"--limit {tally.limit} --budget {tally.budget}" + " --outages" * tally.outages
+            case = f"--case {tally.limit}-{tally.budget}-{tally.outages}"
             error.add_note(f"The same again: ./breeze testing chaos --seed {number} {case}")
             raise
         if time.monotonic() >= end:
