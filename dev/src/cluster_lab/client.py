@@ -21,8 +21,6 @@ Query = Mapping[str, str | int]
 
 JSON = "application/json"
 
-PATIENCE = 10.0
-"""Seconds for which a request is repeated, if nothing else is said."""
 WATCH_SECONDS = 300
 """A watch ends after this time, if nothing else is said, and its user lists anew, which repairs what was
 missed."""
@@ -48,7 +46,7 @@ class KubeClient:
     :param patience: Seconds for which :meth:`request` is repeated.
     """
 
-    def __init__(self, kubeconfig: Path, patience: float = PATIENCE) -> None:
+    def __init__(self, kubeconfig: Path, patience: float) -> None:
         self._config = Kubeconfig(kubeconfig)
         self._patience = patience
         self._session = aiohttp.ClientSession(

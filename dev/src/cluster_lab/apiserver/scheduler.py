@@ -9,7 +9,6 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 
@@ -40,16 +39,14 @@ class Scheduler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._store = registry.store
-        self._wake = asyncio.Event()
-        for resource in (PODS, NODES):
-            self._store.logs[resource].follow(self._store.revision, self._wake)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        while True:
-            self._wake.clear()
-            self._place_all()
-            await self._wake.wait()
+        with self._store.followed(self._store.revision) as follower:
+            while True:
+                follower.take()
+                self._place_all()
+                await follower.wake.wait()
 
     def _place_all(self) -> None:
         pods = self._store.records(PODS)

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Objects in memory with one revision counter and, per resource, a log of changes.
+"""Objects in memory with one revision counter and a log of changes.
 
 The counter stands in for etcd's revision: each write takes the next number and that number becomes the
 object's resourceVersion, so versions are comparable across resources, as with a real cluster.
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -78,66 +80,34 @@ class Change:
 
 
 class Follower:
-    """A reader's place in a change log. Followers share the log, so a slow one holds no memory."""
+    """A reader's place among the changes. Followers share them, so a slow one holds no memory."""
 
-    def __init__(self, log: ChangeLog, revision: int, wake: asyncio.Event) -> None:
-        self._log = log
+    def __init__(self, store: Store, revision: int) -> None:
+        self._store = store
         self.revision = revision
         """The newest change that it has taken, or a later version."""
-        self.wake = wake
+        self.wake = asyncio.Event()
+        """Set when there may be something to take."""
 
     def take(self) -> list[Change]:
         """:returns: the changes since the last call, oldest first."""
         self.wake.clear()
-        changes = self._log.since(self.revision)
+        changes = self._store.since(self.revision)
         if changes:
             self.revision = changes[-1].revision
         return changes
 
-    def close(self) -> None:
-        """Stop following."""
-        self._log.followers.discard(self)
-
-
-class ChangeLog:
-    """The changes of one resource since the last compaction, in the order of their revisions."""
-
-    def __init__(self) -> None:
-        self._changes: list[Change] = []
-        self.followers: set[Follower] = set()
-
-    def append(self, change: Change) -> None:
-        """Add a change and wake the followers."""
-        self._changes.append(change)
-        for follower in self.followers:
-            follower.wake.set()
-
-    def since(self, revision: int) -> list[Change]:
-        """:returns: the changes above a revision, oldest first."""
-        return self._changes[bisect_right(self._changes, revision, key=lambda change: change.revision) :]
-
-    def compact(self, revision: int) -> None:
-        """Forget the changes up to a revision, but for what a follower has yet to take."""
-        self._changes = self.since(min([revision, *(follower.revision for follower in self.followers)]))
-
-    def follow(self, revision: int, wake: asyncio.Event | None = None) -> Follower:
-        """:param wake: set when there may be something to read; for one reader of several logs.
-        :returns: a follower that starts with the first change above a revision.
-        """
-        follower = Follower(self, revision, wake or asyncio.Event())
-        self.followers.add(follower)
-        return follower
-
 
 class Store:
-    """All objects of the server."""
+    """All objects of the server, and the changes since the last compaction."""
 
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
         self.oldest = FIRST_REVISION
         """The lowest revision from which a watch or a continued list can still go on."""
         self._records: dict[Resource, dict[Key, Record]] = {r: {} for r in RESOURCES}
-        self.logs = {r: ChangeLog() for r in RESOURCES}
+        self._changes: list[Change] = []
+        self._followers: set[Follower] = set()
 
     def get(self, resource: Resource, key: Key) -> Record | None:
         """:returns: the object, or None."""
@@ -153,7 +123,7 @@ class Store:
         record = Record(resource, obj, self.revision).at(self.revision)
         previous = self._records[resource].get(record.key)
         self._records[resource][record.key] = record
-        self.logs[resource].append(Change("MODIFIED" if previous else "ADDED", record, previous))
+        self._append(Change("MODIFIED" if previous else "ADDED", record, previous))
         return record
 
     def remove(self, record: Record) -> Record:
@@ -164,14 +134,33 @@ class Store:
         self.revision += 1
         last = self._records[record.resource].pop(record.key)
         gone = last.at(self.revision)
-        self.logs[record.resource].append(Change("DELETED", gone, last))
+        self._append(Change("DELETED", gone, last))
         return gone
+
+    def _append(self, change: Change) -> None:
+        self._changes.append(change)
+        for follower in self._followers:
+            follower.wake.set()
+
+    def since(self, revision: int) -> list[Change]:
+        """:returns: the changes above a revision, oldest first."""
+        return self._changes[bisect_right(self._changes, revision, key=lambda change: change.revision) :]
+
+    @contextmanager
+    def followed(self, revision: int) -> Iterator[Follower]:
+        """Follow the changes above a revision for as long as the block lasts."""
+        follower = Follower(self, revision)
+        self._followers.add(follower)
+        try:
+            yield follower
+        finally:
+            self._followers.remove(follower)
 
     def compact(self) -> None:
         """Forget history, as etcd does every few minutes: open watches go on, older versions expire."""
         self.oldest = self.revision
-        for log in self.logs.values():
-            log.compact(self.revision)
+        # But for what a follower has yet to take.
+        self._changes = self.since(min([self.revision, *(each.revision for each in self._followers)]))
 
     def records_at(self, resource: Resource, revision: int) -> list[Record]:
         """:returns: the objects as they were at a revision, found by undoing the changes since.
@@ -179,7 +168,9 @@ class Store:
         The caller has checked the revision against :attr:`oldest`.
         """
         past = dict(self._records[resource])
-        for change in reversed(self.logs[resource].since(revision)):
+        for change in reversed(self.since(revision)):
+            if change.record.resource is not resource:
+                continue
             if change.previous is None:
                 past.pop(change.record.key, None)
             else:

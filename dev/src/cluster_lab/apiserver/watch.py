@@ -45,21 +45,19 @@ class WatchStream:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Send events until the time is up or the client leaves."""
-        follower = self._store.logs[self.info.target].follow(self._version or self._store.revision)
-        initial = [] if self._version else self._existing()
-        too_old = 0 < self._version < self._store.oldest
-        try:
-            await self._response.prepare(request)
-            if too_old:
-                await self._send([self._expiry()])
-            else:
-                await self._send(self._line("ADDED", record) for record in initial)
-                await self._follow(follower)
-        except ConnectionError:
-            if request.transport is not None:  # without the last chunk that ends a response
-                request.transport.abort()
-        finally:
-            follower.close()
+        with self._store.followed(self._version or self._store.revision) as follower:
+            initial = [] if self._version else self._existing()
+            too_old = 0 < self._version < self._store.oldest
+            try:
+                await self._response.prepare(request)
+                if too_old:
+                    await self._send([self._expiry()])
+                else:
+                    await self._send(self._line("ADDED", record) for record in initial)
+                    await self._follow(follower)
+            except ConnectionError:
+                if request.transport is not None:  # without the last chunk that ends a response
+                    request.transport.abort()
         return self._response
 
     def _existing(self) -> list[Record]:
@@ -106,6 +104,8 @@ class WatchStream:
 
     def _lines(self, change: Change) -> Iterable[bytes]:
         """An object that stops or starts to match is, to this watch, deleted or added."""
+        if change.record.resource is not self.info.target:
+            return
         before = change.previous is not None and self._selection.matches(change.previous)
         after = change.type != "DELETED" and self._selection.matches(change.record)
         if after:
