@@ -10,8 +10,6 @@ import logging
 import select
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 import msgspec
@@ -26,6 +24,7 @@ from cluster_lab.apiserver.requests import RequestInfo, resolve
 from cluster_lab.apiserver.status import ApiError, expired
 from cluster_lab.http_server import listening
 from cluster_lab.kubeconfig import write_kubeconfig
+from cluster_lab.managed_process import Service
 from cluster_lab.ports import LOOPBACK
 
 _log = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ _PLAIN = {"Accept-Encoding": "identity"}
 """For watches, whose lines are looked at."""
 
 
-class ApiProxy:
+class ApiProxy(Service):
     """A proxy on loopback, from entering the ``with`` block to its end.
 
     :param kubeconfig: of the server behind, with a token or a client certificate. It is read once.
@@ -48,17 +47,14 @@ class ApiProxy:
         self._watches = Watches()
         self._expiries = 0
         self._holds: list[Hold] = []
+        self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._portal = stack.enter_context(start_blocking_portal())
-            stack.enter_context(self._portal.wrap_async_context_manager(self._serving()))
-            self._stack = stack.pop_all()
-        return self
+    def _start(self) -> None:
+        self._portal = self._stack.enter_context(start_blocking_portal())
+        self._stack.enter_context(self._portal.wrap_async_context_manager(self._serving()))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """Stop it, and break all connections."""
         self._stack.close()
 
     @property
