@@ -14,8 +14,9 @@ from statistics import median, quantiles
 
 from rich.table import Table
 
-from pictures.api_server import ApiServer, open_api_server
+from pictures.api_server import open_api_server
 from pictures.places import RUN_ID, STORY
+from testbed.airflow_deployment import AirflowDeployment
 from testbed.database import execute
 from testbed.terminal import make_console
 
@@ -70,7 +71,6 @@ QUESTIONS: tuple[tuple[str, str, int, dict[str, str]], ...] = (
 def main() -> None:
     """Write the rows, ask, and print how long each answer took."""
     with open_api_server() as server:
-        server.seed()
         for statement in (_INSTANCES, _LEDGER, _ENDS, _OTHERS, "ANALYZE"):
             execute(server.database_url, statement)
         table = Table("milliseconds", "median", "95%", title=f"{AUDIT_ROWS:,} audit rows")
@@ -80,14 +80,14 @@ def main() -> None:
         make_console().print(table)
 
 
-def _ask(server: ApiServer, path: str, days: int, parameters: dict[str, str]) -> list[float]:
+def _ask(server: AirflowDeployment, path: str, days: int, parameters: dict[str, str]) -> list[float]:
     """Return how many milliseconds each answer took, without the first one."""
     until = datetime.now(UTC)
     since = {"since": (until - timedelta(days=days)).isoformat(), "until": until.isoformat()}
     times = []
     for _ in range(REQUESTS + 1):
         # Of the test bed: it is logged in, and keeps its connection.
-        answer = server.deployment.client.http.get(f"{server.url}/{path}", params=since | parameters)
+        answer = server.client.http.get(f"{server.url}/{path}", params=since | parameters)
         times.append(answer.raise_for_status().elapsed.total_seconds() * 1000)
     return times[1:]
 

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_lab.postgres import EmbeddedPostgres
@@ -17,30 +16,9 @@ from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.waiting import run_well
 
 
-@dataclass(frozen=True)
-class ApiServer:
-    """An API server that runs, and its database."""
-
-    deployment: AirflowDeployment
-    database_url: str
-
-    @property
-    def url(self) -> str:
-        """Its address, without a slash at the end."""
-        return self.deployment.url
-
-    def seed(self) -> None:
-        """
-        Write what there is to show.
-
-        :raises ProcessError: if that fails
-        """
-        run_well([sys.executable, "-m", "pictures.seed"], self.deployment.environment)
-
-
 @contextmanager
-def open_api_server() -> Iterator[ApiServer]:
-    """Start an API server with an empty database, and stop it in the end."""
+def open_api_server() -> Iterator[AirflowDeployment]:
+    """Start an API server with what there is to show in its database, and stop it in the end."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pictures-")))
         (home / "dags").mkdir()
@@ -53,4 +31,5 @@ def open_api_server() -> Iterator[ApiServer]:
         deployment.run_well("db", "migrate")
         deployment.start_components(Component.API_SERVER)
         deployment.client.log_in()
-        yield ApiServer(deployment, postgres.url)
+        run_well([sys.executable, "-m", "pictures.seed"], deployment.environment)
+        yield deployment

@@ -23,9 +23,8 @@ PICTURES = {
 def take_pictures() -> None:
     """Take them anew."""
     with open_api_server() as server, open_browser() as browser:
-        server.seed()
         for theme in get_args(Theme):
-            with log_in(browser, server.url, server.deployment.client.token, theme) as context:
+            with log_in(browser, server.url, server.client.token, theme) as context:
                 page = context.new_page()
                 for name, address in PICTURES.items():
                     page.goto(f"{server.url}/{address}")

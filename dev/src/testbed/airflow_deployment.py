@@ -71,6 +71,7 @@ class AirflowDeployment(Service):
     def __init__(self, settings: DeploymentSettings) -> None:
         self._settings = settings
         self._started_at: dict[Component, datetime] = {}
+        self.database_url = settings.database_url
         self.url = f"http://{LOOPBACK}:{free_port()}"
         self.client = AirflowClient(self.url)
         self._configuration = configuration(settings, self.url)

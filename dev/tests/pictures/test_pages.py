@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from pictures.api_server import ApiServer, open_api_server
+from pictures.api_server import open_api_server
 from pictures.browser import find_chromium, log_in, open_browser
 from pictures.places import FAILURES, HELD, QUIET, RUN_ID, STORY, UNTOUCHED, launches
+from testbed.airflow_deployment import AirflowDeployment
 from testbed.database import execute
 from testbed.packages import needs
 
@@ -23,9 +24,8 @@ PATIENCE = 60_000
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ApiServer]:
+def server() -> Iterator[AirflowDeployment]:
     with open_api_server() as server:
-        server.seed()
         yield server
 
 
@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
 def page(server, browser) -> Iterator[Page]:
     """A page that complains of nothing: every error of a script, and everything that the browser refuses."""
     complaints: list[str] = []
-    with log_in(browser, server.url, server.deployment.client.token) as context:
+    with log_in(browser, server.url, server.client.token) as context:
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -52,7 +52,7 @@ def page(server, browser) -> Iterator[Page]:
     assert [text for text in complaints if "Failed to load resource" not in text] == []
 
 
-def go(page: Page, server: ApiServer, address: str) -> None:
+def go(page: Page, server: AirflowDeployment, address: str) -> None:
     page.goto(f"{server.url}/{address}")
     expect(page.locator("main")).to_have_attribute("aria-busy", "false")
 
