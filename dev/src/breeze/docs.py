@@ -14,9 +14,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Option
+from typing import TYPE_CHECKING, Any
 
 from breeze.paths import BUILD, CORE, PROVIDER, ROOT
 from breeze.provider_info import provider_info
@@ -36,11 +34,7 @@ _HELP_WIDTH = 90
 _RELEASES = ".. towncrier release notes start\n"
 
 
-def build_site(
-    external_links: Annotated[
-        bool, Option("--external-links", help="Check links to other sites too, which takes a network.")
-    ] = False,
-) -> int:
+def build_site() -> int:
     """Build the documentation site into site/; a warning, or a link that leads nowhere, is an error."""
     source = BUILD / "docs-source"  # Sphinx reads one folder only.
     shutil.rmtree(source, ignore_errors=True)
@@ -57,8 +51,8 @@ def build_site(
     if exit_code := run_tool("sphinx", *options, source, _SITE):
         return exit_code
     console.print("The site is in site/index.html")
-    where = [] if external_links else ["--offline"]
-    return run_program([_LYCHEE, "--include-fragments", "--no-progress", *where, *ROOT.glob("*.md"), _SITE])
+    options = ["--offline", "--include-fragments", "--no-progress"]
+    return run_program([_LYCHEE, *options, *ROOT.glob("*.md"), _SITE])
 
 
 def made_pages() -> dict[str, str]:
