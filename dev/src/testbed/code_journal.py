@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -78,23 +77,14 @@ class JsonLines(Generic[T]):
         return self._found.copy()
 
 
-class CodeJournal:
+def open_code_journal(folder: Path) -> JsonLines[tuple[str, str]]:
     """
-    What the workers have written so far.
+    Return what the workers have written so far.
 
     :param folder: that of the journal
+    :return: names of code, each with a step: it has ``begun`` or ``ended``, or it is :data:`CALLBACK`
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._lines = JsonLines(folder / _JOURNAL, lambda entry: (entry["task_id"], entry["step"]))
-
-    def counts(self) -> Counter[tuple[str, str]]:
-        """Count the steps of each task: its code has ``begun`` or ``ended``, or it is :data:`CALLBACK`."""
-        return Counter(self._lines.read())
-
-    def steps(self, task_id: str) -> list[str]:
-        """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-        return [step for task, step in self._lines.read() if task == task_id and step != CALLBACK]
+    return JsonLines(folder / _JOURNAL, lambda entry: (entry["task_id"], entry["step"]))
 
 
 def code_name(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:

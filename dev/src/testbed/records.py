@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 
 from cluster_lab.journal import JournalEntry, JournalEvent
 from testbed.airflow_version import airflow_version
-from testbed.code_journal import CALLBACK, CodeJournal, code_name, release_file
+from testbed.code_journal import CALLBACK, JsonLines, code_name, release_file
 from testbed.waiting import wait_for
 
 _TASK_INSTANCES, _HISTORY = (
@@ -116,7 +116,7 @@ class Records:
     """The metadata database: the API server has enough to do with the workers."""
     lab: Sequence[JournalEntry]
     """What the lab has noted about all pods, oldest first."""
-    code: CodeJournal
+    code: JsonLines[tuple[str, str]]
     """What the tasks have noted."""
     executions: Path
     """The folder of that journal."""
@@ -145,7 +145,7 @@ class Run:
     def outcomes(self) -> dict[TaskId, Outcome]:
         """Return what has become of each task instance so far."""
         pods = Counter(TaskId(entry.task_id, entry.map_index) for entry in self.all_pods())
-        code = self.records.code.counts()
+        code = Counter(self.records.code.read())
         ledger = Counter((task, event) for task, event, _ in self._audit_log())
         return {
             key: Outcome(
@@ -203,7 +203,8 @@ class Run:
 
     def steps(self, task_id: str) -> list[str]:
         """Return each time that the code of a task has ``begun`` or ``ended``, in this order."""
-        return self.records.code.steps(self._code_name(TaskId(task_id)))
+        code = self._code_name(TaskId(task_id))
+        return [step for name, step in self.records.code.read() if name == code and step != CALLBACK]
 
     def journal(self) -> list[JournalEntry]:
         """Return what the lab has noted about the pods of the run."""

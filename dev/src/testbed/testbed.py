@@ -22,7 +22,7 @@ from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, creates_pod
-from testbed.code_journal import FOLDER_VARIABLE, CodeJournal, Order, order_file
+from testbed.code_journal import FOLDER_VARIABLE, Order, open_code_journal, order_file
 from testbed.permissions import Account, Permissions
 from testbed.records import Records, Run
 from testbed.schedulers import Schedulers
@@ -236,7 +236,7 @@ def open_testbed(settings: TestbedSettings) -> Iterator[Testbed]:
             schedulers,
             lab,
             cluster,
-            Records(engine, lab.journal, CodeJournal(home), home),
+            Records(engine, lab.journal, open_code_journal(home), home),
             database,
             proxy,
             control_plane,

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseSensorOperator, Context
 
-from testbed.code_journal import CodeJournal, folder_of_worker, recorded
+from testbed.code_journal import folder_of_worker, open_code_journal, recorded
 from testbed.work import Work, code_of, light_pod, note_failure, work
 
 LOSSES = (
@@ -34,7 +34,7 @@ class LongPoke(BaseSensorOperator):
         """Look."""
         name = code_of(context)
         with recorded(name):
-            if CodeJournal(folder_of_worker()).steps(name).count("begun") == 2:
+            if open_code_journal(folder_of_worker()).read().count((name, "begun")) == 2:
                 work(context)
         return False
 
