@@ -109,7 +109,7 @@ def test_of_a_dead_scheduler_each_executor_adopts_its_own_tasks(testbed: Testbed
         task: run.wait_for_pods(task, 1)[0]
         for task in ("ours_running", "ours_starting", "official_running", "official_starting")
     }
-    testbed.schedulers.die_with_children(testbed.schedulers.alive[0])
+    testbed.schedulers.kill_long_ago(testbed.schedulers.alive[0])
     successor = testbed.schedulers.start()
     testbed.cluster.wait_for_owner(pods.values(), successor.job_id)
     testbed.cluster.delete(pods["ours_starting"])

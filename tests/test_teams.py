@@ -99,7 +99,7 @@ def test_of_a_dead_scheduler_each_team_s_executor_adopts_its_own(
 ) -> None:
     running = {team: run.pods("running")[0] for team, run in runs.items()}
     starting = {team: run.pods("starting")[0] for team, run in runs.items()}
-    testbed.schedulers.die_with_children(testbed.schedulers.alive[0])
+    testbed.schedulers.kill_long_ago(testbed.schedulers.alive[0])
     successor = testbed.schedulers.start()
     testbed.cluster.wait_for_owner((*running.values(), *starting.values()), successor.job_id)
     for team, run in runs.items():

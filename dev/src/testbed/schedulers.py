@@ -124,14 +124,10 @@ class Schedulers:
         wait_for(f"scheduler job {scheduler.job_id} is stopped between two transactions", stopped)
 
     def kill_long_ago(self, scheduler: Scheduler) -> None:
-        """Kill a scheduler, and let it count as dead at once."""
-        scheduler.end(SIGKILL)
-        self.count_as_dead(scheduler)
-
-    def die_with_children(self, scheduler: Scheduler) -> None:
         """Kill a scheduler with all that it has forked, as the end of a container does; it counts as dead."""
         children = psutil.Process(scheduler.process.pid).children(recursive=True)
-        self.kill_long_ago(scheduler)
+        scheduler.end(SIGKILL)
+        self.count_as_dead(scheduler)
         for child in children:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
@@ -139,7 +135,7 @@ class Schedulers:
     def retire(self) -> None:
         """Kill all of them with their children, let them count as dead, and forget what they have written."""
         for scheduler in self.alive:
-            self.die_with_children(scheduler)
+            self.kill_long_ago(scheduler)
         self._all.clear()
 
     def count_as_dead(self, scheduler: Scheduler) -> None:
