@@ -16,15 +16,6 @@ LINES = 60
 WORKERS = 8
 """How many logs of containers are shown, those that were written last. All are kept."""
 
-_KEPT = (
-    "*.log",
-    "control-plane/*.log",
-    "logs/**/*.log",
-    "logs-of-workers/**/*.log",
-    "pods/*/*.log",
-)
-"""Files of a deployment's folder."""
-
 
 def post_mortem(home: Path, folder: Path, since: float = 0.0) -> Iterator[tuple[str, str]]:
     """
@@ -35,7 +26,11 @@ def post_mortem(home: Path, folder: Path, since: float = 0.0) -> Iterator[tuple[
     :param since: leave out what has written nothing since, in seconds of the epoch
     :return: what wrote them, and the lines
     """
-    _keep_logs(home, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    for file in home.rglob("*.log"):
+        copy = folder / file.relative_to(home)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
 
     def written(*patterns: str) -> list[Path]:
         found = {file: file.stat() for pattern in patterns for file in home.glob(pattern)}
@@ -45,12 +40,3 @@ def post_mortem(home: Path, folder: Path, since: float = 0.0) -> Iterator[tuple[
     for file in (*written("*.log", "control-plane/*.log"), *written("pods/*/*.log")[-WORKERS:]):
         yield str(file.relative_to(home).with_suffix("")), last_lines(file, LINES)
     yield "all logs", f"kept in {folder}"
-
-
-def _keep_logs(home: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    for pattern in _KEPT:
-        for file in home.glob(pattern):
-            copy = folder / file.relative_to(home)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
