@@ -17,7 +17,7 @@ from cluster_lab.apiserver.pods import (
     with_condition,
 )
 from cluster_lab.apiserver.resources import NAMESPACES, NODES, PODS, Manifest, Resource
-from cluster_lab.apiserver.status import already_exists, conflict, invalid, not_found
+from cluster_lab.apiserver.status import ApiError, conflict, invalid, not_found
 from cluster_lab.apiserver.store import Record, Store
 
 Edit = Callable[[Manifest], Manifest]
@@ -50,7 +50,8 @@ class Registry:
         if problems := meta.check_metadata(metadata) + (check_new_pod(obj) if resource is PODS else []):
             raise invalid(resource.kind, metadata.get("name", ""), problems)
         if self.store.get(resource, (namespace, metadata["name"])):
-            raise already_exists(resource.plural, metadata["name"])
+            why = f'{resource.plural} "{metadata["name"]}" already exists'
+            raise ApiError(409, "AlreadyExists", why)
         return self.store.write(resource, obj)
 
     def update(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster_lab.apiserver.resources import Resource, find_resource
-from cluster_lab.apiserver.status import no_such_path
+from cluster_lab.apiserver.status import ApiError
 
 _ONE = {"GET": "get", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 _MANY = {"GET": "list", "POST": "create"}
@@ -48,7 +48,7 @@ def resolve(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         namespace, rest = rest[1], rest[2:]
     target, (name, subresource) = find_resource(rest[0]), [*rest, "", ""][1:3]
     if prefix or target is None or subresource not in ("", *target.subresources):
-        raise no_such_path()
+        raise ApiError(404, "NotFound", "the server could not find the requested resource")
     verb = (_ONE if name else _MANY).get(method, method)
     if verb == "list" and is_true(query.get("watch")):
         verb = "watch"

@@ -46,16 +46,6 @@ def not_found(plural: str, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{plural} "{name}" not found')
 
 
-def no_such_path() -> ApiError:
-    """404 for a path that names no resource of this server."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
-
-
-def already_exists(plural: str, name: str) -> ApiError:
-    """409 for a create of a name that is taken."""
-    return ApiError(409, "AlreadyExists", f'{plural} "{name}" already exists')
-
-
 def conflict(kind: str, name: str, why: str) -> ApiError:
     """409 for a write whose assumption about the object does not hold."""
     return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}')
