@@ -21,13 +21,12 @@ from benchmarks.cluster import CrowdedCluster, Observer
 from benchmarks.pods import EXECUTOR_NAME, MANY, TEMPLATE, pod_name, worker_pod
 from cluster_lab.apiserver import ApiServer, running_server
 from cluster_lab.control_plane import ControlPlane
-from cluster_lab.managed_process import ManagedProcess, inherited_environment
+from cluster_lab.managed_process import ManagedProcess, inherited_environment, run_well
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings, configuration
 from testbed.airflow_deployment import Component
 from testbed.code_journal import JsonLines
 from testbed.database import execute
-from testbed.waiting import run_well
 
 UPSTREAM, TUNED, OURS, WITH_BUDGET = "upstream", "upstream tuned", "ours", "ours with budget"
 
@@ -253,7 +252,7 @@ class Lab:
     def _seed(self, size: int) -> str:
         name = f"seeded_{size}"
         environment = self._environment(OURS, self.home, self.postgres.create_database(name))
-        run_well([*_AIRFLOW_SIDE, "seed", str(size)], environment, PATIENCE)
+        run_well([*_AIRFLOW_SIDE, "seed", str(size)], environment, timeout=PATIENCE)
         return name
 
     def _environment(self, candidate: str, home: Path, database_url: str) -> dict[str, str]:

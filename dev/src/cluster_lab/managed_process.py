@@ -63,13 +63,14 @@ def inherited_environment() -> dict[str, str]:
 
 
 def run_to_end(
-    command: Sequence[str], env: Mapping[str, str], timeout: float = COMMAND_TIMEOUT
+    command: Sequence[str], env: Mapping[str, str], timeout: float = COMMAND_TIMEOUT, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """
     Run a program and return what it has written, whatever its exit code.
 
     :param env: Its whole environment.
     :param timeout: Seconds.
+    :param options: Of :class:`subprocess.Popen`.
     :raises subprocess.TimeoutExpired: If it does not end.
     """
     return subprocess.run(
@@ -80,7 +81,20 @@ def run_to_end(
         text=True,
         timeout=timeout,
         check=False,
+        **options,
     )
+
+
+def run_well(command: Sequence[str], env: Mapping[str, str], **options: Any) -> str:
+    """
+    Run a program as :func:`run_to_end` does, and return its standard output.
+
+    :raises ProcessError: If it fails.
+    """
+    done = run_to_end(command, env, **options)
+    if done.returncode != 0:
+        raise ProcessError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def last_lines(file: Path, lines: int) -> str:

@@ -14,13 +14,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
-from cluster_lab.managed_process import (
-    ManagedProcess,
-    ProcessError,
-    Service,
-    inherited_environment,
-    run_to_end,
-)
+from cluster_lab.managed_process import ManagedProcess, Service, inherited_environment, run_well
 from cluster_lab.ports import LOOPBACK, free_port
 
 START_TIMEOUT = 120.0
@@ -89,11 +83,7 @@ class EmbeddedMysql(Service):
             f"GRANT ALL ON *.* TO {USER};\n"
             "DROP USER root@localhost;\n"
         )
-        made = run_to_end(
-            self._command("--initialize-insecure", f"--init-file={script}"), inherited_environment()
-        )
-        if made.returncode != 0:
-            raise ProcessError(f"mysqld --initialize failed ({made.returncode}): {made.stderr}")
+        run_well(self._command("--initialize-insecure", f"--init-file={script}"), inherited_environment())
 
     def _answers(self) -> bool:
         try:

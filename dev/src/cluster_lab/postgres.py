@@ -25,7 +25,7 @@ from typing import Any
 
 import psycopg2
 
-from cluster_lab.managed_process import ManagedProcess, ProcessError, Service, inherited_environment
+from cluster_lab.managed_process import ManagedProcess, ProcessError, Service, inherited_environment, run_well
 from cluster_lab.ports import LOOPBACK, free_port
 
 MAJOR_VERSION = 18
@@ -137,19 +137,11 @@ class EmbeddedPostgres(Service):
         password_file.touch(mode=0o600)
         password_file.write_text(self._password)
         self._own(password_file)
-        made = subprocess.run(
-            [
-                *(self._binaries / "initdb", "-D", self._data, "-U", SUPERUSER, "-E", "UTF8"),
-                *("--locale=C", "--no-sync", "--auth=scram-sha-256", f"--pwfile={password_file}"),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            **self._account_options(),
-        )
-        if made.returncode != 0:
-            raise ProcessError(f"initdb failed ({made.returncode}): {made.stdout}{made.stderr}")
+        command = [
+            *(str(self._binaries / "initdb"), "-D", str(self._data), "-U", SUPERUSER, "-E", "UTF8"),
+            *("--locale=C", "--no-sync", "--auth=scram-sha-256", f"--pwfile={password_file}"),
+        ]
+        run_well(command, inherited_environment(), **self._account_options())
 
     def _account_options(self) -> dict[str, Any]:
         """Run a program as the unprivileged user, in a folder where that may be."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from cluster_lab.managed_process import run_well
 from cluster_lab.postgres import EmbeddedPostgres
 from testbed.airflow_configuration import DeploymentSettings
 from testbed.airflow_deployment import AirflowDeployment, Component
-from testbed.waiting import run_well
 
 
 @contextmanager

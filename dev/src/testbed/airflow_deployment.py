@@ -19,6 +19,7 @@ from cluster_lab.managed_process import (
     Service,
     inherited_environment,
     run_to_end,
+    run_well,
 )
 from cluster_lab.ports import LOOPBACK, free_port
 from testbed.airflow_client import AirflowClient
@@ -29,7 +30,6 @@ from testbed.airflow_configuration import (
     teams_of,
     worker_configuration,
 )
-from testbed.waiting import run_well
 
 START_TIMEOUT = 300.0
 STATELESS_STOP_TIMEOUT = 5.0

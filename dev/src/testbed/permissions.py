@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from cluster_lab.managed_process import inherited_environment, run_to_end
-from testbed.waiting import run_well, wait_for
+from cluster_lab.managed_process import inherited_environment, run_to_end, run_well
+from testbed.waiting import wait_for
 
 MANIFEST = Path(__file__).parents[3] / "docs" / "rbac.yaml"
 

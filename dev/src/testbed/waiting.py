@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
-
-from cluster_lab.managed_process import COMMAND_TIMEOUT, ProcessError, run_to_end
 
 LONGEST_WAIT = 300.0
 """Seconds. Nothing takes half as long, even where CI runs two deployments on two slow cores."""
@@ -38,19 +36,6 @@ def wait_for(
             raise AssertionError(f"waited {LONGEST_WAIT:.0f} s in vain until {what}; last seen: {seen!r}")
         time.sleep(INTERVAL)
     return found
-
-
-def run_well(command: Sequence[str], env: Mapping[str, str], timeout: float = COMMAND_TIMEOUT) -> str:
-    """
-    Run a program to its end, and return its standard output.
-
-    :param env: its whole environment
-    :raises ProcessError: if it fails
-    """
-    done = run_to_end(command, env, timeout)
-    if done.returncode != 0:
-        raise ProcessError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def holds_for(seconds: float, what: str, probe: Callable[[], bool]) -> None:
