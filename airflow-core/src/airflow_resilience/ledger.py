@@ -251,7 +251,7 @@ def read_histories(
 def read_replaced_ids(
     keys: Collection[TaskInstanceKey], *, session: Session
 ) -> dict[TaskInstanceKey, set[str]]:
-    """Return the UUIDs that tries had before a loss, after which they ran again under others; one query."""
+    """Return the UUIDs that tries had before losses of running workers, with one query."""
     return {
         key: {row.entry.ti_id for row in rows if row.entry and row.entry.next_ti_id}
         for key, rows in _read(keys, session).items()

@@ -69,9 +69,9 @@ def test_what_airflow_masks_is_masked(secret):
 
 
 def test_so_is_a_reason_that_is_no_word_of_kubernetes(secret, masked_by_airflow):
-    word = masked_by_airflow("Evicted")
+    word, odd = masked_by_airflow("Evicted"), masked_by_airflow("hunter2")
     base = m.base(m.terminated(1, f"no {secret}"))
-    facts = mask_secrets(read_pod(m.pod("Failed", [base], conditions=(m.disruption(secret),), reason=word)))
+    facts = mask_secrets(read_pod(m.pod("Failed", [base], conditions=(m.disruption(odd),), reason=word)))
     reasons = facts.reason, facts.containers[0].reason, facts.conditions[-1].reason
     assert reasons == (word, "no ***", "***")
 

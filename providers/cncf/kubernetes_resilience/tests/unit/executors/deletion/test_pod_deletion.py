@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
+from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import (
     CREATION_TIMEOUT,
     DELETION_TIMEOUT,
@@ -54,6 +57,16 @@ def test_until_it_is_gone(given_up, end):
         case "succeeded":
             harness.observe(pod, m.succeeded())
     assert harness.created().launch_number == 2
+
+
+def test_also_if_the_relaunch_fails_at_first(impatient, queued_ti, monkeypatch):
+    pod = impatient.launch(queued_ti())
+    with monkeypatch.context() as patch:
+        patch.setattr(LaunchQueue, "relaunch", Mock(side_effect=LookupError("a defect")))
+        impatient.observe(pod, m.not_startable())
+        impatient.deleted(pod.ref)
+    impatient.wait(60.0)
+    assert impatient.created().launch_number == 2
 
 
 @pytest.mark.parametrize("grace_seconds", [5, 30, 600])

@@ -31,6 +31,18 @@ def test_a_pod_that_vanished_while_queued_is_replaced(harness, launched, like):
     assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
 
 
+def test_nothing_is_asked_for_of_a_pod_that_is_gone(harness, launched):
+    ti, pod = launched
+    harness.observe(pod, m.alive())
+    harness.begin(ti, pod)
+    harness.set_state(ti, "success")
+    harness.vanish(pod)
+    harness.quiet()
+    assert not harness.occupied(ti)
+    assert not harness.runtime.take("mark_done")
+    assert not harness.runtime.take("clean_up")
+
+
 def test_a_pod_that_is_out_of_sight_but_there_is_kept(harness, launched):
     ti, pod = launched
     harness.lose_sight(pod)

@@ -45,7 +45,7 @@ def mask(text: str) -> str:
 
 def mask_reason(reason: str | None) -> str | None:
     """Return a reason without secrets. A secret may be a word that Kubernetes has for a reason."""
-    return reason if not reason or reason.isalnum() else mask(reason)
+    return reason if not reason or reason.isalpha() else mask(reason)
 
 
 def mask_secrets(facts: PodFacts) -> PodFacts:

@@ -188,7 +188,9 @@ class Adopter:
         queued = [row.key for row in rows if row.state == TaskInstanceState.QUEUED]
         with create_session(scoped=False) as session:
             former = task_instances.read_former_ids(restarting, session=session)
-        replaced = dict(self._isolation.batch("adopt", queued, _read_replaced_ids))
+        replaced = dict(
+            self._isolation.batch("adopt", queued, _read_replaced_ids, name=lambda key: ("replaced", key))
+        )
         return {row.ti_id: _orphan(row, former.get(row.key), replaced.get(row.key, set())) for row in rows}
 
     def _is_taken(self, orphan: Orphan) -> bool:

@@ -79,7 +79,7 @@ class FoundPods:
         return [(key, pod) for key, pod in self.superseded if key in keys]
 
     def replaced_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
-        """Return their pods of runs before that may run on, as on a node that is cut off."""
+        """Return the pods of earlier runs of these task instances, as on a node that is cut off."""
         return [(key, pod) for key, pod in self.replaced if key in keys and not pod.has_ended]
 
     def choose(self, orphan: Orphan, pods: list[PodFacts]) -> None:
@@ -158,7 +158,7 @@ def _is_old(pod: PodFacts, orphan: Orphan) -> bool:
 
 
 def _is_new(pod: PodFacts, orphan: Orphan) -> bool:
-    """Whether a pod is known to be created since then."""
+    """Whether a pod is known to be created since its task instance was last scheduled."""
     created, scheduled = pod.created, orphan.scheduled_dttm
     return created is not None and scheduled is not None and created >= scheduled - CLOCK_SKEW
 

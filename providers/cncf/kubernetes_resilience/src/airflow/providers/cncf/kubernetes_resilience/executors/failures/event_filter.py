@@ -324,11 +324,9 @@ class StaleEventFilter:
 
     def _confirmed(self, message: PodConfirmed) -> None:
         launch = self._registry.by_uid(message.ref.uid)
-        if launch is None:
-            if message.facts is None or message.facts.is_terminal:
-                self._deletion.gone(message.ref.uid)
-            return
-        if self._has_ended(launch):
+        if message.facts is None or message.facts.is_terminal:
+            self._deletion.gone(message.ref.uid)
+        if launch is None or self._has_ended(launch):
             return
         if message.facts is None:
             launch.facts, launch.is_gone = launch.facts or PodFacts(message.ref, {}, {}), True

@@ -238,8 +238,8 @@ class Launch:
     ended_at: float = 0.0
     """When its pod was first known to have ended, or to be given up."""
     given_up: PodFailure | None = None
-    """How it failed according to the ledger, for a launch that was adopted after that. What the pod says now
-    does not change it: the dead scheduler may have acted on it already."""
+    """How it failed according to the ledger, for a launch that was adopted after that. Only the end of its
+    worker changes it: the dead scheduler may have acted on it already."""
     was_held: bool = False
     """Whether an outage of the API server may have kept its pod from starting."""
     has_survived: bool = False
