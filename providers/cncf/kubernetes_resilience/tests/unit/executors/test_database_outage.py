@@ -137,6 +137,16 @@ def test_tasks_are_taken_back_while_the_database_is_away(harness, queued_ti):
     assert harness.executor.running == set()
 
 
+def test_a_pod_is_not_launched_for_a_task_that_is_not_queued_any_more(harness, queued_ti):
+    ti = queued_ti()
+    harness.queue(ti)
+    harness.set_state(ti, "failed")
+    harness.executor.heartbeat()
+    assert harness.runtime.take("create") == []
+    assert not harness.occupied(ti)
+    assert harness.executor.get_event_buffer() == {}
+
+
 @pytest.mark.parametrize(
     "values", [{"state": "scheduled"}, {"queued_by_job_id": None}, {"try_number": 2}], ids=str
 )

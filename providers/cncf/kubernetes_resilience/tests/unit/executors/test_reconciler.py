@@ -78,6 +78,16 @@ def test_a_pod_that_was_never_seen_and_has_ended_is_kept(unseen, like):
     assert harness.runtime.take("mark_done") == [(pod.ref,)]
 
 
+def test_the_next_try_waits_for_it(harness, pending, session):
+    ti, pod = pending
+    clear(harness, ti, session)
+    harness.wait(CHECK_INTERVAL)
+    harness.requeue(ti)
+    assert harness.runtime.take("create") == []
+    harness.deleted(pod.ref)
+    assert harness.created().launch_number == 1
+
+
 @pytest.mark.parametrize("like", [m.alive(), m.beside_a_sidecar_without_image(m.running())])
 def test_a_pod_whose_worker_runs_is_left(harness, pending, session, like):
     ti, pod = pending

@@ -27,7 +27,7 @@ from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
-from ....support.harness import request_for, statements
+from ....support.harness import lock, request_for, statements
 
 DELAY = 10.0
 BUDGET = {"KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2"}
@@ -732,3 +732,14 @@ def test_a_pinned_name_is_made_unique(harness, queued_ti, session):
     harness.wait(60)
     (_, body) = harness.create_call()
     assert body["metadata"]["name"] != pod.name
+
+
+def test_a_row_that_somebody_has_locked_is_waited_for(harness, running):
+    ti, pod = running(harness)
+    key = ti.key
+    with lock(ti):
+        lose(harness, pod)
+        assert losses(harness) == []
+    harness.wait(1)
+    assert len(losses(harness)) == 1
+    assert present(harness, key).state == "queued"

@@ -65,3 +65,12 @@ def test_a_loss(start, running, lines, budget, decision):
     text = "Running again" if budget == "1" else "ended as failed"
     line = line_with(lines, text)
     assert line.items() >= (about(ti, pod) | EVICTED | {"decision": decision, "attempt": 1}).items()
+
+
+def test_a_failed_launch_that_is_reported(start, queued_ti, lines):
+    harness = start(KUBERNETES_EXECUTOR__POD_LAUNCH_FAILURE_RETRIES="0")
+    ti = queued_ti()
+    pod = harness.launch(ti)
+    harness.observe(pod, m.evicted())
+    line = line_with(lines, "ended as failed")
+    assert line.items() >= (about(ti, pod) | EVICTED | {"decision": "count"}).items()

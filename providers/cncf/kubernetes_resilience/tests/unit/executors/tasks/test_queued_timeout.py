@@ -19,6 +19,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated, PodNotDeleted
+from airflow_resilience.backoff import Backoff
+from airflow_resilience.retry_policy import engine
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m
@@ -77,6 +79,18 @@ def test_while_the_pod_goes_that_airflow_has_taken_back(start, queued_ti):
     harness.executor.revoke_task(ti=ti)
     harness.accepted(pod.ref, grace_seconds=600)
     harness.hand_over(ti)
+    age(harness, ti)
+    harness.wait(INTERVAL)
+    assert harness.runtime.take("create") == []
+    assert is_fresh(harness, ti)
+
+
+def test_while_a_relaunch_waits_for_its_backoff(start, queued_ti, monkeypatch):
+    monkeypatch.setattr(engine, "IMMEDIATE_RELAUNCHES", 0)
+    monkeypatch.setattr(engine, "MINIMUM_BACKOFF", Backoff(initial=1000.0, maximum=1000.0, jitter=0.0))
+    harness = start(**CONFIG)
+    ti = queued_ti()
+    harness.observe(harness.launch(ti), m.evicted())
     age(harness, ti)
     harness.wait(INTERVAL)
     assert harness.runtime.take("create") == []
