@@ -54,6 +54,14 @@ def test_a_slow_database_lets_more_than_one_pod_through(harness, queued_ti, monk
     assert len(harness.runtime.take("create")) == 5
 
 
+def test_an_adopted_pod_that_the_informer_never_shows_is_asked_for(launched, successor):
+    ti, pod = launched
+    heir = successor()
+    heir.adopt(ti)
+    heir.wait(61)
+    assert heir.runtime.take("confirm") == [(pod.ref,)]
+
+
 def test_a_deletion_is_overdue_by_our_own_clock(harness, launched):
     ti, pod = launched
     manifest = m.pod("Running", [m.base({"running": {"startedAt": m.CREATED}})])

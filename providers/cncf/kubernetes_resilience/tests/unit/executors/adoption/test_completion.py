@@ -77,6 +77,7 @@ def test_a_running_task_without_pod_is_reset_also_when_it_is_offered_again(harne
     heir.session.rollback()
     assert heir.adopt(ti) == [ti]
     assert heir.runtime.take("delete") == [(pending.ref,)]
+    assert not heir.occupied(ti)
 
 
 def test_a_task_that_has_begun_in_a_pod_after_the_list_is_looked_for_again(

@@ -281,6 +281,15 @@ def test_what_the_worker_of_a_cleared_task_has_said_counts(start, running):
     assert read_failure(ti.key, session=harness.session) == said
 
 
+def test_the_next_try_is_told_that_the_one_before_was_cleared(start, running):
+    harness = start()
+    ti, pod = running(harness)
+    row = clear(harness, ti)
+    harness.observe(pod, m.succeeded())
+    harness.set_state(row, "queued", try_number=2)
+    assert told(harness.launch(row)).context.reason == "MANUAL_CLEAR"
+
+
 def test_a_task_that_was_cleared_and_is_another_schedulers_by_now_is_left_to_it(start, running, session):
     harness = start()
     ti, pod = running(harness)
