@@ -17,7 +17,7 @@ Known differences:
 * There is no authorization: the one token may do everything, and a request without it is 401 (a real server
   with anonymous access answers 403). There are no quotas, disruption budgets or service accounts. An eviction
   is a deletion, and says nothing of itself, as before Kubernetes 1.26.
-* It speaks plain HTTP, over which kubectl sends no token, and of the discovery there is /api/v1 alone.
+* It speaks plain HTTP, over which kubectl sends no token.
 * A method that a resource does not have is a 500, a pod without a namespace is not found, and a namespace
   goes without its pods. Selectors have no other form than those that are sent, and a Status no details but
   the seconds of ``Retry-After``.

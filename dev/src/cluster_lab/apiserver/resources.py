@@ -60,13 +60,27 @@ def find_resource(plural: str) -> Resource | None:
     return next((resource for resource in RESOURCES if resource.plural == plural), None)
 
 
-def discovery_document() -> Manifest:
-    """:returns: what there is in the core group.
+_VERSION = {
+    "major": "1",
+    "minor": "33",
+    "gitVersion": "v1.33.0+cluster-lab",
+}
+
+
+def discovery_document(path: str) -> Manifest | None:
+    """:returns: the document at a path, or None if it is no discovery path.
 
     https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
     """
-    entries = [entry for resource in RESOURCES for entry in _entries(resource)]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": entries}
+    match path.rstrip("/"):
+        case "/version":
+            return _VERSION
+        case "/apis":
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
+        case "/api/v1":
+            entries = [entry for resource in RESOURCES for entry in _entries(resource)]
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": entries}
+    return None
 
 
 def _entries(resource: Resource) -> list[Manifest]:

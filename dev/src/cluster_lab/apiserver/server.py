@@ -94,8 +94,8 @@ class ApiServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Bearer {self._token}":
             raise ApiError(401, "Unauthorized", "Unauthorized")
-        if request.path == "/api/v1":
-            return json_response(discovery_document())
+        if document := discovery_document(request.path):
+            return json_response(document)
         return await self._handlers.handle(request, resolve(request.method, request.path, request.query))
 
 
