@@ -17,7 +17,7 @@ from airflow_resilience.retry_policy.engine import decide, trace
 from airflow_resilience.retry_policy.evidence import ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.matchers import OnReasons
 from airflow_resilience.retry_policy.rule import DEFAULT_REASONS, InfrastructureBudget, Policy, Rule
-from airflow_resilience.retry_policy.selection import TaskProfile, select
+from airflow_resilience.retry_policy.selection import TaskOptions, TaskProfile, select
 
 TASK = TaskProfile(dag_id="etl", task_id="load", queue="default", pool="p")
 ERRORS = tuple(ContainerEvidence(name=name, reason="Error", exit_code=1) for name in ("base", "git-sync"))
@@ -273,7 +273,7 @@ def ask_about_launch(
         policy_set = replace(
             policy_set, policies={**policy_set.policies, policy.name: policy}, default=policy.name
         )
-    task = select(policy_set, replace(TASK, retries=retries))
+    task = select(policy_set, replace(TASK, options=TaskOptions(retries=retries)))
     return decide(own_exit(context=failure(reason).context), task, policy_set, history, lambda: 0.0)
 
 

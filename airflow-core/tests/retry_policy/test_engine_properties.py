@@ -31,7 +31,13 @@ from airflow_resilience.retry_policy.matchers import (
 )
 from airflow_resilience.retry_policy.patterns import Pattern
 from airflow_resilience.retry_policy.rule import InfrastructureBudget, Policy, PolicySet, Rule, Selector
-from airflow_resilience.retry_policy.selection import SelectedPolicy, Selection, TaskProfile, select
+from airflow_resilience.retry_policy.selection import (
+    SelectedPolicy,
+    Selection,
+    TaskOptions,
+    TaskProfile,
+    select,
+)
 
 # Few words, so that what is asked for is often there.
 names = st.sampled_from(["base", "git-sync", "vault"])
@@ -176,10 +182,12 @@ def questions(draw: st.DrawFn) -> Question:
         task_id="task",
         queue=draw(st.sampled_from(["gpu", "cpu"])),
         pool="pool",
-        policies=tuple(draw(st.lists(st.sampled_from(["a", "b", "c", "gone"]), max_size=2))),
-        retries=draw(limits),
-        infrastructure_retries=draw(limits),
-        wants_infrastructure_retries=draw(st.booleans()),
+        options=TaskOptions(
+            policies=tuple(draw(st.lists(st.sampled_from(["a", "b", "c", "gone"]), max_size=2))),
+            retries=draw(limits),
+            infrastructure_retries=draw(limits),
+            wants_infrastructure_retries=draw(st.booleans()),
+        ),
     )
     return policy_set, select(policy_set, profile)
 

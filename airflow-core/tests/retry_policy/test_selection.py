@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from airflow_resilience.decision import UNLIMITED
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.rule import InfrastructureBudget, Policy, PolicySet, Selector
-from airflow_resilience.retry_policy.selection import TaskProfile, Wishes, select, wishes
+from airflow_resilience.retry_policy.selection import (
+    NO_OPTIONS,
+    TaskOptions,
+    TaskProfile,
+    read_task_options,
+    select,
+)
 
 NAMES = ("standard", "gpu", "etl", "spot")
 
@@ -28,10 +34,9 @@ def policies(*selectors: Selector) -> PolicySet:
     )
 
 
-def task(**fields: Any) -> TaskProfile:
-    return TaskProfile(
-        **{"dag_id": "etl_daily", "task_id": "load", "queue": "default", "pool": "default_pool", **fields}
-    )
+def task(options: TaskOptions = NO_OPTIONS, **fields: Any) -> TaskProfile:
+    place = {"dag_id": "etl_daily", "task_id": "load", "queue": "default", "pool": "default_pool"}
+    return TaskProfile(**{**place, **fields}, options=options)
 
 
 def chain(policy_set: PolicySet, profile: TaskProfile) -> list[tuple[str, str]]:
@@ -78,7 +83,7 @@ def test_operator_comes_first_then_the_task_then_the_default() -> None:
     policy_set = policies(
         Selector(policy="spot", dag_ids=("etl_*",)), Selector(policy="etl", queues=frozenset({"default"}))
     )
-    assert chain(policy_set, task(policies=("gpu", "spot", "gpu"))) == [
+    assert chain(policy_set, task(TaskOptions(("gpu", "spot", "gpu")))) == [
         ("spot", "selected by DAG id etl_*"),
         ("etl", "selected by queue default"),
         ("gpu", "the task asks for it"),
@@ -87,21 +92,21 @@ def test_operator_comes_first_then_the_task_then_the_default() -> None:
 
 
 def test_policy_stays_where_it_was_named_first() -> None:
-    assert chain(policies(), task(policies=("standard", "gpu"))) == [
+    assert chain(policies(), task(TaskOptions(("standard", "gpu")))) == [
         ("standard", "the task asks for it"),
         ("gpu", "the task asks for it"),
     ]
 
 
-def test_unknown_names_are_left_out_and_told_once() -> None:
-    selection = select(policies(), task(policies=("gone", "gpu", "gone", "lost")))
+def test_unknown_names_are_left_out_and_reported_once() -> None:
+    selection = select(policies(), task(TaskOptions(("gone", "gpu", "gone", "lost"))))
     assert selection.unknown == ("gone", "lost")
     assert [policy.name for policy, _ in selection.policies] == ["gpu", "standard"]
 
 
 @pytest.mark.parametrize("retries", [None, UNLIMITED, 0, 3])
 def test_limit_of_the_task_is_handed_on(retries: int | None) -> None:
-    assert select(policies(), task(retries=retries)).retries == retries
+    assert select(policies(), task(TaskOptions(retries=retries))).retries == retries
 
 
 @pytest.mark.parametrize(
@@ -117,38 +122,38 @@ def test_names_without_a_policy_are_refused(fields: dict[str, Any], names: str) 
 
 
 @pytest.mark.parametrize(
-    ("config", "wished"),
+    ("config", "options"),
     [
-        (None, Wishes()),
-        ({}, Wishes()),
-        ({"pod_override": object()}, Wishes()),
-        ({"retry_policies": None, "pod_launch_failure_retries": None}, Wishes()),
-        ({"retry_policies": ["gpu", "spot"]}, Wishes(("gpu", "spot"))),
-        ({"retry_policies": ("gpu",), "pod_launch_failure_retries": 4}, Wishes(("gpu",), 4)),
-        ({"pod_launch_failure_retries": 0}, Wishes((), 0)),
-        ({"pod_launch_failure_retries": -1}, Wishes((), UNLIMITED)),
-        ({"infrastructure_retry_enabled": None, "infrastructure_retry_limit": None}, Wishes()),
-        ({"infrastructure_retry_enabled": True}, Wishes(wants_infrastructure_retries=True)),
-        ({"infrastructure_retry_enabled": False}, Wishes(infrastructure_retries=0)),
+        (None, TaskOptions()),
+        ({}, TaskOptions()),
+        ({"pod_override": object()}, TaskOptions()),
+        ({"retry_policies": None, "pod_launch_failure_retries": None}, TaskOptions()),
+        ({"retry_policies": ["gpu", "spot"]}, TaskOptions(("gpu", "spot"))),
+        ({"retry_policies": ("gpu",), "pod_launch_failure_retries": 4}, TaskOptions(("gpu",), 4)),
+        ({"pod_launch_failure_retries": 0}, TaskOptions((), 0)),
+        ({"pod_launch_failure_retries": -1}, TaskOptions((), UNLIMITED)),
+        ({"infrastructure_retry_enabled": None, "infrastructure_retry_limit": None}, TaskOptions()),
+        ({"infrastructure_retry_enabled": True}, TaskOptions(wants_infrastructure_retries=True)),
+        ({"infrastructure_retry_enabled": False}, TaskOptions(infrastructure_retries=0)),
         (
             {"infrastructure_retry_enabled": False, "infrastructure_retry_limit": 7},
-            Wishes(infrastructure_retries=0),
+            TaskOptions(infrastructure_retries=0),
         ),
         (
             {"infrastructure_retry_enabled": True, "infrastructure_retry_limit": 7, "pod_override": object()},
-            Wishes(infrastructure_retries=7, wants_infrastructure_retries=True),
+            TaskOptions(infrastructure_retries=7, wants_infrastructure_retries=True),
         ),
-        ({"infrastructure_retry_limit": -1}, Wishes(infrastructure_retries=UNLIMITED)),
+        ({"infrastructure_retry_limit": -1}, TaskOptions(infrastructure_retries=UNLIMITED)),
         # What cannot be used becomes a problem.
-        ("gpu", Wishes(problems=("executor_config: got 'gpu'; allowed: a dictionary",))),
-        ([], Wishes(problems=("executor_config: got []; allowed: a dictionary",))),
+        ("gpu", TaskOptions(problems=("executor_config: got 'gpu'; allowed: a dictionary",))),
+        ([], TaskOptions(problems=("executor_config: got []; allowed: a dictionary",))),
         (
             {"retry_policies": "gpu", "pod_launch_failure_retries": 2},
-            Wishes((), 2, ("retry_policies: got 'gpu'; allowed: a list of names",)),
+            TaskOptions((), 2, ("retry_policies: got 'gpu'; allowed: a list of names",)),
         ),
         (
             {"retry_policies": ["gpu", 3, None]},
-            Wishes(
+            TaskOptions(
                 ("gpu",),
                 None,
                 (
@@ -159,22 +164,24 @@ def test_names_without_a_policy_are_refused(fields: dict[str, Any], names: str) 
         ),
     ],
 )
-def test_wishes(config: object, wished: Wishes) -> None:
-    assert wishes(config) == wished
+def test_task_options(config: object, options: TaskOptions) -> None:
+    assert read_task_options(config) == options
 
 
 @pytest.mark.parametrize("key", ["pod_launch_failure_retries", "infrastructure_retry_limit"])
 @pytest.mark.parametrize("value", [-2, True, False, 1.0, "1", [1], 1_000_001])
 def test_limit_that_is_no_number_of_relaunches_becomes_a_problem(key: str, value: object) -> None:
     allowed = "a whole number from -1 (no limit) to 1000000"
-    assert wishes({key: value}) == Wishes(problems=(f"{key}: got {value!r}; allowed: {allowed}",))
+    assert read_task_options({key: value}) == TaskOptions(
+        problems=(f"{key}: got {value!r}; allowed: {allowed}",)
+    )
 
 
 @pytest.mark.parametrize("value", [0, 1, "True", [], {}])
 def test_switch_that_is_no_switch_becomes_a_problem_and_leaves_the_rest(value: object) -> None:
-    wished = wishes({"infrastructure_retry_enabled": value, "infrastructure_retry_limit": 2})
+    options = read_task_options({"infrastructure_retry_enabled": value, "infrastructure_retry_limit": 2})
     problem = f"infrastructure_retry_enabled: got {value!r}; allowed: True, False"
-    assert wished == Wishes(infrastructure_retries=2, problems=(problem,))
+    assert options == TaskOptions(infrastructure_retries=2, problems=(problem,))
 
 
 @pytest.mark.parametrize(
@@ -193,26 +200,17 @@ def test_switch_that_is_no_switch_becomes_a_problem_and_leaves_the_rest(value: o
 )
 def test_infrastructure_budget_of_a_task(config: object, budget: int, expected: int | None) -> None:
     policy_set = built_in(1, (), InfrastructureBudget(budget=budget))
-    wished = wishes(config)
-    profile = TaskProfile(
-        dag_id="etl",
-        task_id="load",
-        queue="default",
-        pool="p",
-        infrastructure_retries=wished.infrastructure_retries,
-        wants_infrastructure_retries=wished.wants_infrastructure_retries,
-    )
-    assert select(policy_set, profile).infrastructure_retries == expected
+    assert select(policy_set, task(read_task_options(config))).infrastructure_retries == expected
 
 
 def test_limit_of_more_digits_than_python_shows_becomes_a_problem() -> None:
-    wished = wishes({"pod_launch_failure_retries": 10**5000})
-    assert wished.retries is None
-    assert "got a number that is too long to be shown; allowed:" in wished.problems[0]
+    options = read_task_options({"pod_launch_failure_retries": 10**5000})
+    assert options.retries is None
+    assert "got a number that is too long to be shown; allowed:" in options.problems[0]
 
 
 def test_problem_stays_readable_whatever_was_written() -> None:
-    (problem,) = wishes({"retry_policies": "x" * 100_000}).problems
+    (problem,) = read_task_options({"retry_policies": "x" * 100_000}).problems
     assert len(problem) < 200
 
 
@@ -226,9 +224,9 @@ anything = st.recursive(
     config=anything
     | st.fixed_dictionaries({}, optional={"retry_policies": anything, "pod_launch_failure_retries": anything})
 )
-def test_wishes_never_raise_and_give_what_select_takes(config: object) -> None:
-    wished = wishes(config)
-    selection = select(policies(), task(policies=wished.policies, retries=wished.retries))
-    assert selection.policies[-1].policy.name == "standard" or "standard" in wished.policies
-    assert wished.retries is None or wished.retries >= UNLIMITED
+def test_task_options_never_raise_and_give_what_select_takes(config: object) -> None:
+    options = read_task_options(config)
+    selection = select(policies(), task(options))
+    assert selection.policies[-1].policy.name == "standard" or "standard" in options.policies
+    assert options.retries is None or options.retries >= UNLIMITED
     assert len(set(selection.policies)) == len(selection.policies)

@@ -28,8 +28,28 @@ INFRASTRUCTURE_ENABLED_KEY: Final = "infrastructure_retry_enabled"
 INFRASTRUCTURE_LIMIT_KEY: Final = "infrastructure_retry_limit"
 """Key of ``executor_config``: infrastructure retries for each try, instead of the configured budget."""
 INFRASTRUCTURE_KEYS: Final = frozenset({INFRASTRUCTURE_ENABLED_KEY, INFRASTRUCTURE_LIMIT_KEY})
-LARGEST_WISH: Final = 1_000_000
+LARGEST_LIMIT: Final = 1_000_000
 """More than any try can have. Python refuses to print whole numbers of some thousand digits."""
+
+
+class TaskOptions(NamedTuple):
+    """What a task's author asks for in ``executor_config``."""
+
+    policies: tuple[str, ...] = ()
+    """Names of policies."""
+    retries: int | None = None
+    """Limit of all relaunches of a try; ``UNLIMITED`` for no limit, None for the policy's."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the values that were left out, a sentence each."""
+    infrastructure_retries: int | None = None
+    """Infrastructure budget for each try; 0 for none, ``UNLIMITED`` for no limit, None for the configured
+    one."""
+    wants_infrastructure_retries: bool = False
+    """Whether the author asks for them without saying how many."""
+
+
+NO_OPTIONS: Final = TaskOptions()
+"""Of a task whose author asks for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +61,7 @@ class TaskProfile:
     queue: str
     pool: str
     dag_tags: frozenset[str] = frozenset()
-    policies: tuple[str, ...] = ()
-    """Names that the task's author has asked for."""
-    retries: int | None = None
-    """The author's limit of all relaunches of a try; ``UNLIMITED`` for no limit, None for the policy's."""
-    infrastructure_retries: int | None = None
-    """The author's infrastructure budget for each try; 0 for none, ``UNLIMITED`` for no limit, None for the
-    configured one."""
-    wants_infrastructure_retries: bool = False
-    """Whether the author asks for them without saying how many."""
+    options: TaskOptions = NO_OPTIONS
 
 
 class SelectedPolicy(NamedTuple):
@@ -72,17 +84,6 @@ class Selection:
     """Names that the task's author has asked for, but no policy has."""
 
 
-class Wishes(NamedTuple):
-    """What a task's author asks for."""
-
-    policies: tuple[str, ...] = ()
-    retries: int | None = None
-    problems: tuple[str, ...] = ()
-    """What is wrong with the values that were left out, a sentence each."""
-    infrastructure_retries: int | None = None
-    wants_infrastructure_retries: bool = False
-
-
 def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
     """
     Choose the policies for a task: those of the operator, those it asks for, the default one; each once.
@@ -94,32 +95,29 @@ def select(policy_set: PolicySet, profile: TaskProfile) -> Selection:
     for selector in policy_set.selectors:
         if why := _why_selected(selector, profile):
             chosen.setdefault(selector.policy, why)
-    for name in profile.policies:
+    options = profile.options
+    for name in options.policies:
         if name in known:
             chosen.setdefault(name, "the task asks for it")
     chosen.setdefault(policy_set.default, "the default policy")
     return Selection(
         policies=tuple(SelectedPolicy(known[name], why) for name, why in chosen.items()),
-        retries=profile.retries,
-        infrastructure_retries=_infrastructure_retries(policy_set.infrastructure, profile),
-        unknown=tuple(name for name in dict.fromkeys(profile.policies) if name not in known),
+        retries=options.retries,
+        infrastructure_retries=_infrastructure_retries(policy_set.infrastructure, options),
+        unknown=tuple(name for name in dict.fromkeys(options.policies) if name not in known),
     )
 
 
-def infrastructure_budget(asked: TaskProfile | Wishes, configured: InfrastructureBudget) -> int:
-    """
-    Return how often, for each try, a task may run again after a loss; ``UNLIMITED`` for no limit.
-
-    :param asked: what the task's author asks for
-    """
-    own = _infrastructure_retries(configured, asked)
+def infrastructure_budget(options: TaskOptions, configured: InfrastructureBudget) -> int:
+    """Return how often, for each try, a task may run again after a loss; ``UNLIMITED`` for no limit."""
+    own = _infrastructure_retries(configured, options)
     return configured.budget if own is None else own
 
 
-def _infrastructure_retries(configured: InfrastructureBudget, profile: TaskProfile | Wishes) -> int | None:
-    if profile.infrastructure_retries is None and profile.wants_infrastructure_retries:
+def _infrastructure_retries(configured: InfrastructureBudget, options: TaskOptions) -> int | None:
+    if options.infrastructure_retries is None and options.wants_infrastructure_retries:
         return None if configured.budget else DEFAULT_TASK_BUDGET
-    return profile.infrastructure_retries
+    return options.infrastructure_retries
 
 
 def _why_selected(selector: Selector, profile: TaskProfile) -> str | None:
@@ -136,7 +134,7 @@ def _why_selected(selector: Selector, profile: TaskProfile) -> str | None:
     return "selected by " + " and ".join(f"{word} {min(found)}" for word, _, found in fields if found)
 
 
-def wishes(executor_config: object) -> Wishes:
+def read_task_options(executor_config: object) -> TaskOptions:
     """
     Read what a task's author asks for in ``executor_config``.
 
@@ -144,14 +142,14 @@ def wishes(executor_config: object) -> Wishes:
     scheduler, nor pass unnoticed.
     """
     if executor_config is None:
-        return Wishes()
+        return NO_OPTIONS
     if not isinstance(executor_config, dict):
-        return Wishes(problems=(_problem("executor_config", executor_config, "a dictionary"),))
+        return TaskOptions(problems=(_problem("executor_config", executor_config, "a dictionary"),))
     policies, bad_policies = _read_policies(executor_config.get(POLICIES_KEY))
     retries, bad_retries = _read_limit(executor_config, RETRIES_KEY)
     enabled, bad_switch = _read_switch(executor_config, INFRASTRUCTURE_ENABLED_KEY)
     limit, bad_limit = _read_limit(executor_config, INFRASTRUCTURE_LIMIT_KEY)
-    return Wishes(
+    return TaskOptions(
         policies=policies,
         retries=retries,
         infrastructure_retries=0 if enabled is False else limit,
@@ -183,9 +181,9 @@ def _read_limit(config: dict[Any, Any], key: str) -> tuple[int | None, tuple[str
     # In Python, True is an int. Its author did not mean a number.
     if value is None:
         return None, ()
-    if isinstance(value, int) and not isinstance(value, bool) and UNLIMITED <= value <= LARGEST_WISH:
+    if isinstance(value, int) and not isinstance(value, bool) and UNLIMITED <= value <= LARGEST_LIMIT:
         return value, ()
-    return None, (_problem(key, value, f"a whole number from -1 (no limit) to {LARGEST_WISH}"),)
+    return None, (_problem(key, value, f"a whole number from -1 (no limit) to {LARGEST_LIMIT}"),)
 
 
 def _problem(key: str, value: object, allowed: str) -> str:

@@ -106,10 +106,10 @@ def test_pod_is_that_of_the_first_launch_and_its_secrets_are_not_shown(shown):
     assert workload["ti"]["run_id"] == annotations["run_id"] == "manual__2026-01-01T00:00:00+00:00"
 
 
-def test_template_override_and_wishes_of_a_task(shown, template):
+def test_template_override_and_options_of_a_task(shown, template):
     own = template("own", terminationGracePeriodSeconds=60)
-    wished = f"pod_template_file={own!r}, pod_override=pod(image='x'), infrastructure_retry_limit=2"
-    pod = shown(f'EmptyOperator(task_id="load", executor_config=dict({wished}))')["load"]
+    options = f"pod_template_file={own!r}, pod_override=pod(image='x'), infrastructure_retry_limit=2"
+    pod = shown(f'EmptyOperator(task_id="load", executor_config=dict({options}))')["load"]
     assert (pod["metadata"]["labels"]["template"], worker(pod)["image"]) == ("own", "x")
     assert (
         environment(pod).items()

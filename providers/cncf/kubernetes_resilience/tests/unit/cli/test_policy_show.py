@@ -98,9 +98,9 @@ def test_mapped_task_is_selected_by_its_one_definition(run, configured, queued_t
     assert data["task"]["pool"] == "default_pool"
 
 
-def test_wishes_of_a_task_and_what_is_wrong_with_them(run, configured, define):
-    wishes = {"retry_policies": ["gpu", "gone", 7], "pod_launch_failure_retries": 5}
-    define(executor_config={"__type": "dict", "__var": wishes})
+def test_options_of_a_task_and_what_is_wrong_with_them(run, configured, define):
+    options = {"retry_policies": ["gpu", "gone", 7], "pod_launch_failure_retries": 5}
+    define(executor_config={"__type": "dict", "__var": options})
     data = run("policy", "show", "--dag", "dag", "--task", "task", "-o", "json").data
     assert names(data)[0] == ("gpu", "the task asks for it")
     assert data["unknownPolicies"] == ["gone"]
@@ -132,15 +132,15 @@ def test_infrastructure_budget_is_shown(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "budget", "shown"),
+    ("options", "budget", "shown"),
     [
         ({"infrastructure_retry_enabled": True}, 3, "3, in place of infrastructure_retry_budget"),
         ({"infrastructure_retry_limit": 7}, 7, "7, in place of infrastructure_retry_budget"),
         ({"infrastructure_retry_enabled": False}, 0, "0 (off), in place of infrastructure_retry_budget"),
     ],
 )
-def test_infrastructure_budget_of_a_task_is_shown(run, define, wishes, budget, shown):
-    define(executor_config={"__type": "dict", "__var": wishes})
+def test_infrastructure_budget_of_a_task_is_shown(run, define, options, budget, shown):
+    define(executor_config={"__type": "dict", "__var": options})
     words = ("policy", "show", "--dag", "dag", "--task", "task")
     assert run(*words, "-o", "json").data["infrastructure"]["infrastructure_retry_limit"] == budget
     assert shown in run(*words).out

@@ -315,7 +315,7 @@ def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, runni
 
 
 @pytest.mark.parametrize(
-    ("config", "wished", "state"),
+    ("config", "options", "state"),
     [
         ("0", {"infrastructure_retry_enabled": True}, "queued"),
         ("0", {"infrastructure_retry_limit": 1}, "queued"),
@@ -323,10 +323,10 @@ def test_without_a_budget_nothing_runs_again_whatever_the_rules_say(start, runni
         ("2", {"infrastructure_retry_limit": 0}, "running"),
     ],
 )
-def test_a_task_has_a_budget_of_its_own(start, running, session, config, wished, state):
+def test_a_task_has_a_budget_of_its_own(start, running, session, config, options, state):
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=config)
     ti, pod = running(harness)
-    ti.executor_config = wished
+    ti.executor_config = options
     session.commit()
     lose(harness, pod)
     assert present(harness, ti.key).state == state
@@ -346,7 +346,7 @@ def test_what_is_the_tasks_own_fault_costs_its_own_retries(harness, running, lik
 
 
 @pytest.mark.parametrize(
-    ("config", "wished", "value"),
+    ("config", "options", "value"),
     [
         ("0", None, []),
         ("1", None, ["1"]),
@@ -354,11 +354,11 @@ def test_what_is_the_tasks_own_fault_costs_its_own_retries(harness, running, lik
         ("1", {"infrastructure_retry_enabled": False}, []),
     ],
 )
-def test_a_worker_is_told_that_its_task_has_a_budget(start, queued_ti, config, wished, value):
+def test_a_worker_is_told_that_its_task_has_a_budget(start, queued_ti, config, options, value):
     """In each of its pods: the relaunch of one that did not start is told it too."""
     harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET=config)
     ti = queued_ti()
-    ti.executor_config = wished
+    ti.executor_config = options
     first = harness.launch(ti)
     harness.observe(first, m.evicted())
     for pod in (first, harness.created()):

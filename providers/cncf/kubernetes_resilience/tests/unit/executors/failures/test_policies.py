@@ -50,7 +50,7 @@ def counted(monkeypatch):
     return names
 
 
-def wish(harness, ti, **executor_config):
+def with_options(harness, ti, **executor_config):
     harness.set_state(ti, "queued", executor_config=executor_config)
     return ti
 
@@ -137,7 +137,7 @@ SELECTED = """
 
 
 @pytest.mark.parametrize(
-    ("pool", "wished", "policy"),
+    ("pool", "options", "policy"),
     [
         ("slow", [], "patient"),
         ("slow", ["hasty"], "patient"),
@@ -146,10 +146,10 @@ SELECTED = """
     ],
     ids=["by pool", "the operator's first", "asked for", "else what is built in"],
 )
-def test_which_policy_decides(start_with, queued_ti, pool, wished, policy):
+def test_which_policy_decides(start_with, queued_ti, pool, options, policy):
     harness = start_with(SELECTED)
     ti = queued_ti()
-    harness.set_state(ti, "queued", pool=pool, executor_config={"retry_policies": wished})
+    harness.set_state(ti, "queued", pool=pool, executor_config={"retry_policies": options})
     harness.observe(harness.launch(ti), m.evicted())
     (entry,) = harness.ledger(ti)
     assert entry["policy"] == policy
@@ -157,7 +157,7 @@ def test_which_policy_decides(start_with, queued_ti, pool, wished, policy):
 
 def test_a_policy_that_does_not_exist_is_told_and_left_out(start_with, queued_ti, caplog, capsys):
     harness = start_with(SELECTED)
-    ti = wish(harness, queued_ti(), retry_policies=["patiant"], pod_launch_failure_retries="many")
+    ti = with_options(harness, queued_ti(), retry_policies=["patiant"], pod_launch_failure_retries="many")
     harness.observe(harness.launch(ti), m.evicted())
     said = caplog.text + capsys.readouterr().out
     assert "'patiant'" in said
@@ -168,7 +168,7 @@ def test_a_policy_that_does_not_exist_is_told_and_left_out(start_with, queued_ti
 
 @pytest.mark.parametrize(("limit", "launches"), [(0, 1), (2, 3), (-1, 4)])
 def test_a_task_sets_its_own_limit(harness, queued_ti, limit, launches):
-    ti = wish(harness, queued_ti(), pod_launch_failure_retries=limit)
+    ti = with_options(harness, queued_ti(), pod_launch_failure_retries=limit)
     pod = harness.launch(ti)
     for _ in range(launches - 1):
         harness.observe(pod, m.evicted())

@@ -111,7 +111,7 @@ _COMMANDS_OF_GROUP = (
         help="Write the pod of each task of a Dag to a file, as this executor would launch it",
         description=(
             "Write a file for each task of a Dag: its pod as this executor would launch it first, also with\n"
-            "the template, override and wishes in the task's executor_config. It has the words of `airflow\n"
+            "the template, override and options in the task's executor_config. It has the words of `airflow\n"
             "kubernetes generate-dag-yaml`, which shows pods of the official executor, and writes to the\n"
             "same folder. What is not known before the launch, and the token, is set-at-launch, or zeros."
         ),

@@ -152,25 +152,17 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values))
 
 
-class DefinedTask(NamedTuple):
-    """A task, and the problems of its ``executor_config``."""
-
-    profile: TaskProfile
-    problems: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the task as JSON has it."""
-        profile = self.profile
-        return {
-            "dag_id": profile.dag_id,
-            "task_id": profile.task_id,
-            "queue": profile.queue,
-            "pool": profile.pool,
-            "dag_tags": sorted(profile.dag_tags),
-            POLICIES_KEY: list(profile.policies),
-            RETRIES_KEY: profile.retries,
-            "problems": list(self.problems),
-        }
+def _describe_task(task: TaskProfile) -> dict[str, object]:
+    return {
+        "dag_id": task.dag_id,
+        "task_id": task.task_id,
+        "queue": task.queue,
+        "pool": task.pool,
+        "dag_tags": sorted(task.dag_tags),
+        POLICIES_KEY: list(task.options.policies),
+        RETRIES_KEY: task.options.retries,
+        "problems": list(task.options.problems),
+    }
 
 
 class PolicyInForce(NamedTuple):
@@ -191,7 +183,7 @@ class EffectivePolicies:
     """What is in force."""
 
     policies: PolicySet
-    task: DefinedTask | None = None
+    task: TaskProfile | None = None
     """The task in question; None for all tasks."""
 
     @property
@@ -205,16 +197,16 @@ class EffectivePolicies:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Names that the task asks for, but no policy has."""
-        return select(self.policies, self.task.profile).unknown if self.task else ()
+        return select(self.policies, self.task).unknown if self.task else ()
 
     @property
     def task_budget(self) -> int | None:
         """The task's infrastructure budget in place of the configured one; None if it asks for no other."""
-        return select(self.policies, self.task.profile).infrastructure_retries if self.task else None
+        return select(self.policies, self.task).infrastructure_retries if self.task else None
 
     def _chosen(self) -> Iterator[tuple[Policy, str]]:
         if self.task:
-            yield from select(self.policies, self.task.profile).policies
+            yield from select(self.policies, self.task).policies
             return
         selected = {selector.policy for selector in self.policies.selectors}
         for policy in sorted(self.policies.policies.values(), key=lambda policy: policy.name == BUILT_IN):
@@ -237,7 +229,7 @@ class EffectivePolicies:
                 INFRASTRUCTURE_LIMIT_KEY: self.task_budget,
             },
             "selection": [describe_selector(selector) for selector in policies.selectors],
-            "task": self.task and self.task.to_dict(),
+            "task": self.task and _describe_task(self.task),
             "unknownPolicies": list(self.unknown),
             "policies": [item.to_dict() for item in self.chain],
         }
@@ -250,7 +242,7 @@ def show_policies(console: Console, effective: EffectivePolicies) -> None:
     """Print the policies in the order in which they are asked."""
     policies, task = effective.policies, effective.task
     if task:
-        print_heading(console, f"Policies of task {task.profile.task_id} of Dag {task.profile.dag_id}")
+        print_heading(console, f"Policies of task {task.task_id} of Dag {task.dag_id}")
         print_names(console, _task(task, effective))
     else:
         print_heading(console, "Policies in force")
@@ -273,19 +265,19 @@ def _budget(budget: int) -> str:
     return f"{describe_limit(budget)}{'' if budget else ' (off)'}"
 
 
-def _task(task: DefinedTask, effective: EffectivePolicies) -> Iterator[tuple[str, object]]:
-    profile = task.profile
-    yield "queue", profile.queue
-    yield "pool", profile.pool
-    yield "DAG tags", ", ".join(sorted(profile.dag_tags)) or None
-    yield POLICIES_KEY, ", ".join(profile.policies) or None
-    if profile.retries is not None:
-        yield RETRIES_KEY, f"{describe_limit(profile.retries)}, in place of the limit of a policy"
+def _task(task: TaskProfile, effective: EffectivePolicies) -> Iterator[tuple[str, object]]:
+    options = task.options
+    yield "queue", task.queue
+    yield "pool", task.pool
+    yield "DAG tags", ", ".join(sorted(task.dag_tags)) or None
+    yield POLICIES_KEY, ", ".join(options.policies) or None
+    if options.retries is not None:
+        yield RETRIES_KEY, f"{describe_limit(options.retries)}, in place of the limit of a policy"
     if effective.task_budget is not None:
         yield INFRASTRUCTURE_LIMIT_KEY, f"{_budget(effective.task_budget)}, in place of {BUDGET_OPTION}"
     for name in effective.unknown:
         yield "ignored", f"{POLICIES_KEY}: there is no policy {name}"
-    for problem in task.problems:
+    for problem in options.problems:
         yield "ignored", problem
 
 

@@ -14,9 +14,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from airflow.providers.cncf.kubernetes_resilience.cli import answers
-from airflow.providers.cncf.kubernetes_resilience.cli.effective import DefinedTask, EffectivePolicies
+from airflow.providers.cncf.kubernetes_resilience.cli.effective import EffectivePolicies
 from airflow.providers.cncf.kubernetes_resilience.cli.errors import CommandError
-from airflow_resilience.retry_policy.selection import TaskProfile, wishes
+from airflow_resilience.retry_policy.selection import TaskProfile, read_task_options
 
 
 def show(args: Namespace) -> int:
@@ -30,7 +30,7 @@ def show(args: Namespace) -> int:
     return answers.show(EffectivePolicies(policies, task), args.output)
 
 
-def _read_task(dag_id: str, task_id: str, *, session: Session) -> DefinedTask:
+def _read_task(dag_id: str, task_id: str, *, session: Session) -> TaskProfile:
     """
     Read what the policies of a task depend on, from the latest version of its Dag.
 
@@ -45,16 +45,11 @@ def _read_task(dag_id: str, task_id: str, *, session: Session) -> DefinedTask:
     if not dag.has_task(task_id):
         raise CommandError(f"Dag {dag_id} has no task {task_id}; it has {', '.join(sorted(dag.task_ids))}")
     task = dag.get_task(task_id)
-    wished = wishes(task.executor_config)
-    profile = TaskProfile(
+    return TaskProfile(
         dag_id=dag_id,
         task_id=task_id,
         queue=task.queue,
         pool=task.pool,
         dag_tags=frozenset(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id))),
-        policies=wished.policies,
-        retries=wished.retries,
-        infrastructure_retries=wished.infrastructure_retries,
-        wants_infrastructure_retries=wished.wants_infrastructure_retries,
+        options=read_task_options(task.executor_config),
     )
-    return DefinedTask(profile, wished.problems)

@@ -39,7 +39,7 @@ from airflow_resilience.ledger import LaunchHistory, LedgerEntry
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
 from airflow_resilience.retry_policy.rule import InfrastructureBudget
-from airflow_resilience.retry_policy.selection import infrastructure_budget, wishes
+from airflow_resilience.retry_policy.selection import infrastructure_budget, read_task_options
 from airflow_resilience.termination import environment
 
 
@@ -155,8 +155,8 @@ class PodBuilder:
         # stated. https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
         if self._worker_log_as_termination_message and worker.termination_message_policy is None:
             worker.termination_message_policy = "FallbackToLogsOnError"
-        asked = wishes(getattr(workload.ti, "executor_config", None))
-        if infrastructure_budget(asked, self._infrastructure):
+        options = read_task_options(getattr(workload.ti, "executor_config", None))
+        if infrastructure_budget(options, self._infrastructure):
             _set_variable(worker, environment.INFRASTRUCTURE_RETRY, "1")
         if told:
             _set_variable(worker, PREVIOUS_FAILURE, told.to_json())

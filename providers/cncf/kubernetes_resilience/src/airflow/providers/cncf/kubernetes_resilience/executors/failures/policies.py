@@ -63,7 +63,7 @@ class RetryPolicies:
 
     def infrastructure_budget(self, profile: TaskProfile) -> int:
         """Return how often, for each try, a running task may run again; ``UNLIMITED`` for no limit."""
-        return infrastructure_budget(profile, self.current.infrastructure)
+        return infrastructure_budget(profile.options, self.current.infrastructure)
 
     def with_budget(self, ti_ids: Collection[str]) -> set[str]:
         """

@@ -42,7 +42,7 @@ class StoredWorkload:
     override: V1Pod | None
     template: str | None
     image: str | None
-    wishes: dict[str, Any] | None
+    options: dict[str, Any] | None
     """What the task's author asks for in ``executor_config`` beside the override, which is not part of the
     workload's JSON."""
 
@@ -59,7 +59,7 @@ class StoredWorkload:
             job.kube_executor_config,
             job.pod_template_file,
             job.kube_image,
-            _wishes(workload.ti),
+            _options(workload.ti),
         )
 
     def job(self, key: TaskInstanceKey, ti_id: str) -> KubernetesJob:
@@ -70,7 +70,7 @@ class StoredWorkload:
         """
         workload = ExecuteTask.model_validate_json(self._unpacked())
         workload.ti.id = UUID(ti_id)
-        workload.ti.executor_config = self.wishes
+        workload.ti.executor_config = self.options
         command: Any = [workload]
         return KubernetesJob(key, command, self.override, self.template, self.image)
 
@@ -83,7 +83,7 @@ class StoredWorkload:
         return zlib.decompressobj(zdict=_USUAL).decompress(self.workload)
 
 
-def _wishes(ti: Any) -> dict[str, Any] | None:
+def _options(ti: Any) -> dict[str, Any] | None:
     config = getattr(ti, "executor_config", None)
     if not isinstance(config, dict):
         return None

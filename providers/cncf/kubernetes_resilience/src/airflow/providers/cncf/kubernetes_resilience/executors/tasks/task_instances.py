@@ -36,7 +36,7 @@ from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LedgerEntry
 from airflow_resilience.past_tries import IS_PAST, PAST_TRY_ID, WITH_PAST_TRIES, PastTry
 from airflow_resilience.propagation.database import write_failures
-from airflow_resilience.retry_policy.selection import TaskProfile, wishes
+from airflow_resilience.retry_policy.selection import TaskProfile, read_task_options
 
 log = logging.getLogger(__name__)
 
@@ -366,20 +366,10 @@ def read_profiles(ti_ids: Collection[str], *, session: Session) -> dict[str, Tas
 def _profile(
     dag_id: str, task_id: str, queue: str, pool: str, tags: frozenset[str], executor_config: object
 ) -> TaskProfile:
-    wished = wishes(executor_config)
-    for problem in wished.problems:
+    options = read_task_options(executor_config)
+    for problem in options.problems:
         log.warning("executor_config of %s.%s is ignored in part: %s", dag_id, task_id, problem)
-    return TaskProfile(
-        dag_id=dag_id,
-        task_id=task_id,
-        queue=queue,
-        pool=pool,
-        dag_tags=tags,
-        policies=wished.policies,
-        retries=wished.retries,
-        infrastructure_retries=wished.infrastructure_retries,
-        wants_infrastructure_retries=wished.wants_infrastructure_retries,
-    )
+    return TaskProfile(dag_id=dag_id, task_id=task_id, queue=queue, pool=pool, dag_tags=tags, options=options)
 
 
 def _tags(dag_ids: Collection[str], session: Session) -> dict[str, frozenset[str]]:
