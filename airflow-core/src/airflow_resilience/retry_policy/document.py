@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from airflow_resilience.retry_policy.doubts import Vocabulary, find_doubts
+from airflow_resilience.retry_policy.lint import Vocabulary, find_warnings
 from airflow_resilience.retry_policy.marked_yaml import MarkedYaml, NotYamlError, Problem, read_marked
 from airflow_resilience.retry_policy.problems import find_problems, path_of
 from airflow_resilience.retry_policy.rule import PolicySet
@@ -99,10 +99,10 @@ def _warnings(
     file: PolicyFile, name: str, document: MarkedYaml, vocabulary: Vocabulary | None
 ) -> Iterator[str]:
     # No more are looked for than are shown: to find a word that is like another one takes its time.
-    found = islice(find_doubts(file, vocabulary), _SHOWN_PROBLEMS)
-    doubts = [Problem(document.line(location), location, text) for location, text in found]
-    for doubt in sorted(doubts, key=lambda doubt: doubt.line):
-        yield _as_text(name, doubt, "warning")
+    found = islice(find_warnings(file, vocabulary), _SHOWN_PROBLEMS)
+    warnings = [Problem(document.line(location), location, text) for location, text in found]
+    for warning in sorted(warnings, key=lambda warning: warning.line):
+        yield _as_text(name, warning, "warning")
 
 
 def _decoded(content: str | bytes) -> str:

@@ -121,7 +121,7 @@ class PolicySet:
     origin: str
     """Where it comes from, for people: a file's path, or ``built-in``."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    """Warnings about what is doubtful: a line each, with the place in the file."""
+    """Of the policy file: a line each, with the place in the file."""
 
     def __post_init__(self) -> None:
         """

@@ -254,7 +254,7 @@ def test_the_audit_log_carries_the_context(harness, launched):
     assert (known["container"], known["container_type"], known["exit_code"]) == ("git-sync", "init", 1)
 
 
-# ----------------------------------------------------------------------------------- what is doubtful
+# ----------------------------------------------------------------------------------- warnings
 
 MISSPELT = """\
     policies:
@@ -268,7 +268,7 @@ def test_what_can_have_no_effect_is_told_once_for_each_content(start_with, file,
     file.write_text(dedent(MISSPELT % "Evictd"))
     harness.wait(CHECK_INTERVAL + 1)
     harness.wait(CHECK_INTERVAL + 1)
-    told = [record.message for record in caplog.records if "is doubtful" in record.message]
+    told = [record.message for record in caplog.records if "has warnings" in record.message]
     assert len(told) == 2
     assert f"{file}:2: warning: policies[0].rules[0].onReasons[0]: got 'OOMKiled'" in told[0]
     assert "(did you mean Evicted?)" in told[1]

@@ -71,8 +71,8 @@ def test_default_reasons_of_upstream_are_known():
         "Deleted",
     ],
 )
-def test_what_pods_show_is_not_doubted(reason):
-    assert VOCABULARY.doubt(reason) is None
+def test_what_pods_show_gives_no_warning(reason):
+    assert VOCABULARY.warning_about(reason) is None
 
 
 def test_only_what_the_table_yields_is_a_classification():
@@ -84,4 +84,7 @@ def test_only_what_the_table_yields_is_a_classification():
     ("word", "meant"), [("Preempted", "PreemptionByScheduler"), ("OutOfMemory", "OOMKilled")]
 )
 def test_word_of_others_leads_to_that_of_kubernetes(word, meant):
-    assert VOCABULARY.doubt(word) == f"got {word!r}, which is no reason that is known (did you mean {meant}?)"
+    assert (
+        VOCABULARY.warning_about(word)
+        == f"got {word!r}, which is no reason that is known (did you mean {meant}?)"
+    )

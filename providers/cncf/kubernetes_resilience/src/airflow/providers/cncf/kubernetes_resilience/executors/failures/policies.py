@@ -50,8 +50,8 @@ class RetryPolicies:
         self._built_in = settings.built_in
         self._source = _open(settings.retry_policy_file, self._built_in)
         for reason in sorted(settings.excluded_container_reasons):
-            if doubt := VOCABULARY.doubt(reason):
-                log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, doubt)
+            if warning := VOCABULARY.warning_about(reason):
+                log.warning("[%s] %s: %s", UPSTREAM_SECTION, EXCLUDED_REASONS, warning)
         _warn_of(self.current)
         self._clock = clock
         self._next_look = clock() + CHECK_INTERVAL
@@ -121,7 +121,7 @@ class RetryPolicies:
 
 def _warn_of(policies: PolicySet) -> None:
     if policies.warnings:
-        log.warning("Something in the retry policies is doubtful:\n%s", "\n".join(policies.warnings))
+        log.warning("The retry policy file has warnings:\n%s", "\n".join(policies.warnings))
 
 
 def _open(path: Path | None, fallback: PolicySet) -> PolicySource | None:

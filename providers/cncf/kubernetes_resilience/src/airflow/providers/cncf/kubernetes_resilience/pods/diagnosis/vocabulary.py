@@ -17,7 +17,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     KUEUE_TARGET,
     PROVIDER_NOT_FOUND,
 )
-from airflow_resilience.retry_policy.doubts import Vocabulary
+from airflow_resilience.retry_policy.lint import Vocabulary
 
 _OF_DISRUPTIONS = (
     # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions

@@ -45,7 +45,7 @@ class Vocabulary:
     """
     The known words of a platform for workers that fail, and what they are classified as.
 
-    Runtimes and controllers may add words of their own, so an unknown word is doubtful, not wrong.
+    Runtimes and controllers may add words of their own, so an unknown word is no error.
     """
 
     reasons: frozenset[str]
@@ -61,7 +61,7 @@ class Vocabulary:
     classified_reasons: frozenset[StateChangeReason]
     """What a failure can be classified as."""
 
-    def doubt(self, reason: str, others: Collection[str] = ()) -> str | None:
+    def warning_about(self, reason: str, others: Collection[str] = ()) -> str | None:
         """
         Return what is wrong with a word for a reason, if it is not known.
 
@@ -75,7 +75,7 @@ class Vocabulary:
         return f"got {shown(reason)}, which is no reason that is known{similar}"
 
 
-def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
+def find_warnings(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Finding]:
     """
     Return what can have no effect, or another one than is meant, and where it stands.
 
@@ -95,8 +95,8 @@ def find_doubts(file: PolicyFile, vocabulary: Vocabulary | None) -> Iterator[_Fi
 
 def _unknown_words(rule: RuleFields, location: Location, vocabulary: Vocabulary) -> Iterator[_Finding]:
     for index, reason in enumerate(rule.on_reasons or ()):
-        if doubt := _doubt(reason, vocabulary):
-            yield (*location, "onReasons", index), doubt
+        if warning := _warning_about(reason, vocabulary):
+            yield (*location, "onReasons", index), warning
     for index, category in enumerate(rule.on_categories or ()):
         if category not in vocabulary.categories:
             yield (*location, "onCategories", index), _never_classified(category)
@@ -111,10 +111,10 @@ def _unknown_words(rule: RuleFields, location: Location, vocabulary: Vocabulary)
             yield (*place, "reason"), _unknown("reason of a condition", word, reasons)
 
 
-def _doubt(reason: str, vocabulary: Vocabulary) -> str | None:
+def _warning_about(reason: str, vocabulary: Vocabulary) -> str | None:
     if reason in StateChangeReason.__members__ and reason not in vocabulary.classified_reasons:
         return _never_classified(reason)
-    return vocabulary.doubt(reason, vocabulary.classified_reasons)
+    return vocabulary.warning_about(reason, vocabulary.classified_reasons)
 
 
 def _never_classified(word: str) -> str:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.retry_policy.built_in import built_in
 from airflow_resilience.retry_policy.document import parse_policies
-from airflow_resilience.retry_policy.doubts import Vocabulary
 from airflow_resilience.retry_policy.fields import nearest
+from airflow_resilience.retry_policy.lint import Vocabulary
 
 FALLBACK = built_in(1, ("Error",))
 WORDS = Vocabulary(
