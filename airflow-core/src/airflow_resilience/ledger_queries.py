@@ -199,8 +199,8 @@ def find_outages(failures: Iterable[RecordedFailure]) -> dict[Dependency, Ledger
     """
     newest: dict[Dependency, RecordedFailure] = {}
     for failure in failures:
-        telling = _WAITING | _BEGUN if failure.entry.away_since else _BEGUN
-        if failure.entry.dependency and failure.try_state in telling:
+        conclusive = _WAITING | _BEGUN if failure.entry.away_since else _BEGUN
+        if failure.entry.dependency and failure.try_state in conclusive:
             newest.setdefault(failure.entry.dependency, failure)
     return {
         dependency: failure.entry for dependency, failure in newest.items() if failure.try_state in _WAITING

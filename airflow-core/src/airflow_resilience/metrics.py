@@ -3,7 +3,7 @@
 """
 Counters of failures, with the names of AIP-97, through Airflow's own ``Stats``.
 
-Each failure is counted once, by the process that knows of it first and is told by Airflow: a worker counts
+Each failure is counted once, by the process that Airflow notifies first: a worker counts
 what its task has done, the API server what people have done, and the scheduler what executors and itself have
 noticed. A task that is launched again in the same try has not failed. One that waits for its next try has, as
 in Airflow's own ``ti_failures``.
@@ -136,7 +136,7 @@ LAST_ATTEMPT: Final = 10
 
 def count_failure(context: ExecutionContext, dag_id: str, *, in_worker: bool) -> None:
     """
-    Count a failure that Airflow tells its listeners of.
+    Count a failure of which Airflow notifies its listeners.
 
     :param in_worker: whether this process runs the task. It does not count what others have done to it: they
         do

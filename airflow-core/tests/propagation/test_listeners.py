@@ -255,7 +255,7 @@ def test_what_cannot_be_stored_is_told_to_nobody_and_stops_nobody(add, queued_ti
     monkeypatch.setattr(audit, "create_session", lambda **options: 1 / 0)
     failed(queued_ti())
     assert (old.called, others.told) == (1, [])
-    assert "Nobody is told why" in caplog.text
+    assert "listeners of a failed task are not notified" in caplog.text
 
 
 def test_a_listener_of_somebody_else_that_is_broken_does_not_keep_ours_from_being_called(add, queued_ti):

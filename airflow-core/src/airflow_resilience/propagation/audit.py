@@ -44,7 +44,7 @@ _CLEARED = ExecutionContext(
     ContextSource.API,
     {MetadataKey.STATE.value: TaskInstanceState.RESTARTING.value},
 )
-"""What the worker of a task is told, too, that is cleared while it runs."""
+"""Of a task that is cleared while it runs; its worker learns the same from Airflow."""
 
 _HEARTBEAT_TIMEOUT = "heartbeat timeout"
 """``Log.event`` of Airflow's own row, which it writes before it has a task fail."""
@@ -73,7 +73,7 @@ def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
             *_is_try(TaskInstance, key), TaskInstance.state == TaskInstanceState.QUEUED
         )
         # Locked: it is neither removed nor launched by another scheduler meanwhile. Whoever has it locked
-        # is not waited for, in the scheduler's loop: the task is told less then.
+        # is not waited for, in the scheduler's loop: the task learns less then.
         ti_id = session.scalar(with_row_locks(queued, session=session, of=TaskInstance, skip_locked=True))
         if ti_id is None:
             return
@@ -120,9 +120,9 @@ def _add_new(new: Mapping[TaskInstanceKey, StoredContext], session: Session) -> 
     known = session.execute(
         select(*columns, Log.extra).where(tuple_(*columns).in_(list(new)), Log.event == EVENT)
     ).all()
-    told = {stored.ti_id for row in known if (stored := StoredContext.from_json(row[5]))}
+    recorded = {stored.ti_id for row in known if (stored := StoredContext.from_json(row[5]))}
     for key, stored in new.items():
-        if stored.ti_id not in told:
+        if stored.ti_id not in recorded:
             _add(key, stored, session)
 
 

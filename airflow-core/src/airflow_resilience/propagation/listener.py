@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow tells this listener that a task has failed; it counts that, and tells others why."""
+"""Counts tasks that have failed, and notifies the listeners of our own hook of the reason."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _SPECIFICATIONS = (
 
 def implementation(specifications: Sequence[Callable[..., Any]]) -> Callable[..., None]:
     """
-    Return what implements Airflow's hook: it tells the listeners of our own hook why.
+    Return what implements Airflow's hook, and notifies the listeners of our own hook.
 
-    If Airflow itself says why, they are told that.
+    They get Airflow's own context, if Airflow has one.
 
     :param specifications: those of ``on_task_instance_failed``; an implementation may have no argument that
         one of them does not have, or Airflow could not load any plugin
@@ -57,23 +57,23 @@ def implementation(specifications: Sequence[Callable[..., Any]]) -> Callable[...
 
     # First: an exception of another listener would keep this one from being called.
     @hookimpl(tryfirst=True)
-    def told_why(
+    def with_context(
         previous_state: TaskInstanceState | None,
         task_instance: RuntimeTaskInstance | TaskInstance,
         error: str | BaseException | None,
         execution_context: Any,
     ) -> None:
-        _tell(previous_state, task_instance, error, execution_context)
+        _notify(previous_state, task_instance, error, execution_context)
 
     @hookimpl(tryfirst=True)
-    def not_told_why(
+    def without_context(
         previous_state: TaskInstanceState | None,
         task_instance: RuntimeTaskInstance | TaskInstance,
         error: str | BaseException | None,
     ) -> None:
-        _tell(previous_state, task_instance, error, None)
+        _notify(previous_state, task_instance, error, None)
 
-    return told_why if brings_context and all(brings_context) else not_told_why
+    return with_context if brings_context and all(brings_context) else without_context
 
 
 def _specifications() -> list[Callable[..., Any]]:
@@ -87,13 +87,13 @@ def _specifications() -> list[Callable[..., Any]]:
 on_task_instance_failed = implementation(_specifications())
 
 
-def _tell(
+def _notify(
     previous_state: TaskInstanceState | None,
     task_instance: RuntimeTaskInstance | TaskInstance,
     error: str | BaseException | None,
     airflows: Any,
 ) -> None:
-    """Count it, and tell the listeners of our own hook why."""
+    """Count a failure, and notify the listeners of our own hook."""
     # An exception would keep Airflow's other listeners from being called.
     try:
         in_worker = _runs_here(task_instance)
@@ -103,7 +103,9 @@ def _tell(
             else _in_database(task_instance, error, is_manual=previous_state is None)
         )
     except Exception:
-        log.exception("Nobody is told why a task has failed: that could not be found out, or not stored")
+        log.exception(
+            "The listeners of a failed task are not notified: its context could not be read or stored"
+        )
         return
     count_failure(context, task_instance.dag_id, in_worker=in_worker)
     listeners.call(

@@ -28,7 +28,7 @@ def call(hook: str, *, in_worker: bool = False, **arguments: Any) -> None:
         _specify(manager, hook)
         listeners = [item.plugin for item in getattr(manager.hook, hook).get_hookimpls()]
     except Exception:
-        log.exception("No listener could be told of %s", hook)
+        log.exception("The listeners of %s could not be called", hook)
         return
     for listener in reversed(listeners):
         others = [item for item in listeners if item is not listener]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_resilience.context import MetadataKey
-from airflow_resilience.propagation.reading import read_told
+from airflow_resilience.propagation.reading import read_previous_run
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.termination.wrapping import wrap_methods
 
@@ -28,8 +28,8 @@ def announce(ti: Any) -> None:
 
     :param ti: the task instance, in the worker that is about to run it
     """
-    if told := read_told(ti):
-        line = describe(told)
+    if previous := read_previous_run(ti):
+        line = describe(previous)
 
         def run(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             log.info("%s", line)
@@ -38,23 +38,23 @@ def announce(ti: Any) -> None:
         wrap_methods(ti.task, run)
 
 
-def describe(told: StoredContext) -> str:
+def describe(previous: StoredContext) -> str:
     """Say in one line why there is another run of a task. The text of a container is not in it."""
-    context, metadata = told.context, told.context.metadata
+    context, metadata = previous.context, previous.context.metadata
     pod, node = metadata.get(MetadataKey.POD), metadata.get(MetadataKey.NODE)
     launch = metadata.get(MetadataKey.LAUNCH)
     known = (MetadataKey.CAUSE, MetadataKey.EXCEPTION, MetadataKey.STATE)
     why = next((str(metadata[key]) for key in known if metadata.get(key)), "")
     words = [
-        f"Try {told.try_number}",
-        "is launched again:" if told.explanation else "follows a failure:",
+        f"Try {previous.try_number}",
+        "is launched again:" if previous.explanation else "follows a failure:",
         f"launch {launch}" if launch else "",
         f"in pod {pod}" if pod else "",
         f"on node {node}" if node else "",
         f"ended by {why}" if why else "ended",
         f"({context.category} / {context.reason})",
     ]
-    line = " ".join(filter(None, words)) + (f"; {told.explanation}" if told.explanation else "")
+    line = " ".join(filter(None, words)) + (f"; {previous.explanation}" if previous.explanation else "")
     return _inert(line)
 
 

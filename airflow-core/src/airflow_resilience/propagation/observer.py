@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ARGUMENT = "execution_context"
-"""Name of the parameter by which an operator's ``on_kill()`` is told why it is called."""
+"""Name of the parameter that gives an operator's ``on_kill()`` the reason of its call."""
 
 log = logging.getLogger(__name__)
 

@@ -103,15 +103,15 @@ def previous_failure(context: Mapping[str, Any]) -> ExecutionContext | None:
     :return: None if there was none, or if that is not known
     """
     ti = context.get("ti")
-    told = None if ti is None else read_told(ti)
-    return told.context if told else None
+    previous = None if ti is None else read_previous_run(ti)
+    return previous.context if previous else None
 
 
-def read_told(ti: Any) -> StoredContext | None:
-    """Return what the executor has told this worker about the run before; None if there was none."""
-    told = StoredContext.from_json(os.environ.get(PREVIOUS_FAILURE))
+def read_previous_run(ti: Any) -> StoredContext | None:
+    """Return how the run before has ended, as the executor says to this worker; None if there was none."""
+    previous = StoredContext.from_json(os.environ.get(PREVIOUS_FAILURE))
     # A process that the task has started may run another one.
-    return told if told and told.ti_id == str(ti.id) else None
+    return previous if previous and previous.ti_id == str(ti.id) else None
 
 
 def store(ti: Any, context: ExecutionContext) -> None:

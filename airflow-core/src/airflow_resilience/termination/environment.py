@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What an executor tells its worker about the end that infrastructure may make to it: environment variables.
+What a worker knows from its executor about the end that infrastructure may make to it: environment variables.
 
 The executor's options need not be in the worker's configuration, and the budget is each task's own.
 """

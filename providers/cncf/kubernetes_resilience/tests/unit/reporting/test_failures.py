@@ -12,8 +12,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     Count,
     Filter,
     Outcome,
+    outcomes_of,
     summarise,
-    tell,
 )
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger_queries import Failures, RecordedFailure, TaskFailure
@@ -33,12 +33,12 @@ def failure(row_id, entry=None, state=None, dag="dag", task="task", at=NOON, was
 
 
 def outcomes(*failures):
-    return [item.outcome for item in tell(failures)]
+    return [item.outcome for item in outcomes_of(failures)]
 
 
 def summary(*failures, since=NOON - DAY, until=NOON + DAY, is_cut=False, others=()):
     found = Failures(failures, is_cut, 0)
-    return summarise(found, tell(failures), Failures(others, False, 0), [], since=since, until=until)
+    return summarise(found, outcomes_of(failures), Failures(others, False, 0), [], since=since, until=until)
 
 
 def count(name, relaunched, charged, suspected=None, words=None):
@@ -73,7 +73,7 @@ def test_a_relaunch_that_failed_again_is_told_from_the_last_one():
     assert outcomes(last, first) == [Outcome.HEALED, Outcome.FAILED_AGAIN]
     # Clocks differ: what comes last is said by the order of rows.
     late, early = failure(1, state="success", at=NOON + DAY), failure(2, lost(2), "success", at=NOON)
-    told = tell([early, late])
+    told = outcomes_of([early, late])
     assert [(item.failure.row_id, item.outcome) for item in told] == [
         (1, Outcome.FAILED_AGAIN),
         (2, Outcome.HEALED),
@@ -168,7 +168,7 @@ def test_no_failures():
     ],
 )
 def test_each_number_leads_to_its_rows(wanted):
-    one, other = tell(
+    one, other = outcomes_of(
         [
             failure(
                 2, lost(action=Action.COUNT, phase=Phase.EXECUTION, ran_out=True, cause="oom", node="node-2")
@@ -181,7 +181,7 @@ def test_each_number_leads_to_its_rows(wanted):
 
 
 def test_the_end_of_a_chosen_time_is_not_part_of_it():
-    (told,) = tell([failure(1)])
+    (told,) = outcomes_of([failure(1)])
     assert not Filter(before=NOON).chooses(told)
     assert Filter(before=NOON + DAY).chooses(told)
 

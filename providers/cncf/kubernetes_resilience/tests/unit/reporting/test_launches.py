@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.launches import tell_tries
+from airflow.providers.cncf.kubernetes_resilience.reporting.launches import views_of_tries
 from airflow.providers.cncf.kubernetes_resilience.reporting.views import EndView, FailureView
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.decision import Action
@@ -39,45 +39,45 @@ def says(at, state, number=1):
     return WorkerEvent(minute(at), number, state, None)
 
 
-def tell(*events, present, past=()):
-    return tell_tries(TaskInstanceEvents(events, past, present, False))
+def views(*events, present, past=()):
+    return views_of_tries(TaskInstanceEvents(events, past, present, False))
 
 
-def budgets(told):
+def budgets(view):
     """Return what is used and allowed: of relaunches, of infrastructure retries, and of retries."""
-    found = (told.relaunches, told.infrastructure, told.retries)
+    found = (view.relaunches, view.infrastructure, view.retries)
     return tuple(budget and (budget.used, budget.allowed) for budget in found)
 
 
-def ends(told):
-    return [(launch.number, launch.end.value, launch.state) for launch in told.launches]
+def ends(view):
+    return [(launch.number, launch.end.value, launch.state) for launch in view.launches]
 
 
 def test_a_task_that_has_never_been_launched():
-    assert tell(present=row(None, 0)) == []
-    assert tell(present=row("scheduled", 0)) == []
-    assert tell(present=row("upstream_failed", 0)) == []
+    assert views(present=row(None, 0)) == []
+    assert views(present=row("scheduled", 0)) == []
+    assert views(present=row("upstream_failed", 0)) == []
 
 
 @pytest.mark.parametrize("events", [[says(1, "running"), says(5, "success")], []], ids=["3.2", "before"])
 def test_a_task_without_trouble(events):
-    (told,) = tell(*events, present=row("success", 1, "pod-a", minute(1), minute(5)))
-    (launch,) = told.launches
+    (view,) = views(*events, present=row("success", 1, "pod-a", minute(1), minute(5)))
+    (launch,) = view.launches
     assert (launch.number, launch.end, launch.state, launch.host) == (1, "reported", "success", "pod-a")
     assert (launch.started_at, launch.ended_at) == (minute(1), minute(5))
-    assert budgets(told) == (None, None, (0, 1))
+    assert budgets(view) == (None, None, (0, 1))
 
 
 @pytest.mark.parametrize("event", [LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, EVENT])
 def test_a_row_of_another_version_is_no_end(event):
-    (told,) = tell(says(1, "running"), says(2, event), present=row("running", 1, "pod-a", minute(1)))
-    assert ends(told) == [(1, "running", "running")]
+    (view,) = views(says(1, "running"), says(2, event), present=row("running", 1, "pod-a", minute(1)))
+    assert ends(view) == [(1, "running", "running")]
 
 
 def test_a_failed_launch_and_the_one_that_waits():
-    (told,) = tell(fails(1, lost()), present=row("queued"))
-    assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
-    failed, waits = told.launches
+    (view,) = views(fails(1, lost()), present=row("queued"))
+    assert ends(view) == [(1, "failed", None), (2, "waiting", "queued")]
+    failed, waits = view.launches
     assert (failed.failure, failed.host, failed.started_at, failed.ended_at) == (
         FailureView.of(lost()),
         "pod-1",
@@ -85,12 +85,12 @@ def test_a_failed_launch_and_the_one_that_waits():
         minute(1),
     )
     assert (waits.due, waits.host) == (DUE, None)
-    assert budgets(told) == ((1, 1), None, (0, 1))
+    assert budgets(view) == ((1, 1), None, (0, 1))
 
 
 def test_what_the_api_says_of_a_failed_launch():
-    (told,) = tell(fails(1, lost()), present=row("queued"))
-    assert told.launches[0].model_dump(mode="json") == {
+    (view,) = views(fails(1, lost()), present=row("queued"))
+    assert view.launches[0].model_dump(mode="json") == {
         "number": 1,
         "end": "failed",
         "state": None,
@@ -138,14 +138,14 @@ def test_what_the_api_says_of_a_failed_launch():
 
 def test_a_loss_of_a_running_worker_and_the_one_that_runs():
     loss = lost(1, phase=Phase.EXECUTION, budget=LOSS)
-    (told,) = tell(
+    (view,) = views(
         says(1, "running"), fails(4, loss), says(6, "running"), present=row("running", 1, "pod-b", minute(6))
     )
-    assert ends(told) == [(1, "failed", None), (2, "running", "running")]
-    first, second = told.launches
+    assert ends(view) == [(1, "failed", None), (2, "running", "running")]
+    first, second = view.launches
     assert (first.started_at, first.ended_at) == (minute(1), minute(4))
     assert (second.started_at, second.host) == (minute(6), "pod-b")
-    assert budgets(told) == (None, (1, 3), (0, 1))
+    assert budgets(view) == (None, (1, 3), (0, 1))
 
 
 def test_launches_of_a_try_have_different_numbers():
@@ -153,19 +153,19 @@ def test_launches_of_a_try_have_different_numbers():
     first, second = (
         lost(1, phase=Phase.EXECUTION, worker_uid=uid, worker_name=uid, budget=LOSS) for uid in ("a", "b")
     )
-    (told,) = tell(
+    (view,) = views(
         says(1, "running"),
         fails(2, first),
         says(3, "running"),
         fails(4, second),
         present=row("running", 1, "pod-c", minute(6)),
     )
-    assert ends(told) == [(1, "failed", None), (2, "failed", None), (3, "running", "running")]
+    assert ends(view) == [(1, "failed", None), (2, "failed", None), (3, "running", "running")]
 
 
 def test_a_failure_that_counts_is_the_last_launch_of_its_try():
     counted = lost(2, Action.COUNT)
-    second, first = tell(
+    second, first = views(
         fails(1, lost()),
         fails(2, counted),
         says(3, "failed"),
@@ -180,38 +180,38 @@ def test_a_failure_that_counts_is_the_last_launch_of_its_try():
 
 
 def test_rows_of_version_0_1_0_do_not_say_how_much_is_allowed():
-    (told,) = tell(
+    (view,) = views(
         fails(1, lost(budget=None)), fails(2, lost(2, Action.COUNT, budget=None)), present=row("failed")
     )
-    assert budgets(told) == ((1, None), None, (0, 1))
+    assert budgets(view) == ((1, None), None, (0, 1))
 
 
 @pytest.mark.parametrize("state", ["deferred", "awaiting_input"])
 def test_a_task_that_defers_has_a_launch_before_and_one_after(state):
-    (told,) = tell(
+    (view,) = views(
         says(1, "running"),
         says(2, state),
         says(8, "running"),
         says(9, "success"),
         present=row("success", 1, "pod-b", minute(8), minute(9)),
     )
-    assert ends(told) == [(1, "reported", state), (2, "reported", "success")]
-    assert [launch.host for launch in told.launches] == [None, "pod-b"]
+    assert ends(view) == [(1, "reported", state), (2, "reported", "success")]
+    assert [launch.host for launch in view.launches] == [None, "pod-b"]
 
 
 def test_a_deferred_task_whose_resumption_waits():
-    (told,) = tell(says(1, "running"), says(2, "deferred"), present=row("queued", 1, "pod-a", minute(1)))
-    assert ends(told) == [(1, "reported", "deferred"), (2, "waiting", "queued")]
-    (told,) = tell(says(1, "running"), says(2, "deferred"), present=row("deferred", 1, "pod-a", minute(1)))
-    assert ends(told) == [(1, "reported", "deferred")]
+    (view,) = views(says(1, "running"), says(2, "deferred"), present=row("queued", 1, "pod-a", minute(1)))
+    assert ends(view) == [(1, "reported", "deferred"), (2, "waiting", "queued")]
+    (view,) = views(says(1, "running"), says(2, "deferred"), present=row("deferred", 1, "pod-a", minute(1)))
+    assert ends(view) == [(1, "reported", "deferred")]
 
 
 def test_what_was_said_last_about_a_worker_counts():
     given_up = lost(1, cause="unschedulable")
     started = lost(1, phase=Phase.EXECUTION, budget=LOSS)
-    (told,) = tell(fails(1, given_up), says(2, "running"), fails(3, started), present=row("queued"))
-    assert ends(told) == [(1, "failed", None), (2, "waiting", "queued")]
-    assert told.launches[0].failure == FailureView.of(started)
+    (view,) = views(fails(1, given_up), says(2, "running"), fails(3, started), present=row("queued"))
+    assert ends(view) == [(1, "failed", None), (2, "waiting", "queued")]
+    assert view.launches[0].failure == FailureView.of(started)
 
 
 def ends_by(at, context, number=1):
@@ -220,7 +220,7 @@ def ends_by(at, context, number=1):
 
 def test_what_has_ended_a_try_that_did_not_lose_its_pod():
     own, marked = explain(ValueError("own")), explain(KeyError("as if somebody had marked it"))
-    second, first = tell(
+    second, first = views(
         says(1, "running"),
         says(2, "up_for_retry"),
         ends_by(2, own),
@@ -234,40 +234,40 @@ def test_what_has_ended_a_try_that_did_not_lose_its_pod():
 
 
 def test_a_task_for_which_there_was_no_pod_has_a_try_all_the_same():
-    (told,) = tell(ends_by(1, explain(None)), present=row("failed"))
-    assert (ends(told), told.ended_by.at) == ([], minute(1))
+    (view,) = views(ends_by(1, explain(None)), present=row("failed"))
+    assert (ends(view), view.ended_by.at) == ([], minute(1))
 
 
 def test_what_had_ended_a_run_of_the_try_before_this_one_does_not_count():
-    (told,) = tell(says(1, "running"), ends_by(2, explain(None)), says(3, "running"), present=row("running"))
-    assert told.ended_by is None
+    (view,) = views(says(1, "running"), ends_by(2, explain(None)), says(3, "running"), present=row("running"))
+    assert view.ended_by is None
 
 
 def test_a_task_that_failed_by_itself_and_waits_for_its_next_try():
     past = row("failed", 1, "pod-a", minute(1), minute(2))
-    (told,) = tell(
+    (view,) = views(
         says(1, "running"),
         says(2, "up_for_retry"),
         past=[past],
         present=row("up_for_retry", 1, "pod-a", minute(1), minute(2)),
     )
-    assert ends(told) == [(1, "reported", "up_for_retry")]
+    assert ends(view) == [(1, "reported", "up_for_retry")]
 
 
 def test_the_newest_try_comes_first_and_older_events_may_be_missing():
-    told = tell(
+    view = views(
         fails(1, lost(), number=2),
         past=[row("failed", 1, "pod-a", minute(0), minute(1)), row("failed", 2)],
         present=row("queued", 3),
     )
-    assert [item.number for item in told] == [3, 2, 1]
+    assert [item.number for item in view] == [3, 2, 1]
 
 
 def test_a_try_that_was_cleared_while_it_ran_is_followed_by_no_retry():
     cleared = ExecutionContext(
         StateChangeCategory.USER_ACTION, StateChangeReason.MANUAL_CLEAR, ContextSource.API
     )
-    second, _ = tell(
+    second, _ = views(
         says(1, "running"),
         ends_by(2, cleared),
         says(5, "running", 2),
@@ -300,7 +300,7 @@ def held(at, dependency=HUB):
     ids=["before its first launch", "for something else", "again", "no more", "lost otherwise", "runs"],
 )
 def test_what_a_launch_that_waits_is_held_for(events, state, expected):
-    (told,) = tell(*events, present=row(state))
+    (view,) = views(*events, present=row(state))
     dependency, since = expected
-    assert told.launches[-1].held_for == (dependency and str(dependency))
-    assert told.launches[-1].held_since == since
+    assert view.launches[-1].held_for == (dependency and str(dependency))
+    assert view.launches[-1].held_since == since

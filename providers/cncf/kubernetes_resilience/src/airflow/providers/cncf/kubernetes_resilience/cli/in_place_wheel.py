@@ -131,14 +131,14 @@ def _read(path: Path) -> _Wheel:
         raise CommandError(f"{path} is not a wheel: {error}") from error
     except (ValueError, KeyError, InvalidRecordEntry) as error:
         # Of the wheel's name, of its dist-info folder, or of what is and is not in there.
-        raise CommandError(f"{path} is not a wheel as it should be: {_tell(path, error)}") from error
+        raise CommandError(f"{path} is not a wheel as it should be: {_problem(path, error)}") from error
 
 
-def _tell(path: Path, error: Exception) -> str:
+def _problem(path: Path, error: Exception) -> str:
     """Say what is wrong: of the library's list of problems, which may have one for each file, the first."""
     first, *more = getattr(error, "issues", None) or [str(error)]
-    told = str(first).removeprefix(f"In {path}, ")
-    return f"{told}, and {len(more)} problems more" if more else told
+    problem = str(first).removeprefix(f"In {path}, ")
+    return f"{problem}, and {len(more)} problems more" if more else problem
 
 
 def _checked(path: Path, archive: ZipFile, source: WheelFile) -> _Wheel:

@@ -4,7 +4,7 @@
 ``airflow-resilience`` and ``kubectl airflow-explain``: what needs neither Airflow nor its database.
 
 They read the same configuration as the other form of these commands. Where there is no ``airflow.cfg``, as on
-the machine of somebody with ``kubectl``, that is told on stderr.
+the machine of somebody with ``kubectl``, stderr says so.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def _ask_kubectl(args: Namespace) -> bytes:
     options = [f"--{name}={value}" for name, value in stated.items() if value is not None]
     # As a list, without a shell: a name is a name.
     command = [program, "get", "pod", "--output=json", *options, "--", args.name]
-    told = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603
-    if told.returncode:
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603
+    if done.returncode:
         raise CommandError(f"kubectl gives no pod {args.name}")
-    return told.stdout
+    return done.stdout
 
 
 _OUTPUT: Final = argument(

@@ -26,8 +26,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     OutageView,
     Outcome,
     Summary,
+    outcomes_of,
     summarise,
-    tell,
 )
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.ledger_queries import read_failures, read_outages, read_task_failures
@@ -50,7 +50,7 @@ def report(args: Namespace) -> int:
         found = read_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
         outages = read_outages(until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    view = summarise(found, tell(found.found), others, outages, since=since, until=until)
+    view = summarise(found, outcomes_of(found.found), others, outages, since=since, until=until)
     if view.is_cut or view.others_cut:
         sys.stderr.write(f"there are more than {MOST_FAILURES} failures: only the newest are counted\n")
     if view.unreadable:

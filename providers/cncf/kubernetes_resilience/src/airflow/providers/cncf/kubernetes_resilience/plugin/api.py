@@ -30,12 +30,12 @@ from airflow.providers.cncf.kubernetes_resilience.get_provider_info import get_p
 from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
     DEFAULT_TIME,
     LONGEST_TIME,
+    FailureOutcome,
     Filter,
     Outcome,
     Summary,
-    Told,
+    outcomes_of,
     summarise,
-    tell,
 )
 from airflow.providers.cncf.kubernetes_resilience.reporting.launches import show_task_instance
 from airflow.providers.cncf.kubernetes_resilience.reporting.views import (
@@ -59,7 +59,7 @@ from airflow_resilience.retry_policy.evidence import Phase
 MOST_FAILURES: Final = 3_000
 """Rows of the ledger that one answer is made of. With more, it is about the newest."""
 MOST_EVENTS: Final = 1_000
-"""Rows of the audit log that the launches of one task instance are told from."""
+"""Rows of the audit log that the launches of one task instance are read from."""
 MOST_ROWS: Final = 500
 """Failures on a page of them."""
 _STATIC = FilePath(str(files(__package__) / "static"))
@@ -166,7 +166,7 @@ def read_question(
         since = since or until - DEFAULT_TIME
         # Airflow's type of the column converts them too, and fails where the calendar ends.
         first, last = since.astimezone(UTC), until.astimezone(UTC)
-        # What is told of a time reaches beyond it, and the calendar has an end.
+        # The outcomes of a time are read from beyond it, and the calendar has an end.
         is_allowed = timedelta() < last - first <= LONGEST_TIME <= datetime.max.replace(tzinfo=UTC) - last
     except OverflowError:
         is_allowed = False
@@ -185,7 +185,7 @@ class Selection(NamedTuple):
     """The failures of workers that a request is about."""
 
     found: Failures[RecordedFailure]
-    told: list[Told]
+    outcomes: list[FailureOutcome]
 
 
 def select_failures(asked: _Question, session: SessionDep) -> Selection:
@@ -193,7 +193,7 @@ def select_failures(asked: _Question, session: SessionDep) -> Selection:
     found = read_failures(
         asked.since, asked.until, dag_ids=asked.dag_ids, limit=MOST_FAILURES, session=session
     )
-    return Selection(found, tell(found.found))
+    return Selection(found, outcomes_of(found.found))
 
 
 _Selection = Annotated[Selection, Depends(select_failures)]
@@ -205,7 +205,7 @@ def get_summary(asked: _Question, selection: _Selection, session: SessionDep) ->
     since, until, dag_ids = asked
     others = read_task_failures(since, until, dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
     outages = read_outages(datetime.now(UTC), dag_ids=dag_ids, limit=MOST_FAILURES, session=session)
-    return summarise(selection.found, selection.told, others, outages, since=since, until=until)
+    return summarise(selection.found, selection.outcomes, others, outages, since=since, until=until)
 
 
 @app.get("/api/v1/failures", dependencies=[_MAY_READ], responses=_REFUSALS, tags=["Failures"])
@@ -233,7 +233,7 @@ def get_failures(
         after=after,
         before=before,
     )
-    chosen = [item for item in selection.told if wanted.chooses(item)]
+    chosen = [item for item in selection.outcomes if wanted.chooses(item)]
     return FailureRows(
         total=len(chosen),
         is_cut=selection.found.is_cut,

@@ -67,7 +67,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FailureOutcome:
     """A failure, and what became of its task."""
 
     failure: RecordedFailure
@@ -100,16 +100,16 @@ class Filter:
     """That time is part of what is chosen."""
     before: datetime | None = None
 
-    def chooses(self, told: Told) -> bool:
+    def chooses(self, item: FailureOutcome) -> bool:
         """Whether a failure is one of these."""
-        failure = told.failure
+        failure = item.failure
         wanted: tuple[tuple[object, object], ...] = (
-            (self.cause, cause_of(told.entry)),
-            (self.node, node_of(told.entry)),
-            (self.phase, told.entry.phase),
-            (self.outcome, told.outcome),
-            (self.relaunched, not told.is_charged),
-            (self.ran_out, told.entry.decision.ran_out),
+            (self.cause, cause_of(item.entry)),
+            (self.node, node_of(item.entry)),
+            (self.phase, item.entry.phase),
+            (self.outcome, item.outcome),
+            (self.relaunched, not item.is_charged),
+            (self.ran_out, item.entry.decision.ran_out),
         )
         if any(value is not None and value != actual for value, actual in wanted):
             return False
@@ -189,16 +189,16 @@ class Summary(BaseModel):
     others_cut: bool = Field(description="whether there are older ones of these in the time asked for")
 
 
-def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
+def outcomes_of(failures: Iterable[RecordedFailure]) -> list[FailureOutcome]:
     """
-    Say what became of the task of each failure.
+    Return what became of the task of each failure.
 
     :param failures: all of those of a time
-    :return: newest first; a worker fails once: what was said last about it counts
+    :return: newest first; a worker fails once: the last row about it counts
     """
     seen: set[TaskInstanceKey] = set()
     workers: set[tuple[TaskInstanceKey, str]] = set()
-    told = []
+    outcomes = []
     # Not by time: the order of rows is that of events, and clocks of several machines are not.
     for failure in sorted(failures, key=lambda failure: failure.row_id, reverse=True):
         worker = failure.key, failure.entry.worker_uid
@@ -207,13 +207,13 @@ def tell(failures: Iterable[RecordedFailure]) -> list[Told]:
         workers.add(worker)
         is_last = failure.key not in seen
         seen.add(failure.key)
-        told.append(Told(failure, _outcome(failure, is_last=is_last)))
-    return sorted(told, key=lambda item: (item.failure.at, item.failure.row_id), reverse=True)
+        outcomes.append(FailureOutcome(failure, _outcome(failure, is_last=is_last)))
+    return sorted(outcomes, key=lambda item: (item.failure.at, item.failure.row_id), reverse=True)
 
 
 def summarise(
     found: Failures[RecordedFailure],
-    told: Sequence[Told],
+    chosen: Sequence[FailureOutcome],
     others: Failures[TaskFailure],
     outages: Iterable[RecordedOutage],
     *,
@@ -224,33 +224,33 @@ def summarise(
     Count failures.
 
     :param found: what was read of that time
-    :param told: which of these count; all have been told about
+    :param chosen: which of these count, each with its outcome
     :param others: failures of tasks that did not lose their pod
     :param outages: those that there are now
     """
     categories = Counter(failure.context.category for failure in others.found)
     if found.is_cut and found.found:
         since = max(since, min(failure.at for failure in found.found))
-    outcomes = Counter(item.outcome for item in told)
+    outcomes = Counter(item.outcome for item in chosen)
     return Summary(
         outages=[OutageView.of(outage) for outage in outages],
         since=since,
         until=until,
         is_cut=found.is_cut,
         unreadable=found.unreadable + others.unreadable,
-        failures=len(told),
-        launches=sum(item.entry.phase is Phase.LAUNCH for item in told),
-        executions=sum(item.entry.phase is Phase.EXECUTION for item in told),
-        relaunched=sum(not item.is_charged for item in told),
+        failures=len(chosen),
+        launches=sum(item.entry.phase is Phase.LAUNCH for item in chosen),
+        executions=sum(item.entry.phase is Phase.EXECUTION for item in chosen),
+        relaunched=sum(not item.is_charged for item in chosen),
         outcomes={outcome: outcomes[outcome] for outcome in Outcome},
-        ran_out=sum(item.entry.decision.ran_out for item in told),
-        buckets=_buckets(told, since, until),
+        ran_out=sum(item.entry.decision.ran_out for item in chosen),
+        buckets=_buckets(chosen, since, until),
         causes=[
             count.model_copy(update={"in_words": in_words(count.name)})
-            for count in _counts(told, lambda item: cause_of(item.entry))
+            for count in _counts(chosen, lambda item: cause_of(item.entry))
         ],
-        nodes=_nodes(told),
-        dags=_counts(told, lambda item: item.failure.key.dag_id),
+        nodes=_nodes(chosen),
+        dags=_counts(chosen, lambda item: item.failure.key.dag_id),
         others={category: categories[category] for category in StateChangeCategory},
         others_cut=others.is_cut,
     )
@@ -271,10 +271,10 @@ def _outcome(failure: RecordedFailure, *, is_last: bool) -> Outcome:
     return Outcome.CHARGED if failure.was_stuck else Outcome.FAILED_BY_ITSELF
 
 
-def _counts(told: Iterable[Told], name_of: Callable[[Told], str]) -> list[Count]:
+def _counts(items: Iterable[FailureOutcome], name_of: Callable[[FailureOutcome], str]) -> list[Count]:
     relaunched: Counter[str] = Counter()
     charged: Counter[str] = Counter()
-    for item in told:
+    for item in items:
         (charged if item.is_charged else relaunched)[name_of(item)] += 1
     most = sorted(relaunched | charged, key=lambda name: (-relaunched[name] - charged[name], name))
     return [
@@ -282,22 +282,21 @@ def _counts(told: Iterable[Told], name_of: Callable[[Told], str]) -> list[Count]
     ]
 
 
-def _nodes(told: Iterable[Told]) -> list[Count]:
-    told = list(told)
+def _nodes(items: Sequence[FailureOutcome]) -> list[Count]:
     suspected: dict[str, datetime] = {}
-    for item in told:
+    for item in items:
         if item.entry.node_is_suspect:
             node, at = node_of(item.entry), item.failure.at
             suspected[node] = max(at, suspected.get(node, at))
-    counts = _counts(told, lambda item: node_of(item.entry))
+    counts = _counts(items, lambda item: node_of(item.entry))
     return [count.model_copy(update={"suspected": suspected.get(count.name)}) for count in counts]
 
 
-def _buckets(told: Iterable[Told], since: datetime, until: datetime) -> list[Bucket]:
+def _buckets(items: Iterable[FailureOutcome], since: datetime, until: datetime) -> list[Bucket]:
     width = next((width for width in _WIDTHS if _number(until - since, width) <= MOST_BUCKETS), _WIDTHS[-1])
     relaunched: Counter[datetime] = Counter()
     charged: Counter[datetime] = Counter()
-    for item in told:
+    for item in items:
         (charged if item.is_charged else relaunched)[_begin(item.failure.at, width)] += 1
     return [
         Bucket(begins=begins, ends=begins + width, relaunched=relaunched[begins], charged=charged[begins])

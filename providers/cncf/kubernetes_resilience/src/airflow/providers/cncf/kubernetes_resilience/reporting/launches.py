@@ -38,7 +38,7 @@ _ENDED = frozenset({*State.finished, TaskInstanceState.UP_FOR_RETRY})
 
 
 @dataclass(slots=True)
-class _Teller:
+class _TryTimeline:
     """Takes in the events of one try, oldest first."""
 
     launches: list[LaunchView] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _Teller:
             self._end(event.event, self.running.at, event.at, None)
 
     def conclude(self, row: TryRow) -> None:
-        """Add the launch of which nothing but the task instance's row tells."""
+        """Add the launch that only the task instance's row shows."""
         last = self.launches[-1] if self.launches else None
         if not self.running and last and not _goes_on_after(last, row):
             # A report does not say where its worker ran; the row does.
@@ -140,51 +140,51 @@ def show_task_instance(
         state=found.present.state,
         is_live=found.present.state in State.unfinished,
         is_cut=found.is_cut,
-        tries=tell_tries(found),
+        tries=views_of_tries(found),
     )
 
 
-def tell_tries(found: TaskInstanceEvents) -> list[TryView]:
-    """Tell what has become of each launch of each try, the newest try first, its launches oldest first."""
+def views_of_tries(found: TaskInstanceEvents) -> list[TryView]:
+    """Return what has become of each launch of each try, the newest try first, its launches oldest first."""
     rows = {row.try_number: row for row in (*found.past, found.present)}
     if found.past and found.past[-1].try_number == found.present.try_number:
         # The try has ended, and its task instance is ready for the next one.
         rows[found.present.try_number] = found.past[-1]
-    tellers: dict[int, _Teller] = {number: _Teller() for number in rows}
+    timelines: dict[int, _TryTimeline] = {number: _TryTimeline() for number in rows}
     for event in found.events:
-        tellers.setdefault(event.try_number, _Teller()).take(event)
+        timelines.setdefault(event.try_number, _TryTimeline()).take(event)
     tries = []
     cleared = 0
-    for number in sorted(tellers):
-        teller, row = tellers[number], rows.get(number)
+    for number in sorted(timelines):
+        timeline, row = timelines[number], rows.get(number)
         if row:
-            teller.conclude(row)
-        if not teller.launches and not teller.ended_by:
+            timeline.conclude(row)
+        if not timeline.launches and not timeline.ended_by:
             continue  # a try that has not begun
-        tries.append(_tell(number, row, teller, cleared))
-        cleared += _was_cleared(teller)
+        tries.append(_view(number, row, timeline, cleared))
+        cleared += _was_cleared(timeline)
     return tries[::-1]
 
 
-def _tell(number: int, row: TryRow | None, teller: _Teller, cleared: int) -> TryView:
-    failures = [launch.failure for launch in teller.launches if launch.failure]
+def _view(number: int, row: TryRow | None, timeline: _TryTimeline, cleared: int) -> TryView:
+    failures = [launch.failure for launch in timeline.launches if launch.failure]
     retries = None
     if row and row.max_tries is not None:
         retries = Budget(used=max(0, number - 1 - cleared), allowed=max(0, row.max_tries - cleared))
     return TryView(
         number=number,
         state=row.state if row else None,
-        launches=teller.launches,
-        ended_by=teller.ended_by,
+        launches=timeline.launches,
+        ended_by=timeline.ended_by,
         relaunches=_budget(failures, Phase.LAUNCH),
         infrastructure=_budget(failures, Phase.EXECUTION),
         retries=retries,
     )
 
 
-def _was_cleared(teller: _Teller) -> bool:
+def _was_cleared(timeline: _TryTimeline) -> bool:
     """Whether a try was cleared while it ran: the next one is none of the task's own retries."""
-    return teller.ended_by is not None and teller.ended_by.reason is StateChangeReason.MANUAL_CLEAR
+    return timeline.ended_by is not None and timeline.ended_by.reason is StateChangeReason.MANUAL_CLEAR
 
 
 def _budget(failures: Iterable[FailureView], phase: Phase) -> Budget | None:

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What is told, as JSON: the values of the API, and of the command line's ``--output json``.
+What is reported, as JSON: the values of the API, and of the command line's ``--output json``.
 
 Times have a time zone. Texts are as the platform or a program wrote them: nobody may take them for HTML.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from airflow.providers.cncf.kubernetes_resilience.reporting.failures import Outcome, Told
+from airflow.providers.cncf.kubernetes_resilience.reporting.failures import FailureOutcome, Outcome
 from airflow.providers.cncf.kubernetes_resilience.reporting.words import (
     cause_of,
     end_in_words,
@@ -193,7 +193,7 @@ class TaskInstanceView(BaseModel):
     task_id: str
     map_index: int = Field(description="-1: the task is not mapped")
     state: str | None
-    is_live: bool = Field(description="whether there may be more to tell soon")
+    is_live: bool = Field(description="whether there may be more to report soon")
     is_cut: bool = Field(description="whether there are older events, which are left out")
     tries: list[TryView] = Field(description="newest first")
 
@@ -212,15 +212,15 @@ class FailureRow(BaseModel):
     failure: FailureView
 
     @classmethod
-    def of(cls, told: Told) -> FailureRow:
+    def of(cls, item: FailureOutcome) -> FailureRow:
         """Show a failure."""
-        found = told.failure
+        found = item.failure
         return cls(
             at=found.at,
             **found.key._asdict(),
             try_state=found.try_state,
-            outcome=told.outcome,
-            failure=FailureView.of(told.entry),
+            outcome=item.outcome,
+            failure=FailureView.of(item.entry),
         )
 
 

@@ -52,7 +52,7 @@ const REFUSALS = {
 
 /** Say what went wrong, and offer to try again. */
 export function failure(error, again) {
-  if (!(error instanceof Refusal)) throw error; // a mistake in these files, which the browser's console tells
+  if (!(error instanceof Refusal)) throw error; // a mistake in these files, which the browser's console shows
   const [title, hint] = REFUSALS[error.status]
     ?? ["The API server could not answer", `It says ${error.status} ${error.message}; its log says why.`];
   // What the API says where there are no better words for it.

@@ -52,9 +52,9 @@ async function refresh() {
   const until = new Date();
   period = { since: new Date(until - Number(days()) * 86_400_000).toISOString(), until: until.toISOString() };
   try {
-    const told = await ask("failures/summary", { ...period, dag_id: address.get("dag_id") }, asked.signal);
-    show(told);
-    if (told.failures || address.has("other")) await showRows();
+    const summary = await ask("failures/summary", { ...period, dag_id: address.get("dag_id") }, asked.signal);
+    show(summary);
+    if (summary.failures || address.has("other")) await showRows();
   } catch (error) {
     if (error.name === "AbortError") return;
     page.replaceChildren(head(), failure(error, refresh));
@@ -93,75 +93,75 @@ function head() {
     make("button", { type: "button", class: "button", onclick: refresh }, "Refresh"));
 }
 
-function show(told) {
+function show(summary) {
   const about = address.get("dag_id");
   const scope = about && make("p", { class: "scope" }, "Only Dag ", make("b", {}, about), " ",
     make("button", { type: "button", class: "button small", onclick: () => { choose({ dag_id: null }); refresh(); } }, "Show all"));
-  const away = told.outages.map((outage) => make("p", { class: "hint away", role: "status", title: outage.message },
+  const away = summary.outages.map((outage) => make("p", { class: "hint away", role: "status", title: outage.message },
     make("b", {}, outage.dependency), ` is away since ${shortTime(outage.since)}: ${many(outage.held, "launch", "launches")} held until it is back, at no cost.`));
   const hints = [
-    told.is_cut && `There are more failures than one page is made of: the numbers are about the newest ones, since ${shortTime(told.since)}.`,
-    told.unreadable && `${many(told.unreadable, "row")} of another version left out.`,
+    summary.is_cut && `There are more failures than one page is made of: the numbers are about the newest ones, since ${shortTime(summary.since)}.`,
+    summary.unreadable && `${many(summary.unreadable, "row")} of another version left out.`,
   ].filter(Boolean).map((text) => make("p", { class: "hint" }, text));
-  const about_pods = told.failures ? [
-    tiles(told), chart(told),
+  const about_pods = summary.failures ? [
+    tiles(summary), chart(summary),
     make("div", { class: "lists" },
-      list("Causes", told.causes, "cause"), list("Nodes that lose pods", told.nodes, "node"), list("Dags", told.dags, "dag_id")),
+      list("Causes", summary.causes, "cause"), list("Nodes that lose pods", summary.nodes, "node"), list("Dags", summary.dags, "dag_id")),
   ] : [nothing("No worker pod was lost in this time",
     "When a worker pod is lost before or while its task runs, it is counted here: why, on which node, and whether the task was launched again.")];
   page.replaceChildren(
-    head(), ...[scope].filter(Boolean), ...away, ...hints, ...about_pods, ...(otherCount(told) ? [others(told)] : []),
+    head(), ...[scope].filter(Boolean), ...away, ...hints, ...about_pods, ...(otherCount(summary) ? [others(summary)] : []),
     make("section", { id: "rows", class: "panel", hidden: true }));
 }
 
-const otherCount = (told) => Object.values(told.others).reduce((sum, number) => sum + number, 0);
+const otherCount = (summary) => Object.values(summary.others).reduce((sum, number) => sum + number, 0);
 
 /** What is not about lost pods: it stands beside them, and no other number counts it. */
-function others(told) {
-  const buttons = Object.entries(OTHERS).filter(([category]) => told.others[category]).map(([category, [words, hint]]) =>
+function others(summary) {
+  const buttons = Object.entries(OTHERS).filter(([category]) => summary.others[category]).map(([category, [words, hint]]) =>
     make("button", { type: "button", class: "button", title: hint, onclick: () => leadTo({ other: category }) },
-      make("b", {}, told.others[category].toLocaleString()), ` ${words}`));
+      make("b", {}, summary.others[category].toLocaleString()), ` ${words}`));
   return make("section", { class: "panel others", "aria-labelledby": "others" },
     make("h2", { id: "others" }, "Not counted above"),
-    make("span", { class: "muted" }, `tasks that failed without losing a pod${told.others_cut ? ", the newest ones" : ""}`),
+    make("span", { class: "muted" }, `tasks that failed without losing a pod${summary.others_cut ? ", the newest ones" : ""}`),
     make("span", { class: "grow" }), buttons);
 }
 
-function tiles(told) {
-  const healed = told.outcomes["healed"];
-  const ended = healed + told.outcomes["failed-again"] + told.outcomes["failed-by-itself"];
+function tiles(summary) {
+  const healed = summary.outcomes["healed"];
+  const ended = healed + summary.outcomes["failed-again"] + summary.outcomes["failed-by-itself"];
   const tile = (number, words, filter, style = "", hint = "") =>
     make("button", { type: "button", class: `tile ${style}`, onclick: () => leadTo(filter) },
       make("span", { class: "number" }, number.toLocaleString()), make("span", {}, words),
       make("span", { class: "muted" }, hint));
   return make("div", { class: "tiles" },
-    tile(told.failures, "pods lost", {}, "",
-      `${told.launches.toLocaleString()} before the task began, ${told.executions.toLocaleString()} while it ran`),
-    tile(told.relaunched, "launched again", { relaunched: "true" }, "good", "at no cost for the task"),
+    tile(summary.failures, "pods lost", {}, "",
+      `${summary.launches.toLocaleString()} before the task began, ${summary.executions.toLocaleString()} while it ran`),
+    tile(summary.relaunched, "launched again", { relaunched: "true" }, "good", "at no cost for the task"),
     tile(healed, "healed", { outcome: "healed" }, "good",
       ended ? `${Math.round((100 * healed) / ended)}% of the relaunches that have ended` : "none has ended yet"),
-    tile(told.outcomes["failed-again"], "lost again", { outcome: "failed-again" }, "", "the relaunch lost its pod too"),
-    tile(told.outcomes["charged"], "at the task's cost", { relaunched: "false" }, "bad", "a retry, or the task failed"),
-    tile(told.ran_out, "budgets ran out", { ran_out: "true" }, "bad", "a rule would have launched again"));
+    tile(summary.outcomes["failed-again"], "lost again", { outcome: "failed-again" }, "", "the relaunch lost its pod too"),
+    tile(summary.outcomes["charged"], "at the task's cost", { relaunched: "false" }, "bad", "a retry, or the task failed"),
+    tile(summary.ran_out, "budgets ran out", { ran_out: "true" }, "bad", "a rule would have launched again"));
 }
 
-function chart(told) {
-  const most = Math.max(...told.buckets.map((bucket) => bucket.relaunched + bucket.charged));
+function chart(summary) {
+  const most = Math.max(...summary.buckets.map((bucket) => bucket.relaunched + bucket.charged));
   const top = niceTop(most);
-  const isShort = new Date(told.buckets[0].ends) - new Date(told.buckets[0].begins) < 86_400_000;
+  const isShort = new Date(summary.buckets[0].ends) - new Date(summary.buckets[0].begins) < 86_400_000;
   const words = (bucket) => {
     const from = isShort ? shortTime(bucket.begins) : day(bucket.begins);
     return `${from}: ${many(bucket.relaunched + bucket.charged, "pod")} lost, ${bucket.relaunched} launched again, ${bucket.charged} at the task's cost`;
   };
-  const first = told.buckets.findIndex((bucket) => bucket.relaunched + bucket.charged);
-  const bars = told.buckets.map((bucket, index) =>
+  const first = summary.buckets.findIndex((bucket) => bucket.relaunched + bucket.charged);
+  const bars = summary.buckets.map((bucket, index) =>
     make("button", {
       type: "button", class: "bar", title: words(bucket), "aria-label": words(bucket), tabindex: index === first ? "0" : "-1",
       onclick: () => leadTo({ after: bucket.begins, before: bucket.ends }), onkeydown: (event) => moveTo(event, bars, index),
     },
     make("span", { class: "part charged", style: { height: `${(100 * bucket.charged) / top}%` } }),
     make("span", { class: "part relaunched", style: { height: `${(100 * bucket.relaunched) / top}%` } })));
-  const labels = ticks(told.buckets);
+  const labels = ticks(summary.buckets);
   return make("section", { class: "panel", "aria-labelledby": "over-time" },
     make("div", { class: "panel-head" },
       make("h2", { id: "over-time" }, "Over time"), make("span", { class: "grow" }),
@@ -230,14 +230,14 @@ async function showRows(offset = 0) {
   if (!section) return;
   try {
     const { other, ...filter } = chosen();
-    const told = other
+    const found = other
       ? await ask("task-failures", { ...period, dag_id: filter.dag_id, category: other, limit: ROWS, offset }, asked.signal)
       : await ask("failures", { ...period, ...filter, limit: ROWS, offset }, asked.signal);
     const body = offset ? section.querySelector("tbody") : make("tbody", {});
-    body.append(...told.rows.map(other ? otherRow : row));
-    if (!offset) section.replaceChildren(...frame(told, body));
+    body.append(...found.rows.map(other ? otherRow : row));
+    if (!offset) section.replaceChildren(...frame(found, body));
     section.hidden = false;
-    const left = told.total - offset - told.rows.length;
+    const left = found.total - offset - found.rows.length;
     const foot = section.querySelector(".foot");
     foot.replaceChildren(left > 0 ? make("button", { type: "button", class: "button", onclick: () => showRows(offset + ROWS) },
       `Show ${Math.min(ROWS, left)} more of ${left.toLocaleString()}`) : "");
@@ -248,14 +248,14 @@ async function showRows(offset = 0) {
   }
 }
 
-function frame(told, body) {
+function frame(found, body) {
   const isOther = address.has("other");
   const columns = isOther ? ["When", "Task", "Why", "What was said"]
     : ["When", "Task", "Node", "Cause", "What became of it", "Decision"];
   const label = isOther ? "Tasks that failed without losing a pod" : "Pods that were lost";
   return [
     make("div", { class: "panel-head" },
-      make("h2", { tabindex: "-1" }, many(told.total, isOther ? "task" : "pod")), chips()),
+      make("h2", { tabindex: "-1" }, many(found.total, isOther ? "task" : "pod")), chips()),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
       make("table", {}, make("thead", {}, make("tr", {}, columns.map((name) => make("th", { scope: "col" }, name)))), body)),
     make("div", { class: "foot" }),
@@ -271,29 +271,29 @@ function chips() {
   ];
 }
 
-function row(told) {
-  const lost = told.failure;
-  const [state, words] = OUTCOMES[told.outcome] ?? ["none", told.outcome];
+function row(item) {
+  const lost = item.failure;
+  const [state, words] = OUTCOMES[item.outcome] ?? ["none", item.outcome];
   return make("tr", {},
-    make("td", { class: "nowrap" }, moment(told.at)),
-    make("td", {}, taskLink(told),
-      make("div", { class: "muted small" }, `try ${told.try_number}, launch ${lost.launch}, ${lost.pod}`)),
+    make("td", { class: "nowrap" }, moment(item.at)),
+    make("td", {}, taskLink(item),
+      make("div", { class: "muted small" }, `try ${item.try_number}, launch ${lost.launch}, ${lost.pod}`)),
     make("td", { class: "nowrap" }, lost.node ?? "unknown"),
     make("td", { title: lost.cause_in_words }, lost.cause, make("div", { class: "muted small" }, `${lost.category} / ${lost.reason}`)),
     make("td", {}, badge(state, words)),
     make("td", { class: "explanation" }, lost.decision.explanation));
 }
 
-function otherRow(told) {
-  const { end } = told;
+function otherRow(item) {
+  const { end } = item;
   return make("tr", {},
     make("td", { class: "nowrap" }, moment(end.at)),
-    make("td", {}, taskLink(told), make("div", { class: "muted small" }, `try ${told.try_number}`)),
+    make("td", {}, taskLink(item), make("div", { class: "muted small" }, `try ${item.try_number}`)),
     make("td", {}, end.in_words, make("div", { class: "muted small" }, `${end.category} / ${end.reason}, noticed by ${end.source}`)),
     make("td", { class: "explanation" }, [end.exception, end.message].filter(Boolean).join(": ")));
 }
 
-const taskLink = (told) =>
-  airflowLink(`${taskInstancePath(told)}/plugin/launches`, { class: "link" }, `${told.dag_id} · ${told.task_id}${told.map_index >= 0 ? ` [${told.map_index}]` : ""}`);
+const taskLink = (item) =>
+  airflowLink(`${taskInstancePath(item)}/plugin/launches`, { class: "link" }, `${item.dag_id} · ${item.task_id}${item.map_index >= 0 ? ` [${item.map_index}]` : ""}`);
 
 refresh();

@@ -27,14 +27,14 @@ async function refresh() {
   try {
     const { dag_id, run_id, task_id, map_index } = place;
     const parts = ["dags", dag_id, "dagRuns", run_id, "taskInstances", task_id, map_index, "launches"];
-    const told = await ask(parts.map(encodeURIComponent).join("/"));
-    isLive = told.is_live;
-    const text = JSON.stringify(told);
+    const view = await ask(parts.map(encodeURIComponent).join("/"));
+    isLive = view.is_live;
+    const text = JSON.stringify(view);
     // What has not changed is left alone: somebody may be reading it, or have opened a part of it.
-    if (text !== shown) show(told);
+    if (text !== shown) show(view);
     shown = text;
   } catch (error) {
-    // While there is no answer, what was told last stands, and it is asked again.
+    // While there is no answer, the last answer stands, and it is asked again.
     isLive = error.status === 0;
     if (shown === null || !isLive) page.replaceChildren(failure(error, start));
   }
@@ -53,14 +53,14 @@ function start() {
   refresh();
 }
 
-function show(told) {
+function show(view) {
   const opened = new Set([...page.querySelectorAll("details[open]")].map((item) => item.id));
   page.replaceChildren(
     make("header", { class: "head" },
-      make("h1", {}, "Launches"), badge(told.state),
-      told.is_live && make("span", { class: "live", title: "The page follows the task" }, "live")),
-    told.is_cut && make("p", { class: "hint" }, "This task instance has very many events: older ones are left out.") || "",
-    ...(told.tries.length ? told.tries.map(showTry) : [empty()]),
+      make("h1", {}, "Launches"), badge(view.state),
+      view.is_live && make("span", { class: "live", title: "The page follows the task" }, "live")),
+    view.is_cut && make("p", { class: "hint" }, "This task instance has very many events: older ones are left out.") || "",
+    ...(view.tries.length ? view.tries.map(showTry) : [empty()]),
   );
   for (const item of page.querySelectorAll("details")) item.open = opened.has(item.id);
 }
@@ -68,20 +68,20 @@ function show(told) {
 const empty = () =>
   nothing("No launch yet", "The task has not been launched. When it is, each pod that it gets is listed here.");
 
-function showTry(told) {
-  const lost = told.launches.filter((launch) => launch.failure).length;
-  return make("section", { class: "try", "aria-label": `Try ${told.number}` },
+function showTry(view) {
+  const lost = view.launches.filter((launch) => launch.failure).length;
+  return make("section", { class: "try", "aria-label": `Try ${view.number}` },
     make("div", { class: "try-head" },
-      make("h2", {}, `Try ${told.number}`), badge(told.state),
-      make("span", { class: "muted" }, many(told.launches.length, "launch", "launches"), lost ? `, ${many(lost, "pod")} lost` : ""),
+      make("h2", {}, `Try ${view.number}`), badge(view.state),
+      make("span", { class: "muted" }, many(view.launches.length, "launch", "launches"), lost ? `, ${many(lost, "pod")} lost` : ""),
       make("span", { class: "grow" }),
-      airflowLink(`${taskInstancePath(place)}?try_number=${told.number}`, { class: "link" }, "Log")),
+      airflowLink(`${taskInstancePath(place)}?try_number=${view.number}`, { class: "link" }, "Log")),
     make("div", { class: "budgets" },
-      budget("relaunches", told.relaunches, "After launches that failed before the task began. They cost no retry."),
-      budget("infrastructure retries", told.infrastructure, "After the running task had lost its pod. They cost no retry."),
-      budget("retries", told.retries, "Of the task's own, before this try.")),
-    told.launches.length > 0 && make("ol", { class: "launches" }, told.launches.map((launch) => showLaunch(told, launch))),
-    told.ended_by && endedBy(told.ended_by));
+      budget("relaunches", view.relaunches, "After launches that failed before the task began. They cost no retry."),
+      budget("infrastructure retries", view.infrastructure, "After the running task had lost its pod. They cost no retry."),
+      budget("retries", view.retries, "Of the task's own, before this try.")),
+    view.launches.length > 0 && make("ol", { class: "launches" }, view.launches.map((launch) => showLaunch(view, launch))),
+    view.ended_by && endedBy(view.ended_by));
 }
 
 /** What has ended a try that did not lose its pod. */
@@ -103,7 +103,7 @@ const ENDS = {
   waiting: ["queued", "waiting"],
 };
 
-function showLaunch(told, launch) {
+function showLaunch(view, launch) {
   const lost = launch.failure;
   const isOwn = lost?.category === "APPLICATION";
   const [state, words] = lost ? (isOwn ? ["failed", "failed"] : ["lost", "pod lost"]) : (ENDS[launch.end] ?? [launch.state, null]);
@@ -114,7 +114,7 @@ function showLaunch(told, launch) {
       make("span", { class: "pod" }, launch.host ?? ""),
       lost?.node && make("span", { class: "muted" }, "on node ", make("b", {}, lost.node))),
     make("p", { class: "times muted" }, times(launch)),
-    lost && why(lost), lost && decided(lost), lost && said(told, launch, lost), lost && facts(lost));
+    lost && why(lost), lost && decided(lost), lost && said(view, launch, lost), lost && facts(lost));
 }
 
 function times(launch) {
@@ -143,9 +143,9 @@ function decided(lost) {
   return make("p", { class: `decision ${action}` }, make("b", {}, `${ACTIONS[action] ?? action}: `), explanation);
 }
 
-function said(told, launch, lost) {
+function said(view, launch, lost) {
   if (!lost.message) return null;
-  return make("details", { id: `said-${told.number}-${lost.uid}` },
+  return make("details", { id: `said-${view.number}-${lost.uid}` },
     make("summary", {}, "Last lines"), make("pre", { tabindex: "0" }, lost.message));
 }
 
