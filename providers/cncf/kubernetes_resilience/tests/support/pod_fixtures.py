@@ -5,7 +5,7 @@ Worker pods as ``kubectl get -o yaml`` shows them, from ``fixtures/pods.yaml``.
 
 Each says what happened (``about``), and then: ``expects``, the row of the table; ``container``, the one that
 decides; ``seen``, how the executor came to ask; ``phase``, how far the task had come, if it had begun;
-``pod``, in what it is not the first pod of the file.
+``pod``, in what it is not the first pod of the file. What all statuses of containers have is added here.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, read_pod
 from airflow_resilience.retry_policy.evidence import Phase
-from cluster_lab.apiserver.patches import MERGE, apply_patch
+from cluster_lab.apiserver.patches import STRATEGIC_MERGE, apply_patch
 
 FIXTURES = Path(__file__).parent / "fixtures"
 STARTING, PODS = yaml.safe_load_all((FIXTURES / "pods.yaml").read_text())
 
-_NOT_STARTED = {
-    "image": STARTING["spec"]["containers"][0]["image"],
-    "ready": False,
-    "restartCount": 0,
-    "started": False,
+_TIMES = {
+    "waiting": {},
+    "running": {"startedAt": "2026-03-02T21:18:06Z"},
+    "terminated": {"startedAt": "2026-03-02T21:18:06Z", "finishedAt": "2026-03-02T21:18:44Z"},
 }
+"""Of a container, by its state."""
 
 GIVEN_UP = (
     "CreateContainerConfigError",
@@ -99,10 +99,18 @@ class PodFixture:
 
 
 def manifest_of(name: str) -> dict[str, Any]:
-    manifest = apply_patch(MERGE, STARTING, PODS[name].get("pod", {}))
+    manifest = apply_patch(STRATEGIC_MERGE, STARTING, PODS[name].get("pod", {}))
     for kind in ("containerStatuses", "initContainerStatuses"):
-        manifest["status"][kind] = [_NOT_STARTED | item for item in manifest["status"].get(kind, ())]
+        manifest["status"][kind] = [_status_of(item) for item in manifest["status"].get(kind, ())]
     return manifest
+
+
+def _status_of(container: dict[str, Any]) -> dict[str, Any]:
+    is_running = "running" in container["state"]
+    state = {name: _TIMES[name] | detail for name, detail in container["state"].items()}
+    image = STARTING["spec"]["containers"][0]["image"]
+    known = {"image": image, "ready": is_running, "restartCount": 0, "started": is_running}
+    return known | container | {"state": state}
 
 
 def read_fixture(name: str) -> PodFixture:
