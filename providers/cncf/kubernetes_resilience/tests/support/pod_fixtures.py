@@ -4,8 +4,9 @@
 Worker pods as ``kubectl get -o yaml`` shows them, from ``fixtures/pods.yaml``.
 
 Each says what happened (``about``), and then: ``expects``, the row of the table; ``container``, the one that
-decides; ``seen``, how the executor came to ask; ``phase``, how far the task had come, if it had begun;
-``pod``, in what it is not the first pod of the file. What all statuses of containers have is added here.
+decides; ``seen``, how the executor came to ask, unless the pod has failed; ``phase``, how far the task had
+come, if it had begun; ``pod``, in what it is not the first pod of the file. What all statuses of containers
+have is added here.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def read_fixture(name: str) -> PodFixture:
     head = PODS[name]
     phase = Phase(head.get("phase", Phase.LAUNCH))
     facts = read_pod(manifest_of(name))
-    return PodFixture(name, facts, head["expects"], head.get("container"), head["seen"], phase)
+    return PodFixture(name, facts, head["expects"], head.get("container"), head.get("seen", "failed"), phase)
 
 
 def read_worker_log(name: str) -> str:
