@@ -63,8 +63,7 @@ REGISTRY_AWAY = "failed to pull and unpack image: failed to do request: dial tcp
 
 
 async def _image_pull(run: PodRun, delay: float, *, message: str = NOT_FOUND) -> None:
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
+    await _begin(run, delay)
     for pause in chain(PULL_AGAIN_AFTER_SECONDS, repeat(PULL_AGAIN_AFTER_SECONDS[-1])):
         await _report_pull_error(run, message)
         await asyncio.sleep(BACK_OFF_AFTER_SECONDS)
@@ -74,8 +73,7 @@ async def _image_pull(run: PodRun, delay: float, *, message: str = NOT_FOUND) ->
 
 
 async def _image_pull_recovers(run: PodRun, delay: float) -> None:
-    await _prepare(run)
-    run.record(JournalEvent.FAULT_INJECTED)
+    await _begin(run, 0)
     await _report_pull_error(run, NOT_FOUND)
     await run.pause(delay)
     await run.run_worker()
@@ -90,8 +88,7 @@ async def _end_container(
     run: PodRun, delay: float, *, exit_code: int, reason: str, message: str | None = None, starts: bool = True
 ) -> None:
     """The worker container ends; ``starts`` says whether it was reported as running before."""
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
+    await _begin(run, delay)
     if starts:
         run.status.run()
         await run.report()
@@ -100,10 +97,9 @@ async def _end_container(
 
 
 async def _leave_sidecars(run: PodRun, delay: float) -> None:
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
+    await _begin(run, delay)
     run.status.run()
-    run.status.end_worker_alone(128, "StartError", "failed to create containerd task: no such file")
+    run.status.end_worker(128, "StartError", "failed to create containerd task: no such file", alone=True)
     await run.report()
 
 
@@ -120,8 +116,7 @@ async def _fail_pod(
     run: PodRun, delay: float, *, reason: str, message: str, disruption: str | None = None, ended: bool = True
 ) -> None:
     """The pod fails as a whole; ``ended`` says whether its containers get a final state too."""
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
+    await _begin(run, delay)
     if ended:
         run.status.end_rest()
     run.status.fail_pod(reason, message)
@@ -134,13 +129,13 @@ async def _reject(run: PodRun, delay: float, *, reason: str, message: str) -> No
     """The kubelet does not take the pod in: there are no statuses of containers."""
     await run.pause(delay)
     run.record(JournalEvent.FAULT_INJECTED)
-    run.status.reject(reason, message)
+    run.status.is_rejected = True
+    run.status.fail_pod(reason, message)
     await run.report()
 
 
 async def _provider_failed(run: PodRun, delay: float) -> None:
-    await _pending(run, delay)
-    run.record(JournalEvent.FAULT_INJECTED)
+    await _begin(run, delay)
     run.status.reason, run.status.message = "ProviderFailed", "the provider could not create the pod"
     await run.report()
 
@@ -157,7 +152,8 @@ async def _take_away(
     run: PodRun, delay: float, *, starts: bool = False, evicted: bool = False, grace: int | None = 0
 ) -> None:
     """Somebody deletes the pod; ``starts`` says whether its containers were reported as running before."""
-    await _pending(run, delay)
+    await _prepare(run)
+    await run.pause(delay)
     if starts:
         run.status.run()
         await run.report()
@@ -172,9 +168,8 @@ async def _take_away(
 
 
 async def _partition(run: PodRun, delay: float) -> None:
-    await _pending(run, 0)
+    await _begin(run, 0)
     run.partitioned = True
-    run.record(JournalEvent.FAULT_INJECTED)
     await run.delete(0)
     await asyncio.sleep(delay)
     await run.run_worker()
@@ -258,9 +253,11 @@ def _at_work(run: PodRun) -> WorkerProcess:
     return run.process
 
 
-async def _pending(run: PodRun, seconds: float) -> None:
+async def _begin(run: PodRun, delay: float) -> None:
+    """Leave the pod Pending for a while, and note that it meets its fault."""
     await _prepare(run)
-    await run.pause(seconds)
+    await run.pause(delay)
+    run.record(JournalEvent.FAULT_INJECTED)
 
 
 _SCENARIOS: dict[Fault, _Play] = {

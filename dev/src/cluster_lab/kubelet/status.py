@@ -34,7 +34,8 @@ class PodStatus:
         self._transitions: dict[str, tuple[str, str]] = {}
         self._init = [_Container(item) for item in spec.get("initContainers") or []]
         self._containers = [_Container(item) for item in spec["containers"]]
-        self._rejected = False
+        self.is_rejected = False
+        """Whether the kubelet has never taken the pod in: nothing is said about its containers."""
         self.phase = "Pending"
         self.reason: str | None = None
         self.message: str | None = None
@@ -86,22 +87,22 @@ class PodStatus:
             container.run()
         self.phase = "Running"
 
-    def end_worker(self, exit_code: int, reason: str | None = None, message: str | None = None) -> None:
+    def end_worker(
+        self, exit_code: int, reason: str | None = None, message: str | None = None, *, alone: bool = False
+    ) -> None:
         """
-        End the worker container; the sidecars end with it, and so does the pod.
+        End the worker container; the sidecars end with it, and so does the pod, unless it ends alone.
 
         :param reason: by default ``Completed`` or ``Error``, by the exit code
         """
         self._worker.end(exit_code, reason or ("Completed" if exit_code == 0 else "Error"), message)
+        if alone:
+            return
         for container in self._containers:
             if "running" in container.state:
                 container.end(0, "Completed")
         self.end_rest()
         self.phase = "Succeeded" if exit_code == 0 else "Failed"
-
-    def end_worker_alone(self, exit_code: int, reason: str, message: str) -> None:
-        """End the worker container; the pod goes on with the other containers."""
-        self._worker.end(exit_code, reason, message)
 
     def exceed_deadline(self) -> None:
         """End whatever runs, because the pod has been active for too long."""
@@ -122,11 +123,6 @@ class PodStatus:
         """Fail the pod as a whole, its containers left in the state that they are in."""
         self.phase, self.reason, self.message = "Failed", reason, message
 
-    def reject(self, reason: str, message: str) -> None:
-        """Fail a pod that was never taken in: nothing is said about its containers."""
-        self.fail_pod(reason, message)
-        self._rejected = True
-
     def disrupt(self, reason: str, message: str) -> None:
         """
         Add the condition that says that somebody ended the pod.
@@ -137,18 +133,15 @@ class PodStatus:
 
     def patch(self) -> JsonObject:
         """Return the body of a strategic merge patch of the pod's ``status``."""
-        if self._rejected:
-            return _present(
-                phase=self.phase, reason=self.reason, message=self.message, startTime=self._start_time
-            )
-        return _present(
-            phase=self.phase,
-            reason=self.reason,
-            message=self.message,
+        of_pod = _present(
+            phase=self.phase, reason=self.reason, message=self.message, startTime=self._start_time
+        )
+        if self.is_rejected:
+            return of_pod
+        return of_pod | _present(
             hostIP=self._host_ip,
             podIP=None if self.phase == "Pending" else self._host_ip,
             podIPs=None if self.phase == "Pending" else [{"ip": self._host_ip}],
-            startTime=self._start_time,
             conditions=list(self._conditions()),
             initContainerStatuses=[item.status(done_is_ready=True) for item in self._init] or None,
             # A kubelet sorts these by name: the worker container may stand anywhere.
