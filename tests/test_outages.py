@@ -131,7 +131,7 @@ def cut(testbed: Testbed) -> Iterator[None]:
     """No watch lives for long, and some start too late."""
 
     def again() -> bool:
-        testbed.proxy.expire_watches(1)
+        testbed.proxy.expire_watch()
         testbed.proxy.cut_watches()
         return True
 

@@ -56,7 +56,7 @@ def list_(testbed: Testbed, refused: str) -> Run:
     """The executor does not see what becomes of pods, once it has to list them anew."""
     run = testbed.trigger("list")
     run.wait_for_code("work")
-    testbed.proxy.expire_watches(1)
+    testbed.proxy.expire_watch()
     testbed.proxy.cut_watches()
     said(testbed, "Watching pods in default", refused)
     return run

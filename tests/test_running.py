@@ -45,7 +45,7 @@ def by(fault: Fault) -> Loss:
 
 def vanish(testbed: Testbed, pod: str) -> None:
     """Delete a pod at once while the executor does not watch, and sees nothing of it in the next list."""
-    testbed.proxy.expire_watches(1)
+    testbed.proxy.expire_watch()
     with testbed.proxy.hold(when=is_watch) as held:
         testbed.proxy.cut_watches()
         held.wait_for(1, LONGEST_WAIT)

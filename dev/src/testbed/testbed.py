@@ -160,7 +160,7 @@ class Testbed:
         The scheduler is to send a heartbeat each second.
         """
         opened = self.proxy.watches_opened
-        self.proxy.expire_watches(1)
+        self.proxy.expire_watch()
         self.proxy.cut_watches()
         wait_for(
             f"more than {opened} watches were opened",

@@ -40,7 +40,7 @@ def api(proxy: ApiProxy, tmp_path: Path) -> Iterator[Api]:
 
 def test_watches_expire_in_an_event(proxy: ApiProxy, api: Api) -> None:
     version = api.version()
-    proxy.expire_watches()
+    proxy.expire_watch()
     with api.watch() as fresh:
         api.create("a")
         assert fresh.names(1) == [("ADDED", "a")]

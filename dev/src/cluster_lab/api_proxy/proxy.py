@@ -106,15 +106,13 @@ class ApiProxy(Service):
         """How many watches are open."""
         return len(self._watches.open)
 
-    def expire_watches(self, times: int = 1) -> None:
-        """Answer the next watch requests as if their resourceVersion had been compacted away.
+    def expire_watch(self) -> None:
+        """Answer one more watch request as if its resourceVersion had been compacted away.
 
-        That is said as kube-apiserver says it, in a stream (status 200) of one ERROR event of code 410. Those
-        without a version, or with version 0, cannot expire, and are not counted.
-
-        :param times: how many requests.
+        That is said as kube-apiserver says it, in a stream (status 200) of one ERROR event of code 410. One
+        without a version, or with version 0, cannot expire, and is not counted.
         """
-        self._expiries += times
+        self._expiries += 1
 
     def clear(self) -> None:
         """Pass everything on as it comes from now on: no faults, no watches that are still to expire."""
