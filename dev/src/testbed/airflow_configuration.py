@@ -119,8 +119,3 @@ def teams_of(variables: Mapping[str, str]) -> list[str]:
     """Return the teams that have bundles of DAGs. Airflow refuses the executors of a team that it has not."""
     bundles = json.loads(variables.get("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", "[]"))
     return sorted({bundle["team_name"] for bundle in bundles if "team_name" in bundle})
-
-
-def worker_configuration(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of a configuration that a worker container is given."""
-    return {key: value for key, value in variables.items() if not key.startswith(NOT_FOR_WORKERS)}

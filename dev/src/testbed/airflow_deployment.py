@@ -25,10 +25,10 @@ from cluster_lab.ports import LOOPBACK, free_port
 from testbed.airflow_client import AirflowClient
 from testbed.airflow_configuration import (
     KUBECONFIG_VARIABLE,
+    NOT_FOR_WORKERS,
     DeploymentSettings,
     configuration,
     teams_of,
-    worker_configuration,
 )
 
 START_TIMEOUT = 300.0
@@ -122,8 +122,10 @@ class AirflowDeployment(Service):
         self.client.close()
 
     def worker_environment(self) -> dict[str, str]:
-        """Return the configuration that a worker container needs."""
-        return worker_configuration(self._configuration)
+        """Return the configuration that a worker container is given."""
+        return {
+            key: value for key, value in self._configuration.items() if not key.startswith(NOT_FOR_WORKERS)
+        }
 
     def wait_for_dag(self, dag_id: str) -> None:
         """
