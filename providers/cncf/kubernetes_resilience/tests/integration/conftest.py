@@ -21,8 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 from cluster_lab.api_proxy import ApiProxy
 from cluster_lab.apiserver import ApiServer, running_server
-from cluster_lab.apiserver.patches import MERGE
-from cluster_lab.conformance import connect
+from cluster_lab.conformance import Api, connect
 from testbed.waiting import wait_for
 
 from ..support.waiting import WAIT, wait_synced
@@ -47,41 +46,22 @@ def worker(name: str, launch_id: str = "launch-1") -> dict[str, Any]:
     }
 
 
-class Kubelet:
+class Kubelet(Api):
     """Everybody else who works on pods: the kubelet, kubectl, a clean-up job."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self._client = connect(kubeconfig)
-
     def create(self, pod: dict[str, Any]) -> PodRef:
-        created = self._send("POST", "", pod)["metadata"]
+        created = self.http.post(self.pods, json=pod).raise_for_status().json()["metadata"]
         return PodRef(created["namespace"], created["name"], created["uid"])
 
     def read(self, name: str) -> dict[str, Any] | None:
-        response = self._client.get(f"/api/v1/namespaces/default/pods/{name}")
+        response = self.http.get(self.path(name))
         return None if response.status_code == 404 else response.raise_for_status().json()
 
-    def status(self, name: str, **status: Any) -> None:
-        self._send("PATCH", f"/{name}/status", {"status": status})
-
     def labels(self, name: str, **labels: str) -> None:
-        self._send("PATCH", f"/{name}", {"metadata": {"labels": labels}})
-
-    def bind(self, name: str, node: str) -> None:
-        self._send(
-            "POST", f"/{name}/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
-        )
+        self.patch(name, {"metadata": {"labels": labels}}).raise_for_status()
 
     def delete(self, name: str, grace: int = 0) -> None:
-        self._send("DELETE", f"/{name}", {"gracePeriodSeconds": grace})
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _send(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        patching = {"Content-Type": MERGE} if method == "PATCH" else None
-        url = f"/api/v1/namespaces/default/pods{path}"
-        return self._client.request(method, url, json=body, headers=patching).raise_for_status().json()
+        super().delete(name, gracePeriodSeconds=grace).raise_for_status()
 
 
 class Inbox(SimpleQueue[Any]):
@@ -123,9 +103,8 @@ def proxy(server: ApiServer, tmp_path: Path) -> Iterator[ApiProxy]:
 @pytest.fixture
 def kubelet(server: ApiServer, tmp_path: Path) -> Iterator[Kubelet]:
     server.write_kubeconfig(tmp_path / "kubeconfig-of-the-kubelet")
-    kubelet = Kubelet(tmp_path / "kubeconfig-of-the-kubelet")
-    yield kubelet
-    kubelet.close()
+    with connect(tmp_path / "kubeconfig-of-the-kubelet") as http:
+        yield Kubelet(http, "default")
 
 
 @pytest.fixture

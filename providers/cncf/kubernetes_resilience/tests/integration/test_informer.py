@@ -37,7 +37,7 @@ def test_life_of_a_pod(runtime: KubernetesRuntime, kubelet: Any, inbox: Any, pod
     kubelet.bind("a", "node-1")
     assert inbox.observation("a", lambda seen: seen.facts.node == "node-1")
 
-    kubelet.status("a", containerStatuses=[{"name": "base", "state": {"running": {}}}], phase="Running")
+    kubelet.set_status("a", containerStatuses=[{"name": "base", "state": {"running": {}}}], phase="Running")
     running = inbox.observation("a", lambda seen: seen.facts.phase == "Running")
     assert running.facts.worker.state is ContainerState.RUNNING
 
@@ -55,8 +55,8 @@ def test_only_what_matters_and_only_ours(
     kubelet.create(other)
     kubelet.create(pod("a"))
     assert inbox.of(PodObservation).facts.ref.name == "a"
-    kubelet.status("a", message="still pulling", podIP="10.0.0.1")
-    kubelet.status("a", phase="Running")
+    kubelet.set_status("a", message="still pulling", podIP="10.0.0.1")
+    kubelet.set_status("a", phase="Running")
     assert inbox.of(PodObservation).facts.phase == "Running"
 
 
@@ -82,7 +82,7 @@ def test_what_has_left_the_store_before_its_end_is_asked_for_at_once(
     confirmed = inbox.of(PodConfirmed)
     assert (confirmed.ref.name, confirmed.facts) == ("deleted", None)
     # Nobody has to ask about a pod that had ended before.
-    kubelet.status("done", phase="Succeeded")
+    kubelet.set_status("done", phase="Succeeded")
     kubelet.delete("done")
     inbox.observation("done", lambda observation: observation.gone)
     kubelet.create(pod("last"))
@@ -108,7 +108,7 @@ def test_cut_watch_emits_only_the_difference(
     # Kept from reconnecting until everything has happened behind its back.
     proxy.faults.fail(503, times=1000, when=lambda info: info.verb == "list")
     proxy.cut_watches()
-    kubelet.status("changes", phase="Failed", reason="Evicted")
+    kubelet.set_status("changes", phase="Failed", reason="Evicted")
     kubelet.delete("vanishes")
     kubelet.create(pod("new"))
     if compacted:
@@ -124,7 +124,7 @@ def test_cut_watch_emits_only_the_difference(
             ("vanishes", "Pending", True),
             ("new", "Pending", False),
         }
-        kubelet.status("same", phase="Running")
+        kubelet.set_status("same", phase="Running")
         assert inbox.of(PodObservation).facts.phase == "Running"
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) <= 2  # the cut, and the 503 that followed; not one per attempt
@@ -160,7 +160,7 @@ def test_long_lists_come_in_pages(
     make_runtime().start()
     names = [inbox.of(PodObservation).facts.ref.name for _ in range(8)]
     assert sorted(names) == [f"pod-{number}" for number in range(8)]
-    kubelet.status("pod-0", phase="Running")
+    kubelet.set_status("pod-0", phase="Running")
     assert inbox.of(PodObservation).facts.phase == "Running"
 
 
@@ -198,7 +198,7 @@ def test_whatever_happens_the_picture_ends_up_right(
             del phases[name], uids[name]
         else:
             phases[name] = chance.choice(["Running", "Failed", "Succeeded"])
-            kubelet.status(name, phase=phases[name])
+            kubelet.set_status(name, phase=phases[name])
         if chance.random() < 0.1:
             chance.choice([proxy.cut_watches, server.compact])()
 

@@ -96,7 +96,7 @@ def test_delete_with_grace_is_seen_by_the_informer(
 ) -> None:
     kubelet.create(pod("a"))
     kubelet.bind("a", "node-1")
-    kubelet.status("a", phase="Running")
+    kubelet.set_status("a", phase="Running")
     running = inbox.observation("a", lambda seen: seen.facts.phase == "Running")
     runtime.submit(runtime.launcher.delete, running.facts.ref)
     messages = {type(message): message for message in (inbox.next(), inbox.next())}
@@ -112,7 +112,7 @@ def test_a_pod_that_has_changed_and_still_waits_is_deleted(
     kubelet.create(pod("a"))
     kubelet.bind("a", "node-1")
     facts = inbox.observation("a", lambda seen: seen.facts.node == "node-1").facts
-    kubelet.status("a", phase="Pending", containerStatuses=[m.base(m.waiting("ErrImagePull"))])
+    kubelet.set_status("a", phase="Pending", containerStatuses=[m.base(m.waiting("ErrImagePull"))])
     assert facts.resource_version not in (None, kubelet.read("a")["metadata"]["resourceVersion"])
     runtime.submit(runtime.launcher.delete, facts.ref, facts.resource_version)
     assert inbox.of(PodDeletionAccepted) == PodDeletionAccepted(facts.ref, 30)
@@ -124,7 +124,7 @@ def test_a_pod_that_has_started_is_not_deleted_for_not_having_started(
     kubelet.create(pod("a"))
     kubelet.bind("a", "node-1")
     facts = inbox.observation("a", lambda seen: seen.facts.node == "node-1").facts
-    kubelet.status("a", phase="Running", containerStatuses=[m.base(m.running())])
+    kubelet.set_status("a", phase="Running", containerStatuses=[m.base(m.running())])
     runtime.submit(runtime.launcher.delete, facts.ref, facts.resource_version)
     assert inbox.of(PodNotDeleted).facts.phase == "Running"
     assert "deletionTimestamp" not in kubelet.read("a")["metadata"]
