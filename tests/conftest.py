@@ -38,6 +38,8 @@ TIMEOUT = 1200
 UNHURRIED = {
     # Schedulers.wait_for_turns() counts heartbeats.
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    # How often a scheduler looks for task instances of one that is dead.
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "3600",
 }

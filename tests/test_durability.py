@@ -18,10 +18,6 @@ from testbed.waiting import LONGEST_WAIT, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-DEPLOYMENT = {
-    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-}
-
 
 def test_a_new_scheduler_relaunches_what_failed_while_there_was_none(testbed: Testbed) -> None:
     run = testbed.trigger("killed_before_relaunch")

@@ -33,8 +33,6 @@ pytestmark = [pytest.mark.system, pytest.mark.each_version]
 DEPLOYMENT = {
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
-    # How often a scheduler looks for task instances of one that is dead.
-    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
 }
 
 AIRFLOW = airflow_version()
@@ -168,8 +166,7 @@ def test_the_pages_show_what_was_lost(testbed: Testbed, runs: dict[str, Run]) ->
     run, task = runs["version_drained"], "python"
     (row,) = wait_for("it is lost", lambda: run.ledger(task, event=EXECUTION_FAILURE_EVENT))
     lost = run.pods(task)[0]
-    token = str(testbed.api.http.headers["Authorization"]).removeprefix("Bearer ")
-    with open_browser() as browser, log_in(browser, testbed.deployment.url, token) as context:
+    with open_browser() as browser, log_in(browser, testbed.deployment.url, testbed.api.token) as context:
         page = context.new_page()
         page.goto(f"{testbed.deployment.url}/{launches(run.dag_id, task, run.run_id)}")
         shown = page.locator("main[aria-busy=false]").inner_text()

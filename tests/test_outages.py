@@ -17,10 +17,6 @@ from testbed.waiting import holds_for, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-DEPLOYMENT = {
-    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-}
-
 API_OUTAGE = 30.0
 DATABASE_OUTAGE = 20.0
 """Seconds."""

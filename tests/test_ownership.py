@@ -28,10 +28,6 @@ from testbed.waiting import LONGEST_WAIT, holds_for, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-DEPLOYMENT = {
-    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-}
-
 RUNNING = ("running_1", "running_2", "running_3")
 
 

@@ -34,10 +34,7 @@ def policy_file(home: Path) -> Path:
 def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py looks for
     """Return the configuration, which names a file."""
     shutil.copy(WRITTEN, policy_file(home))
-    return {
-        "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policy_file(home)),
-        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-    }
+    return {"AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policy_file(home))}
 
 
 def test_an_outage_of_the_registry_is_waited_out(testbed: Testbed) -> None:

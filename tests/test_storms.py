@@ -22,7 +22,6 @@ from testbed.waiting import wait_for
 
 pytestmark = pytest.mark.system
 
-DEPLOYMENT = {"AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2"}
 FOLDER = Path(__file__).parent / "dags" / "storms"
 TASKS = 6
 

@@ -30,8 +30,6 @@ Upgrade = Callable[[Testbed, Path], Mapping[str, str]]
 """Makes the environment variables of a scheduler after the upgrade, in a folder that is empty."""
 
 DEPLOYMENT = {
-    # How often a scheduler looks for task instances of one that is dead.
-    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET": "1",
     "AIRFLOW__KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_DELAY": "0",
 }

@@ -64,10 +64,7 @@ def DEPLOYMENT(home: Path) -> dict[str, str]:  # noqa: N802 - what conftest.py l
     """Return the configuration, which names a policy file with the longest delay that there can be."""
     policies = home / "longest_delay.yaml"
     policies.write_text(POLICIES.format(delay=longest_delay()))
-    return {
-        "AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policies),
-        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-    }
+    return {"AIRFLOW__KUBERNETES_RESILIENCE__RETRY_POLICY_FILE": str(policies)}
 
 
 def longest_delay() -> str:
