@@ -63,7 +63,6 @@ class WorldPod(Pod):
         self.ended_at = datetime.max.replace(tzinfo=UTC)
         self.was_unreached = False
         """Whether its worker could not reach Airflow's API server, and has ended for that."""
-        """Whether Airflow has learned of its worker's start when that had ended."""
         self.is_cut_off = False
         """Whether Kubernetes cannot reach its node."""
         self.goes_on = False

@@ -91,6 +91,12 @@ def by_hand(machine):
 
 
 @pytest.fixture
+def chaos(request, by_hand):
+    """Give the machine as the histories of a module begin."""
+    return request.module.begin(by_hand)
+
+
+@pytest.fixture
 def world(chaos):
     """Give the world of the machine that a module leads by hand."""
     return chaos.world

@@ -15,8 +15,7 @@ from .test_histories import stand_still_while_another_launches, succeeds_in_the_
 BUDGET = 2
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances that run."""
     chaos = by_hand(1, BUDGET)
     chaos.begin(starts=True)

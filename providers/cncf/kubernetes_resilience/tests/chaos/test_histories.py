@@ -10,8 +10,7 @@ from .poison import STEPS
 from .world import REQUEUES
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances whose pods are Pending."""
     chaos = by_hand(1)
     chaos.launch_all()

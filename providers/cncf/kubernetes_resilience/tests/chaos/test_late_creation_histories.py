@@ -15,8 +15,7 @@ from .test_histories import (
 from .test_standstill_histories import start_all
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances that are scheduled."""
     return by_hand(1)
 

@@ -9,8 +9,7 @@ import pytest
 from .outage_machine import LOOK, MAX_WAIT
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances that have failed for the registry."""
     chaos = by_hand(1, outages=True)
     chaos.begin_outage()

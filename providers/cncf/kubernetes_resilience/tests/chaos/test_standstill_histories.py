@@ -18,8 +18,7 @@ from .test_histories import (
 )
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances that are scheduled."""
     return by_hand(1)
 

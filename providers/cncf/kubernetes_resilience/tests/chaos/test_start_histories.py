@@ -9,8 +9,7 @@ import pytest
 from .test_execution_histories import BUDGET, lose, runs_of_the_first, succeeds_in_the_first_try
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances whose workers start."""
     chaos = by_hand(1, BUDGET)
     chaos.begin(starts=False)

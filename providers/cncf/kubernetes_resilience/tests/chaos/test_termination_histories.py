@@ -13,8 +13,7 @@ import pytest
 from .test_execution_histories import BUDGET, runs_of_the_first
 
 
-@pytest.fixture
-def chaos(by_hand):
+def begin(by_hand):
     """Give the machine: two task instances that run."""
     chaos = by_hand(1, BUDGET)
     chaos.begin(starts=True)
