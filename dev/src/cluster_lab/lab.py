@@ -27,7 +27,7 @@ import aiohttp
 from cluster_lab.apiserver import ApiServer
 from cluster_lab.apiserver.server import in_background
 from cluster_lab.client import JsonObject, KubeClient
-from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultPlan, LaunchCounter
+from cluster_lab.faults.plan import FAULT_ANNOTATION, Fault, FaultRule, LaunchCounter, load_plan
 from cluster_lab.faults.scenarios import AT_WORK, run_normally, scenario_for
 from cluster_lab.journal import JournalEntry, JournalEvent
 from cluster_lab.kubelet.kubelet import Kubelet
@@ -63,8 +63,8 @@ class ClusterLab:
     """How many; they are named ``lab-node-1`` and so on."""
     embedded: bool = False
     """Start an API server in this process."""
-    plan: FaultPlan = field(default_factory=FaultPlan)
-    """What happens to which pod; by default nothing."""
+    plan: tuple[FaultRule, ...] = field(init=False, default=())
+    """What happens to which pod, by the first rule that fits; at first nothing."""
     env: Mapping[str, str] = field(default_factory=dict)
     """
     Environment of every worker process, on top of ``PATH`` (the programs of the running Python come first),
@@ -72,9 +72,7 @@ class ClusterLab:
     """
     journal: list[JournalEntry] = field(init=False, default_factory=list)
     """What it has done to pods so far, oldest first; to be read from any thread."""
-
-    def __post_init__(self) -> None:
-        self._launches = LaunchCounter()
+    _launches: LaunchCounter = field(init=False, default_factory=LaunchCounter)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -96,7 +94,7 @@ class ClusterLab:
             node = Node(client, f"lab-node-{number}", address=LOOPBACK, kubelet_port=port)
             await node.register()
             stack.push_async_callback(_remove, node)
-            kubelet = Kubelet(node, client, admit=self._admit, env=env, logs=logs)
+            kubelet = Kubelet(node=node, client=client, admit=self._admit, env=env, logs=logs)
             await stack.enter_async_context(in_background(kubelet.run()))
 
     def use(self, faults: Path) -> None:
@@ -105,11 +103,11 @@ class ClusterLab:
 
         :param faults: the file of a plan
         """
-        self.plan = FaultPlan.load(faults)
+        self.plan = load_plan(faults)
 
     def _admit(self, manifest: JsonObject) -> Admission:
         launch = self._launches.register(manifest)
-        rule = self.plan.rule_for(launch)
+        rule = next((rule for rule in self.plan if rule.matches(launch)), None)
 
         def record(event: JournalEvent, exit_code: int | None) -> None:
             if event is JournalEvent.EXITED and exit_code == 0:

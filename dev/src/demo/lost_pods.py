@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cluster_lab.faults.plan import Fault, FaultPlan
+from cluster_lab.faults.plan import Fault, FaultRule, load_plan
 from cluster_lab.journal import JournalEntry, JournalEvent
 from cluster_lab.managed_process import ProcessError
 from demo.display import Row, View, make_table
@@ -58,7 +58,7 @@ def lose_pods(testbed: Testbed, view: View, heading: str, *, upstream: bool) -> 
     :raises AssertionError: If no task may be lost, and nothing has happened for :data:`.LONGEST_WAIT`.
     :raises ProcessError: If a component of Airflow ends.
     """
-    plan = FaultPlan.load(PLAN)
+    plan = load_plan(PLAN)
     run = testbed.trigger(DAG_ID)
 
     def follow(until: Callable[[Sequence[Row]], bool]) -> list[Row]:
@@ -80,7 +80,7 @@ def lose_pods(testbed: Testbed, view: View, heading: str, *, upstream: bool) -> 
             time.sleep(REFRESH)
 
     follow(lambda rows: all(row.outcome.has_ended or row.outcome.works for row in rows))
-    failed = {rule.task_id: run.pods(rule.task_id)[:1] for rule in plan.rules if rule.fault in TWO_HALVES}
+    failed = {rule.task_id: run.pods(rule.task_id)[:1] for rule in plan if rule.fault in TWO_HALVES}
     there = testbed.cluster.names()
     testbed.cluster.go_on(*(pod for pods in failed.values() for pod in pods if pod in there))
     opened = testbed.proxy.watches_opened
@@ -95,9 +95,9 @@ def lose_pods(testbed: Testbed, view: View, heading: str, *, upstream: bool) -> 
     return follow(lambda rows: all(row.outcome.has_ended or not row.outcome.begun for row in rows))
 
 
-def read_rows(plan: FaultPlan, run: Run) -> list[Row]:
+def read_rows(plan: Sequence[FaultRule], run: Run) -> list[Row]:
     """Return what is known of the control and of the task of each rule, in this order."""
-    faults: dict[str, Fault | None] = {CONTROL: None, **{rule.task_id: rule.fault for rule in plan.rules}}
+    faults: dict[str, Fault | None] = {CONTROL: None, **{rule.task_id: rule.fault for rule in plan}}
     outcomes = run.by_task()
     journal = run.journal()
     return [

@@ -20,7 +20,7 @@ from anyio.from_thread import start_blocking_portal
 
 from breeze.paths import ROOT
 from cluster_lab.conformance import Api, connect
-from cluster_lab.faults.plan import Fault, FaultPlan
+from cluster_lab.faults.plan import Fault, load_plan
 from cluster_lab.faults.scenarios import AT_WORK
 from cluster_lab.journal import JournalEntry, JournalEvent
 from cluster_lab.lab import ClusterLab
@@ -125,7 +125,7 @@ def test_no_process_outlives_the_lab(tmp_path: Path) -> None:
 
 
 def test_system_tests_play_every_way_to_lose_a_pod_before_its_process_starts() -> None:
-    plan = FaultPlan.load(ROOT / "tests" / "dags" / "each_version" / "faults.yaml")
-    played = {rule.fault for rule in plan.rules if rule.dag_id == "version_matrix"}
+    plan = load_plan(ROOT / "tests" / "dags" / "each_version" / "faults.yaml")
+    played = {rule.fault for rule in plan if rule.dag_id == "version_matrix"}
     # Each of these has a test of its own.
     assert played == {*Fault} - {*AT_WORK} - {Fault.REGISTRY_AWAY, Fault.SIDECAR_RUNS_ON}

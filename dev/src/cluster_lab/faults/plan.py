@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -189,10 +188,8 @@ _DEFAULT_DELAYS = {
 FAULT_ANNOTATION = "cluster-lab/fault"
 """On a pod whose worker runs: the fault that is to happen to it now."""
 
-_STRICT = ConfigDict(extra="forbid")
 
-
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class FaultRule:
     """One rule of the plan: a fault, and the launches that it happens to."""
 
@@ -237,23 +234,10 @@ class FaultRule:
         )
 
 
-@dataclass(frozen=True, config=_STRICT)
-class FaultPlan:
-    """What happens to which launches."""
+def load_plan(path: Path) -> tuple[FaultRule, ...]:
+    """
+    Read the rules of a plan from a YAML file, in the order in which they are tried.
 
-    rules: tuple[FaultRule, ...] = field(default=())
-    """In the order in which they are tried."""
-
-    @classmethod
-    def load(cls, path: Path) -> FaultPlan:
-        """
-        Read a plan from a YAML file.
-
-        :raises pydantic.ValidationError: if the file is not a plan; it names each bad key and value
-        :raises yaml.YAMLError: if it is not YAML
-        """
-        return TypeAdapter(cls).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-
-    def rule_for(self, launch: Launch) -> FaultRule | None:
-        """Return the first rule that matches; None if the launch runs normally."""
-        return next((rule for rule in self.rules if rule.matches(launch)), None)
+    :raises pydantic.ValidationError: if one is not a rule; it names each bad key and value
+    """
+    return TypeAdapter(tuple[FaultRule, ...]).validate_python(yaml.safe_load(path.read_text())["rules"])
