@@ -43,15 +43,15 @@ def check_spec_change(new: Manifest, old: Manifest) -> list[str]:
     return [] if is_allowed else ["spec: only activeDeadlineSeconds may be changed"]
 
 
-def with_condition(status: Manifest, condition: Manifest) -> Manifest:
+def with_condition(status: Manifest, condition: Manifest, now: datetime) -> Manifest:
     """:returns: a status with one condition set; unchanged (the same object) if it says so already."""
     conditions = status.get("conditions", [])
-    current = next((c for c in conditions if c["type"] == condition["type"]), None)
-    if current and all(current.get(k) == v for k, v in condition.items() if k != "lastTransitionTime"):
+    current: Manifest = next((c for c in conditions if c["type"] == condition["type"]), {})
+    if current.items() >= condition.items():
         return status
-    if current and current["status"] == condition["status"] and "lastTransitionTime" in current:
-        condition = condition | {"lastTransitionTime": current["lastTransitionTime"]}
-    return status | {"conditions": [*(c for c in conditions if c is not current), condition]}
+    since = current.get("lastTransitionTime") if current.get("status") == condition["status"] else None
+    stamped = condition | {"lastTransitionTime": since or timestamp(now)}
+    return status | {"conditions": [*(c for c in conditions if c is not current), stamped]}
 
 
 @dataclass(frozen=True)

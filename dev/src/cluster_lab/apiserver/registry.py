@@ -96,12 +96,7 @@ class Registry:
 
     def set_pod_condition(self, pod: Record, condition: Manifest) -> Record:
         """Set a condition of a pod, in a write of its own."""
-        return self._replace(pod, pod.obj | {"status": self._conditioned(pod, condition)})
-
-    @staticmethod
-    def _conditioned(pod: Record, condition: Manifest) -> Manifest:
-        stamped = condition | {"lastTransitionTime": meta.timestamp(_now())}
-        return with_condition(pod.obj["status"], stamped)
+        return self._replace(pod, pod.obj | {"status": with_condition(pod.obj["status"], condition, _now())})
 
     def bind(self, namespace: str, name: str, binding: Manifest) -> Record:
         """Give a pod to a node. As in Kubernetes, nothing checks that there is such a node.
@@ -112,7 +107,8 @@ class Registry:
         if assigned := pod.obj["spec"].get("nodeName"):
             raise conflict("pods/binding", name, f'pod {name} is already assigned to node "{assigned}"')
         spec = pod.obj["spec"] | {"nodeName": binding["target"]["name"]}
-        status = self._conditioned(pod, {"type": "PodScheduled", "status": "True"})
+        scheduled = {"type": "PodScheduled", "status": "True"}
+        status = with_condition(pod.obj["status"], scheduled, _now())
         return self.store.write(PODS, pod.obj | {"spec": spec, "status": status})
 
 

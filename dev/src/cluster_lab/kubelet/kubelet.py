@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import aiohttp
 
@@ -21,34 +22,23 @@ RECONNECT_SECONDS = 0.5
 _PODS = "/api/v1/pods"
 
 
+@dataclass(kw_only=True)
 class Kubelet:
     """One simulated node at work."""
 
-    def __init__(
-        self,
-        node: Node,
-        client: KubeClient,
-        *,
-        admit: Callable[[JsonObject], Admission],
-        env: Mapping[str, str],
-        logs: LogDirectory,
-    ) -> None:
-        """
-        :param admit: called once for each pod, with its manifest
-        :param env: environment of every worker process, before the container's own
-        """
-        self._node = node
-        self._client = client
-        self._admit = admit
-        self._env = env
-        self._logs = logs
-        self._selector = {"fieldSelector": f"spec.nodeName={node.name}"}
-        self._pods: dict[str, PodRun] = {}
-        self._runs: set[asyncio.Task[None]] = set()
+    node: Node
+    client: KubeClient
+    admit: Callable[[JsonObject], Admission]
+    """Called once for each pod, with its manifest."""
+    env: Mapping[str, str]
+    """Environment of every worker process, before the container's own."""
+    logs: LogDirectory
+    _pods: dict[str, PodRun] = field(init=False, default_factory=dict)
+    _runs: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     async def run(self) -> None:
         """Work until cancelled; then the processes of all pods are killed."""
-        heartbeats = asyncio.create_task(self._node.heartbeats())
+        heartbeats = asyncio.create_task(self.node.heartbeats())
         try:
             while True:
                 await self._list_and_watch()
@@ -60,17 +50,18 @@ class Kubelet:
 
     async def _list_and_watch(self) -> None:
         try:
-            listed = await self._client.request("GET", _PODS, query=self._selector)
+            selector = {"fieldSelector": f"spec.nodeName={self.node.name}"}
+            listed = await self.client.request("GET", _PODS, query=selector)
             pods = {item["metadata"]["uid"]: item for item in listed["items"]}
             for uid in self._pods.keys() - pods.keys():
                 self._gone(uid)
             for pod in pods.values():
                 self._seen(pod)
             start = {"resourceVersion": listed["metadata"]["resourceVersion"]}
-            async for event in self._client.watch(_PODS, self._selector | start):
+            async for event in self.client.watch(_PODS, selector | start):
                 self._handle(event)
         except (ApiError, aiohttp.ClientError, TimeoutError) as error:
-            log.warning("Node %s lost its watch: %s", self._node.name, error)
+            log.warning("Node %s lost its watch: %s", self.node.name, error)
             await asyncio.sleep(RECONNECT_SECONDS)
 
     def _handle(self, event: JsonObject) -> None:
@@ -95,8 +86,7 @@ class Kubelet:
         self._pods[uid].update(pod)
 
     def _begin(self, pod: JsonObject) -> None:
-        admission = self._admit(pod)
-        run = PodRun(pod, self._node, self._client, admission=admission, env=self._env, logs=self._logs)
+        run = PodRun(pod, self)
         self._pods[run.uid] = run
         task = asyncio.create_task(self._live(run))
         self._runs.add(task)
@@ -107,7 +97,7 @@ class Kubelet:
             await run.run()
         except (ApiError, aiohttp.ClientError, TimeoutError):
             # One pod's trouble must not end the node.
-            log.exception("Node %s could not finish pod %s", self._node.name, run)
+            log.exception("Node %s could not finish pod %s", self.node.name, run)
 
     def _gone(self, uid: str) -> None:
         if run := self._pods.pop(uid, None):

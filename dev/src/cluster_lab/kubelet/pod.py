@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 
 from cluster_lab.apiserver.patches import STRATEGIC_MERGE
-from cluster_lab.client import ApiError, JsonObject, KubeClient
+from cluster_lab.client import ApiError, JsonObject
 from cluster_lab.journal import JournalEvent
-from cluster_lab.kubelet.logs import LogDirectory
-from cluster_lab.kubelet.node import Node
 from cluster_lab.kubelet.process import WorkerProcess
 from cluster_lab.kubelet.status import EXIT_SIGTERM, WORKER_CONTAINER, PodStatus
+
+if TYPE_CHECKING:
+    from cluster_lab.kubelet.kubelet import Kubelet
 
 log = logging.getLogger(__name__)
 
@@ -49,32 +50,22 @@ class Admission:
 class PodRun:
     """A pod and its worker process, in the hands of a scenario."""
 
-    def __init__(
-        self,
-        manifest: JsonObject,
-        node: Node,
-        client: KubeClient,
-        *,
-        admission: Admission,
-        env: Mapping[str, str],
-        logs: LogDirectory,
-    ) -> None:
+    def __init__(self, manifest: JsonObject, kubelet: Kubelet) -> None:
         metadata = manifest["metadata"]
         self.namespace: str = metadata["namespace"]
         self.name: str = metadata["name"]
         self.uid: str = metadata["uid"]
-        self.node = node
-        self.status = PodStatus(manifest, node.address)
+        self.node = kubelet.node
+        self.status = PodStatus(manifest, self.node.address)
         self.process: WorkerProcess | None = None
         self.partitioned = False
         """The node has no connection to the API server: nothing is reported, and no deletion is noticed."""
         self.silent_end = False
         """A deletion is completed without a last status."""
         self._manifest = manifest
-        self._client = client
-        self._admission = admission
-        self._env = env
-        self._directory: Path = logs.of_pod(self.namespace, self.name, self.uid)
+        self._kubelet = kubelet
+        self._admission = kubelet.admit(manifest)
+        self._directory = kubelet.logs.of_pod(self.namespace, self.name, self.uid)
         self._began = asyncio.get_running_loop().time()
         self._to_be_deleted = asyncio.Event()
         self._goes_on = asyncio.Event()
@@ -165,7 +156,7 @@ class PodRun:
         }
         self.process = await WorkerProcess.start(
             [*(spec.get("command") or []), *(spec.get("args") or [])],
-            env={**self._env, **plain, "HOSTNAME": self.name},
+            env={**self._kubelet.env, **plain, "HOSTNAME": self.name},
             directory=self._directory,
             log=self._directory / f"{spec['name']}.log",
         )
@@ -239,7 +230,9 @@ class PodRun:
 
     async def _end(self) -> None:
         if self.process is not None and self.status.worker_is_running:
-            self.worker_ended(await self.process.stop(self._grace_seconds, hurry=self._gone))
+            # A kubelet grants at least a second.
+            grace = max(1.0, self._manifest["metadata"].get("deletionGracePeriodSeconds") or 0)
+            self.worker_ended(await self.process.stop(grace, hurry=self._gone))
         elif self.status.worker_is_running:
             # The scenario only said that a process runs.
             self.status.end_worker(EXIT_SIGTERM)
@@ -251,18 +244,12 @@ class PodRun:
         await self.delete(0)
         await self._gone.wait()
 
-    @property
-    def _grace_seconds(self) -> float:
-        seconds: float = self._manifest["metadata"].get("deletionGracePeriodSeconds") or 0
-        # A kubelet grants at least a second.
-        return max(1.0, seconds)
-
     async def _request(
         self, method: str, subresource: str, body: JsonObject, *, content_type: str = "application/json"
     ) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}{subresource}"
         try:
-            await self._client.request(method, path, body=body, content_type=content_type)
+            await self._kubelet.client.request(method, path, body=body, content_type=content_type)
         except ApiError as error:
             # 404, 409, 422: the pod is gone, or another one has its name. The watch tells the rest.
             if error.status not in (404, 409, 422):
