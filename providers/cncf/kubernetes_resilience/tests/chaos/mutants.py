@@ -49,7 +49,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks import queued_
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods import facts
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_ID_ANNOTATION,
+    SCHEDULER_LABEL,
+    PodFacts,
+)
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy import built_in, engine
@@ -267,9 +271,9 @@ def delete_what_was_created_without_an_answer(patch):
     """Delete the pod of a creation whose launch was let go of, whoever has adopted it."""
 
     def delete(self, message):
-        pod = message.facts or PodFacts(message.ref, {}, {})
+        pod = message.facts or PodFacts(message.ref, {}, {LAUNCH_ID_ANNOTATION: message.launch_id})
         labels = {**pod.labels, SCHEDULER_LABEL: self._own_label}
-        self.heard(News.CREATED, replace(pod, labels=labels), message.launch_id)
+        self.heard(News.CREATED, replace(pod, labels=labels))
 
     patch.setattr(StaleEventFilter, "_created_in_vain", delete)
 

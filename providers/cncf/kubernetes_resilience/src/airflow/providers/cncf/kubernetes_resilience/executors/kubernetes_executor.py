@@ -285,8 +285,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def _settle_strays(self) -> None:
         for pod in self._parts.superseded_pods.settle_unfollowed():
             self._parts.deletion.put_away(pod)
-        for launch_id, pod in self._parts.superseded_pods.settle_created():
-            self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod, launch_id)
+        for pod in self._parts.superseded_pods.settle_created():
+            self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod)
 
     def _continue_adoption(self) -> None:
         try:

@@ -40,7 +40,12 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_reason, mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import UNKNOWN, PodFailure
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodFacts, PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
+    LAUNCH_ID_ANNOTATION,
+    SCHEDULER_LABEL,
+    PodFacts,
+    PodRef,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
     Message,
     PodConfirmed,
@@ -131,9 +136,9 @@ class StaleEventFilter:
         self._expect(launch)
         self._observe(launch, pod, gone=False)
 
-    def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> None:
+    def heard(self, news: News, pod: PodFacts) -> None:
         """Do what follows from news of a pod that is not a current launch's."""
-        if launch := self._superseded.heard(news, pod, launch_id):
+        if launch := self._superseded.heard(news, pod):
             if news is News.SEEN:
                 launch.confirm_at = None  # from now on the informer notices if the pod is gone
             elif news is News.OURS or launch.confirm_at is not None:
@@ -280,8 +285,9 @@ class StaleEventFilter:
     def _created_in_vain(self, message: PodCreated) -> None:
         """Handle a pod whose launch is not known any more, unless it was adopted since."""
         launch_id, ref = message.launch_id, message.ref
-        # Without more facts it has the label with which it was asked for.
-        pod = message.facts or PodFacts(ref, {SCHEDULER_LABEL: self._own_label}, {})
+        # Without more facts it is as it was asked for.
+        asked_for = PodFacts(ref, {SCHEDULER_LABEL: self._own_label}, {LAUNCH_ID_ANNOTATION: launch_id})
+        pod = message.facts or asked_for
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
         if self._registry.by_uid(ref.uid):
@@ -289,7 +295,7 @@ class StaleEventFilter:
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
         else:
-            self.heard(News.CREATED, pod, launch_id)
+            self.heard(News.CREATED, pod)
 
     def _answered(self, launch_id: str) -> Launch | None:
         launch = self._registry.by_launch_id(launch_id)

@@ -166,13 +166,12 @@ class SupersededPods:
         self._clock = clock
         self._unfollowed: dict[str, tuple[PodFacts, float]] = {}
         """Each with the time of the next look at its row."""
-        self._created: dict[str, tuple[str, PodFacts]] = {}
-        """Pods with another scheduler's label, of launches that this one has let go of, by UID: each with its
-        launch id."""
+        self._created: dict[str, PodFacts] = {}
+        """Pods with another scheduler's label, of launches that this one has let go of, by UID."""
 
-    def heard(self, news: News, pod: PodFacts, launch_id: str = "") -> Launch | None:
+    def heard(self, news: News, pod: PodFacts) -> Launch | None:
         """Do what follows from news of a pod; return its launch if that is the current one again."""
-        launch = self._registry.find_departing(pod, launch_id)
+        launch = self._registry.find_departing(pod)
         replacement = self._registry.get(launch.key) if launch else None
         is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._own_label
         step = judge_superseded(news, pod, launch, replacement, is_labelled=is_labelled)
@@ -180,8 +179,7 @@ class SupersededPods:
             self._take_back(launch, pod)
             return launch
         if step is Step.ASK_WHOSE:
-            launch_id = launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, "")
-            self._created[pod.ref.uid] = (launch_id, pod)
+            self._created[pod.ref.uid] = pod
         else:
             self._carry_out(step, news, pod, launch)
         return None
@@ -260,9 +258,9 @@ class SupersededPods:
             give_up=self._forget,
         )
 
-    def settle_created(self) -> list[tuple[str, PodFacts]]:
+    def settle_created(self) -> list[PodFacts]:
         """
-        Return those of these pods, with their launch ids, whose task instances are still this scheduler's.
+        Return those of these pods whose task instances are still this scheduler's.
 
         The others are left: another scheduler has adopted them.
 
@@ -272,30 +270,29 @@ class SupersededPods:
             "strays",
             list(self._created.values()),
             self._take_created,
-            name=lambda item: item[1].ref.uid,
+            name=lambda pod: pod.ref.uid,
             give_up=self._leave_created,
         )
 
-    def _take_created(self, created: Sequence[tuple[str, PodFacts]]) -> list[tuple[str, PodFacts]]:
+    def _take_created(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         with create_session(scoped=False) as session:
-            tasks = task_instances.read_snapshots({try_of(pod) for _, pod in created}, session=session)
+            tasks = task_instances.read_snapshots(set(map(try_of, pods)), session=session)
         ours = []
-        for launch_id, pod in created:
+        for pod in pods:
             if self._standing(pod, tasks) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
                 del self._created[pod.ref.uid]
-                ours.append((launch_id, pod))
+                ours.append(pod)
             else:
                 log.info("Pod %s was adopted by another scheduler", pod.ref)
-                self._leave_created((launch_id, pod))
+                self._leave_created(pod)
         return ours
 
     def _forget(self, pod: PodFacts, _: Exception | None = None) -> None:
         self._unfollowed.pop(pod.ref.uid, None)
 
-    def _leave_created(self, item: tuple[str, PodFacts], _: Exception | None = None) -> None:
-        launch_id, pod = item
+    def _leave_created(self, pod: PodFacts, _: Exception | None = None) -> None:
         del self._created[pod.ref.uid]
-        self._registry.left(launch_id, pod.ref.uid)
+        self._registry.left(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod.ref.uid)
 
     def _take_unfollowed(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         with create_session(scoped=False) as session:

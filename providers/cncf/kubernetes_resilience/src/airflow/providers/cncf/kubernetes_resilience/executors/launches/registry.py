@@ -311,15 +311,11 @@ class LaunchRegistry:
         """Return the superseded launch that has a launch id, or whose pod has a UID."""
         return self._departing_by.get(token)
 
-    def find_departing(self, pod: PodFacts, launch_id: str = "") -> Launch | None:
-        """
-        Return the superseded launch that a pod belongs to.
-
-        :param launch_id: of the launch that the pod was created for; "" if only the pod says so
-        """
+    def find_departing(self, pod: PodFacts) -> Launch | None:
+        """Return the superseded launch that a pod belongs to."""
         if launch := self._departing_by.get(pod.ref.uid):
             return launch
-        launch = self._departing_by.get(launch_id or pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
+        launch = self._departing_by.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
         return launch if launch and launch.ref is None else None  # else it is a copy of the pod
 
     def departing_of(self, key: TaskInstanceKey) -> list[Launch]:
