@@ -97,8 +97,7 @@ class AbandonedPods:
             for key, orphan in answered.items()
             if not self._has_to_be_listed_again(key, found, by_key.get(key))
         }
-        current = [(key, pod) for key, pod in found.current.items() if key in abandoned]
-        for key, pod in [*current, *found.superseded_of(abandoned)]:
+        for key, pod in found.pods_of(abandoned):
             row = by_key.get(key)
             has_run = found.current.get(key) is pod and abandoned[key].state != TaskInstanceState.QUEUED
             is_used = has_run or self._is_used(pod, row)
@@ -121,10 +120,7 @@ class AbandonedPods:
         """Whether another scheduler has a task instance, and may have adopted its pods since the list."""
         if row is None or not self._is_anothers(row):
             return False
-        pods = [pod for _, pod in found.superseded_of({key})]
-        if current := found.current.get(key):
-            pods.append(current)
-        if any(self._is_used(pod, row) for pod in pods):
+        if any(self._is_used(pod, row) for _, pod in found.pods_of({key})):
             return False  # it had its own by then
         # Two lists may have been under way before that was noticed, as when one has taken too long.
         return found.asked_at < self._lost_at.setdefault(key, self._clock())

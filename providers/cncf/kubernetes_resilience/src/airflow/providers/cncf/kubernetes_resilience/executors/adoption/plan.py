@@ -74,6 +74,10 @@ class FoundPods:
         runs = orphan.state in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING)
         return runs and orphan.key not in self.current and not {None, orphan.pod_id} & self.odd
 
+    def pods_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
+        """Return the pods of these task instances in their present runs."""
+        return [item for item in (*self.current.items(), *self.superseded) if item[0] in keys]
+
     def superseded_of(self, keys: Container[TaskInstanceKey]) -> list[tuple[TaskInstanceKey, PodFacts]]:
         """Return the pods that are not the current launches of these task instances."""
         return [(key, pod) for key, pod in self.superseded if key in keys]
@@ -147,20 +151,15 @@ def _ti_id_of_odd(pod: PodFacts) -> str | None:
 def _may_be_past(pod: PodFacts, orphan: Orphan) -> bool:
     # While it is queued, the host name is that of an earlier phase.
     if orphan.state == TaskInstanceState.QUEUED:
-        return pod.has_succeeded or (pod.has_ended and _is_old(pod, orphan))
+        return pod.has_succeeded or (pod.has_ended and _is_new(pod, orphan) is False)
     return pod.phase == "Succeeded" and not is_host(orphan.hostname, pod)
 
 
-def _is_old(pod: PodFacts, orphan: Orphan) -> bool:
-    """Whether a pod is known to be created before its task instance was last scheduled."""
-    created, scheduled = pod.created, orphan.scheduled_dttm
-    return created is not None and scheduled is not None and created < scheduled - CLOCK_SKEW
-
-
-def _is_new(pod: PodFacts, orphan: Orphan) -> bool:
-    """Whether a pod is known to be created since its task instance was last scheduled."""
-    created, scheduled = pod.created, orphan.scheduled_dttm
-    return created is not None and scheduled is not None and created >= scheduled - CLOCK_SKEW
+def _is_new(pod: PodFacts, orphan: Orphan) -> bool | None:
+    """Whether a pod was created since its task instance was last scheduled; None if that is not known."""
+    if pod.created is None or orphan.scheduled_dttm is None:
+        return None
+    return pod.created >= orphan.scheduled_dttm - CLOCK_SKEW
 
 
 def _is_launch_of(pod: PodFacts, orphan: Orphan) -> bool:
