@@ -21,6 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     TaskSnapshot,
     awaits_launch,
     is_running,
+    standing,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
 from airflow_resilience.decision import Action
@@ -202,18 +203,25 @@ def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, j
 def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
-    row, now = task.row, task.standing(launch.key, job_id=job_id)
+    now = task.standing(launch.key, job_id=job_id)
     if now is Standing.ELSEWHERE:
         return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
     # To give up a launch whose worker runs would fail, or delete, a healthy task. If its task was cleared,
     # Airflow waits for the end of the pod that a call without an answer may have made.
-    runs_here = is_running(row) and now is Standing.RUNNING and launch.runs(row.hostname)
-    may_run_here = runs_here or (now is Standing.RESTARTED and launch.creation.was_unclear)
+    may_run_here = runs_in_its_pod(launch, task.row, job_id=job_id) or (
+        now is Standing.RESTARTED and launch.creation.was_unclear
+    )
     if now is not Standing.QUEUED and not may_run_here:
-        return Step.FOLLOW if is_running(row) else Step.CANCEL
+        return Step.FOLLOW if is_running(task.row) else Step.CANCEL
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
     return Step.CREATE_LATER if may_run_here else Step.FAIL
+
+
+def runs_in_its_pod(launch: Launch, row: TaskInstanceRow | None, *, job_id: int | None) -> bool:
+    """Whether the task is this scheduler's, and runs in the pod of a launch."""
+    is_ours = standing(row, launch.key, job_id=job_id) is Standing.RUNNING
+    return is_ours and is_running(row) and launch.runs(row.hostname)
 
 
 def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_again: bool) -> Assessment:

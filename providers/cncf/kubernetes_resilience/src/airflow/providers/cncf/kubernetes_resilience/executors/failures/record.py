@@ -24,19 +24,17 @@ from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.outages import Outages
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.suspect_nodes import SuspectNodes
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Decided, Settled
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Decided,
+    Settled,
+    runs_in_its_pod,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import has_expired_token
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
-    Standing,
-    TaskInstanceRow,
-    awaits_launch,
-    is_running,
-    standing,
-)
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, awaits_launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_profiles
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.beginnings import IMPORT_FAILED
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
@@ -226,10 +224,7 @@ class Recorder:
         """Whether, under the row's lock, the task is as far as it was, and is this scheduler's."""
         if phase is Phase.LAUNCH:
             return awaits_launch(row, launch.key, job_id=self._job_id)
-        if not is_running(row):
-            return False
-        now = standing(row, launch.key, job_id=self._job_id)
-        return now is Standing.RUNNING and launch.runs(row.hostname)
+        return runs_in_its_pod(launch, row, job_id=self._job_id)
 
     def _look_up(
         self, launch: Launch, phase: Phase, histories: Histories, profile: TaskProfile
