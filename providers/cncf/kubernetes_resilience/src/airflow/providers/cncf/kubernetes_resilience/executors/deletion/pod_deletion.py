@@ -159,8 +159,7 @@ class PodDeletion:
         if launch.ref is None:
             self._delete_if_created(launch, unless_started=True)
         elif failure is None or not failure.alive:
-            runs_on = launch.facts is not None and launch.facts.has_done_worker
-            lingers = failure.lingers if failure else runs_on
+            lingers = launch.facts is not None and launch.facts.lingers
             self._tidy(launch.ref, failed=failure is not None, lingers=lingers)
         elif failure.reason == DELETION_OVERDUE:
             self.revoke(launch)
