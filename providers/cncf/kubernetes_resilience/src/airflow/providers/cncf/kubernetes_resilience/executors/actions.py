@@ -40,7 +40,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Step,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.traces import LaunchTraces
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation, describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
@@ -134,7 +133,7 @@ class Actions(LoggingMixin):
                 self._report(launch, TaskInstanceState.FAILED, settled)
             case _:
                 assert_never(outcome)
-        self._event_filter.settled(launch)
+        self._registry.settled(launch)
         self._traces.settled(settled)
 
     def _relaunch(self, launch: Launch, entry: LedgerEntry, failure: PodFailure) -> None:
@@ -147,7 +146,7 @@ class Actions(LoggingMixin):
             "its worker was lost" if was_running else "its process never started",
             failure,
             entry.decision.explanation,
-            **fields_of(launch, entry),
+            **telling.fields_of(launch, entry),
         )
         self._slots.follow_new_id(launch.key, entry.ti_id, entry.next_ti_id)
         self._launch_queue.relaunch(launch, entry)
@@ -161,7 +160,8 @@ class Actions(LoggingMixin):
             # A pod may fail after its task has ended: that of a task which was marked as a success, for
             # example.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
-            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields_of(launch, entry))
+            fields = telling.fields_of(launch, entry)
+            self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields)
         if info and entry and entry.phase is Phase.LAUNCH:
             self._launch_queue.fail(launch, info)  # its pod may start while it is deleted
         else:
@@ -177,13 +177,13 @@ class Actions(LoggingMixin):
             self._slots.report(launch.key, state, info)
         self._release(launch)
 
-    # ------------------------------------------------------------------ launches that have not
-
     def _release(self, launch: Launch) -> None:
         """Free the slot of a launch, if it is still the current one. Nothing is reported."""
         if self._registry.is_current(launch):
             self._registry.release(launch.key)
             self._slots.free(launch.key)
+
+    # ------------------------------------------------------------------ launches that have not
 
     def _go_on(self, launch: Launch, outcome: NotEnded) -> None:
         step, owner = outcome.step, outcome.owner
@@ -321,7 +321,7 @@ class Actions(LoggingMixin):
         return is_queued and not self._slots.is_queued_again(launch.key)
 
     def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
-        self._event_filter.settled(launch)
+        self._registry.settled(launch)
         self._traces.cancelled(launch)
         # Nobody but Airflow says that a silent worker has ended, and its task may run on.
         if failure is None or failure.reason != HEARTBEAT_TIMEOUT:

@@ -199,11 +199,6 @@ class StaleEventFilter:
             )
         self._look_at_due()
 
-    def settled(self, launch: Launch) -> None:
-        """Note that a launch that had ended is settled."""
-        launch.is_silent = False
-        self._registry.settled(launch)
-
     def _recognise(self, pod: PodFacts) -> Launch | None:
         """Return the current launch that the pod belongs to, and bind the pod to it."""
         launch = self._registry.find(pod)

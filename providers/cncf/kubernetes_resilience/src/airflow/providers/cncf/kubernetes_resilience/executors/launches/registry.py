@@ -190,6 +190,7 @@ class LaunchRegistry:
     def settled(self, launch: Launch) -> None:
         """Note that the end of a launch is settled; if it is still the current one, it goes on."""
         self._unsettled.pop(launch.launch_id, None)
+        launch.is_silent = False
         if launch.state is LaunchState.ENDED and self.is_current(launch):
             self.resume(launch)
 
