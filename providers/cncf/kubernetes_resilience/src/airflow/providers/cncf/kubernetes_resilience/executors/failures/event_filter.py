@@ -101,8 +101,8 @@ class StaleEventFilter:
         self._suspect_nodes = suspect_nodes
         self._isolation = isolation
         self._clock = clock
-        self._due: dict[str, tuple[Launch, float]] = {}
-        """When the next deadline of a launch is, by launch id."""
+        self._due: dict[Launch, float] = {}
+        """When the next deadline of a launch is."""
         self._early: dict[str, tuple[TaskInstanceKey, Message]] = {}
         """
         What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
@@ -262,7 +262,7 @@ class StaleEventFilter:
         elif launch.state is LaunchState.ENDED:
             self._registry.resume(launch)  # the image could be pulled after all
         ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
-        self._due[launch.launch_id] = (launch, min(ahead, default=inf))
+        self._due[launch] = min(ahead, default=inf)
 
     def _created(self, message: PodCreated) -> None:
         launch = self._answered(message.launch_id)
@@ -301,7 +301,7 @@ class StaleEventFilter:
     def _expect(self, launch: Launch, seconds: float = UNSEEN_TIMEOUT, *, was_asked: bool = False) -> None:
         """Ask about a pod after that time, unless an informer sees it."""
         launch.confirm_at, launch.was_asked = self._clock() + seconds, was_asked
-        self._due.setdefault(launch.launch_id, (launch, inf))
+        self._due.setdefault(launch, inf)
 
     def _ask(self, launch: Launch, ref: PodRef) -> None:
         self._expect(launch, inf, was_asked=True)
@@ -346,10 +346,10 @@ class StaleEventFilter:
 
     def _look_at_due(self) -> None:
         now, is_away = self._clock(), self._commands.is_away
-        for launch_id, (launch, due) in list(self._due.items()):
+        for launch, due in list(self._due.items()):
             is_over = not self._registry.is_current(launch) or self._has_ended(launch)
             if is_over or (due == inf and launch.confirm_at is None):
-                del self._due[launch_id]
+                del self._due[launch]
                 continue
             # A pod that was deleted before the informer had ever seen it is missing in none of its lists, and
             # one in a namespace that is not watched is in none of them.
@@ -362,7 +362,7 @@ class StaleEventFilter:
     def _give_up(self, launch: Launch, _: Exception) -> None:
         facts = launch.facts or PodFacts(launch.ref or PodRef("", launch.name, ""), {}, {})
         self._registry.end(launch, PodFailure(reason=UNKNOWN, facts=facts, alive=True), self._clock())
-        self._due.pop(launch.launch_id, None)
+        self._due.pop(launch, None)
 
 
 def _id(launch: Launch) -> str:
