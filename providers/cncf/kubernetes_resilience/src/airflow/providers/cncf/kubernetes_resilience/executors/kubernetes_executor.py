@@ -283,9 +283,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._slots.stay_awake()
 
     def _settle_strays(self) -> None:
-        for pod in self._parts.superseded_pods.settle_unfollowed():
-            self._parts.deletion.put_away(pod)
-        for pod in self._parts.superseded_pods.settle_created():
+        for pod in self._parts.superseded_pods.settle():
             self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod)
 
     def _continue_adoption(self) -> None:

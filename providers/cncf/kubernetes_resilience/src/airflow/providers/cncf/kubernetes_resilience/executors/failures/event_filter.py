@@ -138,12 +138,17 @@ class StaleEventFilter:
 
     def heard(self, news: News, pod: PodFacts) -> None:
         """Do what follows from news of a pod that is not a current launch's."""
-        if launch := self._superseded.heard(news, pod):
-            if news is News.SEEN:
-                launch.confirm_at = None  # from now on the informer notices if the pod is gone
-            elif news is News.OURS or launch.confirm_at is not None:
-                self._expect(launch)
-            self._observe(launch, pod, gone=False)
+        launch = self._superseded.heard(news, pod)
+        if launch is None:
+            return
+        if pod.labels.get(SCHEDULER_LABEL) != self._own_label:
+            self.follow(launch, pod)
+            return
+        if news is News.SEEN:
+            launch.confirm_at = None  # from now on the informer notices if the pod is gone
+        elif launch.confirm_at is not None:
+            self._expect(launch)
+        self._observe(launch, pod, gone=False)
 
     def released(self) -> Iterator[Message]:
         """Return, each once, the messages that have waited for an adoption, which is over by now."""

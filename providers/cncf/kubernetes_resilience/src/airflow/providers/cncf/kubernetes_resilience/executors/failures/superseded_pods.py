@@ -13,7 +13,7 @@ it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from airflow.utils.session import create_session
@@ -25,12 +25,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.situation import SIDECAR_GRACE
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import Isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
-    AdoptPod,
     ConfirmPod,
     DeletePod,
     PodCommands,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Try, task_key, try_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -176,12 +175,10 @@ class SupersededPods:
         is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._own_label
         step = judge_superseded(news, pod, launch, replacement, is_labelled=is_labelled)
         if launch and step is Step.TAKE_BACK:
-            self._take_back(launch, pod)
+            log.info("Pod %s of %s has started after all; it is followed again", pod.ref, launch.key)
+            self._registry.take_back(launch, pod.ref)
             return launch
-        if step is Step.ASK_WHOSE:
-            self._created[pod.ref.uid] = pod
-        else:
-            self._carry_out(step, news, pod, launch)
+        self._carry_out(step, news, pod, launch)
         return None
 
     def _carry_out(self, step: Step, news: News, pod: PodFacts, launch: Launch | None) -> None:
@@ -200,6 +197,8 @@ class SupersededPods:
             case Step.CLEAN_UP:
                 self._let_go(news, pod, launch)
                 self._deletion.clean_up(pod)
+            case Step.ASK_WHOSE:
+                self._created[pod.ref.uid] = pod
             case Step.ASK_WHO_COUNTS:
                 self._let_go(news, pod, launch)
                 self.note_unfollowed(pod)
@@ -221,12 +220,6 @@ class SupersededPods:
         self._registry.found(launch, pod.ref)
         self._deletion.delete(launch, pod, command)
 
-    def _take_back(self, launch: Launch, pod: PodFacts) -> None:
-        log.info("Pod %s of %s has started after all; it is followed again", pod.ref, launch.key)
-        self._registry.take_back(launch, pod.ref)
-        if pod.labels.get(SCHEDULER_LABEL) != self._own_label:
-            self._commands.send(AdoptPod(pod.ref))
-
     # ------------------------------------------------------------------ what rows say
 
     def note_unfollowed(self, pod: PodFacts) -> None:
@@ -240,46 +233,36 @@ class SupersededPods:
             due = self._clock() + (SIDECAR_GRACE if pod.lingers else 0.0)
         self._unfollowed[pod.ref.uid] = (pod, due)
 
-    def settle_unfollowed(self) -> list[PodFacts]:
+    def settle(self) -> list[PodFacts]:
         """
-        Return those of these pods that nobody needs.
+        Delete or keep the pods that nobody needs; return those that are still this scheduler's.
 
         A pod that has ended is asked about again for as long as another scheduler has its task instance: that
         one may have launched another pod, and know nothing of this one. A pod that has not started is asked
-        about until its try is over.
+        about until its try is over. Pods with another scheduler's label that are not this one's are left.
 
         :raises DatabaseAwayError: if the database does not answer; they are asked about again then
         """
-        return self._isolation.batch(
-            "strays",
-            [pod for pod, due in self._unfollowed.values() if due <= self._clock()],
-            self._take_unfollowed,
-            name=lambda pod: pod.ref.uid,
-            give_up=self._forget,
-        )
+        due = [pod for pod, at in self._unfollowed.values() if at <= self._clock()]
+        for pod in self._ask(due, self._take_unfollowed, self._forget):
+            self._deletion.put_away(pod)
+        return self._ask(list(self._created.values()), self._take_created, self._leave_created)
 
-    def settle_created(self) -> list[PodFacts]:
-        """
-        Return those of these pods whose task instances are still this scheduler's.
-
-        The others are left: another scheduler has adopted them.
-
-        :raises DatabaseAwayError: if the database does not answer; they are asked about again then
-        """
-        return self._isolation.batch(
-            "strays",
-            list(self._created.values()),
-            self._take_created,
-            name=lambda pod: pod.ref.uid,
-            give_up=self._leave_created,
-        )
+    def _ask(
+        self,
+        pods: Sequence[PodFacts],
+        take: Callable[[Sequence[PodFacts]], list[PodFacts]],
+        give_up: Callable[[PodFacts, Exception], None],
+    ) -> list[PodFacts]:
+        return self._isolation.batch("strays", pods, take, name=lambda pod: pod.ref.uid, give_up=give_up)
 
     def _take_created(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         with create_session(scoped=False) as session:
             tasks = task_instances.read_snapshots(set(map(try_of, pods)), session=session)
         ours = []
         for pod in pods:
-            if self._standing(pod, tasks) in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
+            now = self._standing(pod, tasks[try_of(pod)])
+            if now in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
                 del self._created[pod.ref.uid]
                 ours.append(pod)
             else:
@@ -300,9 +283,10 @@ class SupersededPods:
             over = task_instances.read_over(tasks, session=session)
         unowned = []
         for pod in pods:
+            key, _ = tried = try_of(pod)
             # One that has not started may run its task yet, or may be that of another deployment.
-            is_needed = self._is_elsewhere(pod, tasks) if pod.has_ended else try_of(pod) not in over
-            if is_needed or self._registry.adopting_of(task_key(pod.annotations)):
+            is_needed = self._is_elsewhere(pod, tasks[tried]) if pod.has_ended else tried not in over
+            if is_needed or self._registry.adopting_of(key):
                 self._unfollowed[pod.ref.uid] = (pod, self._clock() + STRAY_INTERVAL)
                 continue
             self._forget(pod)
@@ -311,9 +295,8 @@ class SupersededPods:
                 unowned.append(pod)
         return unowned
 
-    def _is_elsewhere(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> bool:
-        is_elsewhere = self._standing(pod, tasks) is Standing.ELSEWHERE
-        return is_elsewhere and not tasks[try_of(pod)].has_released(pod)
+    def _is_elsewhere(self, pod: PodFacts, task: TaskSnapshot) -> bool:
+        return self._standing(pod, task) is Standing.ELSEWHERE and not task.has_released(pod)
 
-    def _standing(self, pod: PodFacts, tasks: Mapping[Try, TaskSnapshot]) -> Standing:
-        return tasks[try_of(pod)].standing(task_key(pod.annotations), job_id=self._job_id)
+    def _standing(self, pod: PodFacts, task: TaskSnapshot) -> Standing:
+        return task.standing(task_key(pod.annotations), job_id=self._job_id)
