@@ -32,7 +32,6 @@ from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, Parts
-from airflow.providers.cncf.kubernetes_resilience.executors.counters import UNHANDLED_ERRORS
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
@@ -301,10 +300,8 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._last_message = self._clock()
             try:
                 self._parts.event_filter.receive(message)
-            except Exception:
-                # What cannot be handled concerns one pod, not the scheduler.
-                self.log.exception("Ignoring a message about a pod that could not be handled: %s", message)
-                UNHANDLED_ERRORS.count(step="receive")
+            except Exception as error:  # noqa: BLE001 - concerns one pod, not the scheduler; logged below
+                self._isolation.gave_up("receive", message, error)
                 self._isolation.run("receive", self._parts.event_filter.misread, message)
             if self._last_message > until:
                 return True
