@@ -89,7 +89,7 @@ class RunningWorkers:
             if launch:
                 self._registry.release(orphan.key)
                 self._deletion.revoke(launch)  # its worker cannot start the task any more
-            self._adopter.follow(orphan)
+            self._adopter.take([orphan])
 
     def follow_adopted(self) -> None:
         """Follow the adopted launches. One that cannot be read does not stop the others."""

@@ -93,22 +93,13 @@ class Adopter:
         # What could not be read may run.
         return [ti for ti, ti_id in zip(tis, ti_ids, strict=True) if ti_id in read and ti_id not in kept]
 
-    def follow(self, orphan: Orphan) -> None:
-        """
-        Have the pod looked for in which a task instance of this scheduler runs, and which nobody follows.
-
-        Its launch was taken back or given up, and its worker has started all the same. Its pod is followed
-        until it ends; without one the task instance has lost its worker. The scheduler does not wait.
-        """
-        self._take([orphan])
-
     def _adopt(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> set[TaskInstanceKey]:
         """
         Return those that were running, have no pod, and may not run again in the same try.
 
         Airflow resets them, and their superseded pods are deleted in the next turn.
         """
-        self._take(orphans.values())
+        self.take(orphans.values())
         found = self._search.look(orphans)
         lost = [o for o in found.answered(orphans).values() if found.has_lost(o)] if found else []
         running = [orphan.ti_id for orphan in lost if orphan.state == TaskInstanceState.RUNNING]
@@ -122,7 +113,13 @@ class Adopter:
                 self._abandoned.add(orphan)
         return {orphan.key for orphan in reset}
 
-    def _take(self, orphans: Collection[Orphan]) -> None:
+    def take(self, orphans: Collection[Orphan]) -> None:
+        """
+        Have the pods of task instances looked for; the scheduler does not wait.
+
+        They may be this scheduler's: a launch was taken back or given up, and its worker has started all the
+        same. Its pod is followed until it ends; without one the task instance has lost its worker.
+        """
         keys = {orphan.key for orphan in orphans}
         for key in keys:  # what was planned before another scheduler had the task instance is forgotten
             self._slots.forget_queued(key)
