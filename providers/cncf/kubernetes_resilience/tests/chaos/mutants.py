@@ -272,7 +272,7 @@ def delete_what_was_created_without_an_answer(patch):
 
     def delete(self, message):
         pod = message.facts or PodFacts(message.ref, {}, {LAUNCH_ID_ANNOTATION: message.launch_id})
-        labels = {**pod.labels, SCHEDULER_LABEL: self._own_label}
+        labels = {**pod.labels, SCHEDULER_LABEL: self._commands.own_label}
         self.heard(News.CREATED, replace(pod, labels=labels))
 
     patch.setattr(StaleEventFilter, "_created_in_vain", delete)
@@ -319,7 +319,7 @@ def take_a_label_for_ownership(patch):
     list_pods = pod_search.PodSearch._list
 
     async def by_label(self, orphans):
-        own = int(self._commands._own_labels[SCHEDULER_LABEL])
+        own = int(self._commands.own_label)
         with create_session(scoped=False) as session:
             living = sorted(map(str, garbage_collection.read_living(but=own, session=session)))
         selector = f"{SCHEDULER_LABEL} notin ({','.join(living) or '0'}),{identity.NOT_DONE}"

@@ -93,7 +93,7 @@ class Parts:
         emit: Callable[[Message], None],
         clock: Callable[[], float],
     ) -> None:
-        job_id, own_label = who.job_id, who.scheduler_label
+        job_id = who.job_id
         token_validity = upstream.read_validity(make_token("probe"))
         self.runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
         self.commands = PodCommands(self.runtime, who.labels)
@@ -112,7 +112,6 @@ class Parts:
             commands=self.commands,
             registry=registry,
             kube_config=kube_config,
-            own_label=own_label,
             clock=clock,
         )
         self.garbage = OrphanCollector(
@@ -120,7 +119,6 @@ class Parts:
             commands=self.commands,
             deletion=self.deletion,
             namespaces=who.namespaces,
-            own_label=own_label,
             isolation=isolation,
             job_id=job_id,
             clock=clock,
@@ -161,7 +159,6 @@ class Parts:
             registry=registry,
             commands=self.commands,
             deletion=self.deletion,
-            own_label=own_label,
             job_id=job_id,
             isolation=isolation,
             clock=clock,
@@ -170,7 +167,6 @@ class Parts:
             registry=registry,
             commands=self.commands,
             deletion=self.deletion,
-            own_label=own_label,
             limits=Limits(
                 kube_config.worker_pod_pending_fatal_container_state_reasons,
                 settings.unschedulable_timeout,

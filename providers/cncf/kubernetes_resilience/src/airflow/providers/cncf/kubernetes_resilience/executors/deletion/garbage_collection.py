@@ -43,7 +43,6 @@ class OrphanCollector:
         commands: PodCommands,
         deletion: PodDeletion,
         namespaces: Sequence[str | None],
-        own_label: str,
         isolation: Isolation,
         job_id: int | None,
         clock: Callable[[], float],
@@ -52,7 +51,6 @@ class OrphanCollector:
         self._commands = commands
         self._deletion = deletion
         self._namespaces = namespaces
-        self._own_label = own_label
         self._isolation = isolation
         self._job_id = job_id
         self._clock = clock
@@ -71,7 +69,7 @@ class OrphanCollector:
             self._next = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
             with create_session(scoped=False) as session:
                 living = read_living(but=self._job_id, session=session)
-            labels = ",".join([self._own_label, *sorted(map(str, living))])
+            labels = ",".join([self._commands.own_label, *sorted(map(str, living))])
             self._commands.run(self._list, f"{SCHEDULER_LABEL} notin ({labels}),{NOT_DONE}")
 
     async def _list(self, selector: str) -> None:

@@ -84,13 +84,11 @@ class PodDeletion:
         commands: PodCommands,
         registry: LaunchRegistry,
         kube_config: KubeConfig,
-        own_label: str,
         clock: Callable[[], float],
     ) -> None:
         self._commands = commands
         self._registry = registry
         self._config = kube_config
-        self._own_label = own_label
         self._clock = clock
         self._untidied: dict[PodRef, tuple[float, bool, bool]] = {}
 
@@ -181,7 +179,7 @@ class PodDeletion:
         if pod.resource_version is None or was_revoked:
             self.delete(launch, pod, DeletePod(pod.ref))
         elif before is None or before.ref is None:  # else it goes already, maybe whatever it does
-            label = self._own_label if unless_adopted else None
+            label = self._commands.own_label if unless_adopted else None
             self.delete(launch, pod, DeletePod(pod.ref, pod.resource_version, label))
 
     def revoke(self, launch: Launch) -> None:

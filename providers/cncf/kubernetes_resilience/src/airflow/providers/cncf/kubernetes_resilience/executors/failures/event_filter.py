@@ -81,7 +81,6 @@ class StaleEventFilter:
         registry: LaunchRegistry,
         commands: PodCommands,
         deletion: PodDeletion,
-        own_label: str,
         limits: Limits,
         superseded: SupersededPods,
         create_retries: CreateRetries,
@@ -93,7 +92,6 @@ class StaleEventFilter:
         self._registry = registry
         self._commands = commands
         self._deletion = deletion
-        self._own_label = own_label
         self._limits = limits
         self._superseded = superseded
         self._create_retries = create_retries
@@ -141,7 +139,7 @@ class StaleEventFilter:
         launch = self._superseded.heard(news, pod)
         if launch is None:
             return
-        if pod.labels.get(SCHEDULER_LABEL) != self._own_label:
+        if pod.labels.get(SCHEDULER_LABEL) != self._commands.own_label:
             self.follow(launch, pod)
             return
         if news is News.SEEN:
@@ -286,8 +284,8 @@ class StaleEventFilter:
         """Handle a pod whose launch is not known any more, unless it was adopted since."""
         launch_id, ref = message.launch_id, message.ref
         # Without more facts it is as it was asked for.
-        asked_for = PodFacts(ref, {SCHEDULER_LABEL: self._own_label}, {LAUNCH_ID_ANNOTATION: launch_id})
-        pod = message.facts or asked_for
+        labels = {SCHEDULER_LABEL: self._commands.own_label}
+        pod = message.facts or PodFacts(ref, labels, {LAUNCH_ID_ANNOTATION: launch_id})
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
         if self._registry.by_uid(ref.uid):
@@ -338,7 +336,7 @@ class StaleEventFilter:
             launch.facts, launch.is_gone = launch.facts or PodFacts(message.ref, {}, {}), True
             self._evaluate(launch)
             return
-        if message.facts.labels.get(SCHEDULER_LABEL) != self._own_label:
+        if message.facts.labels.get(SCHEDULER_LABEL) != self._commands.own_label:
             self._registry.relabel(launch, message.facts)
             return
         self._observe(launch, message.facts, gone=False)

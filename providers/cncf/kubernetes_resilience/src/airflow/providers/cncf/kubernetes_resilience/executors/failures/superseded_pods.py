@@ -151,7 +151,6 @@ class SupersededPods:
         registry: LaunchRegistry,
         commands: PodCommands,
         deletion: PodDeletion,
-        own_label: str,
         job_id: int | None,
         isolation: Isolation,
         clock: Callable[[], float],
@@ -159,7 +158,6 @@ class SupersededPods:
         self._registry = registry
         self._commands = commands
         self._deletion = deletion
-        self._own_label = own_label
         self._job_id = job_id
         self._isolation = isolation
         self._clock = clock
@@ -172,7 +170,7 @@ class SupersededPods:
         """Do what follows from news of a pod; return its launch if that is the current one again."""
         launch = self._registry.find_departing(pod)
         replacement = self._registry.get(launch.key) if launch else None
-        is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._own_label
+        is_labelled = pod.labels.get(SCHEDULER_LABEL) == self._commands.own_label
         step = judge_superseded(news, pod, launch, replacement, is_labelled=is_labelled)
         if launch and step is Step.TAKE_BACK:
             log.info("Pod %s of %s has started after all; it is followed again", pod.ref, launch.key)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import SCHEDULER_LABEL, PodRef
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import KubernetesRuntime
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.session import CommandFunction
 
@@ -107,6 +107,8 @@ class PodCommands:
     def __init__(self, runtime: KubernetesRuntime, own_labels: Mapping[str, str]) -> None:
         self._runtime = runtime
         self._own_labels = own_labels
+        self.own_label = own_labels[SCHEDULER_LABEL]
+        """Value of the label by which this scheduler's pods are selected."""
         self._unsent: list[Command] = []
         self._is_down = False
 
