@@ -12,9 +12,9 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE, UNKNOWN_CAUSE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import REFUSALS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     HEARTBEAT_TIMEOUT,
+    OWN_REASONS,
     PodFailure,
     find_failure,
     find_obstacle,

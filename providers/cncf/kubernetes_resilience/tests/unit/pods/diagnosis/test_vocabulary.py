@@ -12,7 +12,7 @@ from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis import causes, failure
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import OWN_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 

@@ -8,40 +8,12 @@ from collections.abc import Iterator
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
-    CREATION_CONFLICT,
-    CREATION_FAILED,
-    CREATION_FORBIDDEN,
-    CREATION_REFUSED,
-    CREATION_UNANSWERED,
     DELETED,
-    DELETION_OVERDUE,
-    HEARTBEAT_TIMEOUT,
-    PUBLISH_RETRIES_USED,
-    QUOTA_EXCEEDED,
-    SILENT_EXIT,
-    UNREPORTED_END,
+    OWN_REASONS,
     PodFailure,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerState
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
-
-OWN_REASONS = frozenset(
-    {
-        CREATION_CONFLICT,
-        CREATION_FAILED,
-        CREATION_FORBIDDEN,
-        CREATION_REFUSED,
-        CREATION_UNANSWERED,
-        DELETED,
-        DELETION_OVERDUE,
-        HEARTBEAT_TIMEOUT,
-        PUBLISH_RETRIES_USED,
-        QUOTA_EXCEEDED,
-        SILENT_EXIT,
-        UNREPORTED_END,
-    }
-)
-"""Our own reasons. Rules may name them like those of Kubernetes."""
 
 
 def make_evidence(failure: PodFailure, classified: Classified, phase: Phase) -> Evidence:

@@ -88,6 +88,24 @@ CREATION_UNANSWERED = "CreationUnanswered"
 UNKNOWN = "Unknown"
 """Our reason for a pod if nothing else is known."""
 
+OWN_REASONS = frozenset(
+    {
+        CREATION_CONFLICT,
+        CREATION_FAILED,
+        CREATION_FORBIDDEN,
+        CREATION_REFUSED,
+        CREATION_UNANSWERED,
+        DELETED,
+        DELETION_OVERDUE,
+        HEARTBEAT_TIMEOUT,
+        PUBLISH_RETRIES_USED,
+        QUOTA_EXCEEDED,
+        SILENT_EXIT,
+        UNREPORTED_END,
+    }
+)
+"""Our own reasons. Rules may name them like those of Kubernetes."""
+
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 _FROM_OUTSIDE = STOP_SIGNALS | {SIGKILL}

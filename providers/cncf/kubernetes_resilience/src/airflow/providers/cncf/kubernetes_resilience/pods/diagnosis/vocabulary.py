@@ -12,9 +12,9 @@ from typing import Final
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.pods import REFUSALS
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import OWN_REASONS
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     KUEUE_TARGET,
+    OWN_REASONS,
     PROVIDER_NOT_FOUND,
 )
 from airflow_resilience.retry_policy.lint import Vocabulary

@@ -38,7 +38,7 @@ from airflow_resilience.outages import DependencyKind
 _DOCS = "https://kubernetes.io/docs"
 _AIRFLOW = "https://airflow.apache.org/docs/apache-airflow/stable"
 _MEMORY = f"{_DOCS}/tasks/configure-pod-container/assign-memory-resource/#exceed-a-container-s-memory-limit"
-_IMAGES = "https://kubernetes.io/docs/concepts/containers/images"
+_IMAGES = f"{_DOCS}/concepts/containers/images"
 _STATES = f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states"
 _FAILURE = f"{_DOCS}/tasks/debug/debug-application/determine-reason-pod-failure/"
 _SIDECARS = f"{_DOCS}/concepts/workloads/pods/sidecar-containers/"
@@ -327,7 +327,7 @@ CONTAINERS = (
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The node could not unpack the image that it had pulled, or has lost it: its image store is "
         "damaged or full.",
-        url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
+        url=f"{_DOCS}/tasks/debug/debug-cluster/crictl/",
         node_bound=True,
     ),
     Cause(
@@ -366,7 +366,7 @@ CONTAINERS = (
         applies=container_reason("ImageInspectError"),
         reason=StateChangeReason.IMAGE_UNAVAILABLE,
         why="The node's container runtime could not read an image that it has.",
-        url="https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/",
+        url=f"{_DOCS}/tasks/debug/debug-cluster/crictl/",
         node_bound=True,
     ),
     # A container cannot be created or started, or still waits for it.
@@ -553,7 +553,7 @@ CONTAINERS = (
         ),
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
-        url=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#container-states",
+        url=_STATES,
         node_bound=True,
     ),
     Cause(

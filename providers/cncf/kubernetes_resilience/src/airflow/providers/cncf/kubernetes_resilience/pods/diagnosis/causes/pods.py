@@ -35,7 +35,7 @@ _CONDITIONS = f"{_CONCEPTS}/workloads/pods/disruptions/#pod-disruption-condition
 _KUEUE = "https://kueue.sigs.k8s.io/docs"
 _SHUTDOWN = f"{_CONCEPTS}/cluster-administration/node-shutdown/#graceful-node-shutdown"
 _KUBELET = f"{_DOCS}/reference/command-line-tools-reference/kubelet/"
-_TERMINATION = "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"
+_TERMINATION = f"{_CONCEPTS}/workloads/pods/pod-lifecycle/#pod-termination"
 _AIRFLOW = "https://airflow.apache.org/docs/apache-airflow/stable"
 
 
@@ -137,14 +137,14 @@ PODS = (
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The API server does not let anybody create this pod: it is not valid, or a rule of the cluster "
         "(a webhook, a limit range, a quota smaller than the pod) forbids it.",
-        url="https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/",
+        url=f"{_DOCS}/reference/access-authn-authz/admission-controllers/",
     ),
     Cause(
         name="quota-exceeded",
         applies=lambda failure: failure.reason == QUOTA_EXCEEDED,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="The quota of the namespace was used up by other pods.",
-        url="https://kubernetes.io/docs/concepts/policy/resource-quotas/",
+        url=f"{_CONCEPTS}/policy/resource-quotas/",
         dependency=DependencyKind.QUOTA,
     ),
     Cause(
@@ -153,7 +153,7 @@ PODS = (
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="Each call that was to create the pod met a change of something else, such as of the used "
         "amounts of a quota.",
-        url="https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions",
+        url=f"{_DOCS}/reference/using-api/api-concepts/#resource-versions",
     ),
     Cause(
         name="creation-failed",
@@ -161,7 +161,7 @@ PODS = (
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="Each call that was to create the pod failed, while other pods were created: the pod is too "
         "large for etcd, or a webhook fails on it.",
-        url="https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/",
+        url=f"{_DOCS}/reference/access-authn-authz/extensible-admission-controllers/",
     ),
     Cause(
         name="service-account-missing",
@@ -176,7 +176,7 @@ PODS = (
         # It may still come, as a secret may.
         reason=StateChangeReason.CONFIG_UNAVAILABLE,
         why="The service account that the pod names, or the token of it, is not in the pod's namespace.",
-        url="https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/",
+        url=f"{_DOCS}/tasks/configure-pod-container/configure-service-account/",
     ),
     Cause(
         name="api-refused-credentials",
@@ -184,7 +184,7 @@ PODS = (
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The API server did not accept the executor's credentials, or did not let it create the pod: a "
         "credential has expired, a role binding has changed, or an admission plug-in is not ready.",
-        url="https://kubernetes.io/docs/reference/access-authn-authz/authorization/",
+        url=f"{_DOCS}/reference/access-authn-authz/authorization/",
     ),
     Cause(
         name="api-unreachable",
@@ -192,7 +192,7 @@ PODS = (
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The call that was to create the pod got an answer that the API server does not give: of a "
         "proxy, a load balancer or a login page on the way to it.",
-        url="https://kubernetes.io/docs/concepts/security/controlling-access/",
+        url=f"{_CONCEPTS}/security/controlling-access/",
     ),
     # The pod was disrupted: conditions, and the reasons with which a kubelet terminates pods.
     Cause(
@@ -261,7 +261,7 @@ PODS = (
         applies=pod_reason("Preempting"),
         reason=StateChangeReason.WORKER_TERMINATION,
         why="The kubelet made room for a pod that the cluster itself cannot do without.",
-        url="https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/",
+        url=f"{_DOCS}/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/",
     ),
     Cause(
         name="refused-by-node-shutdown",
@@ -301,14 +301,14 @@ PODS = (
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="The pod used more local storage than its own limits allow; the next one most likely will too.",
-        url=f"{_DOCS}/concepts/storage/ephemeral-storage/",
+        url=f"{_CONCEPTS}/storage/ephemeral-storage/",
     ),
     Cause(
         name="node-lost",
         applies=pod_reason("NodeLost"),
         reason=StateChangeReason.WORKER_LOST,
         why="The pod's node stopped answering the control plane.",
-        url=f"{_DOCS}/concepts/architecture/nodes/#node-controller",
+        url=f"{_CONCEPTS}/architecture/nodes/#node-controller",
     ),
     Cause(
         name="lost-by-virtual-kubelet",
@@ -322,7 +322,7 @@ PODS = (
         applies=pod_reason("NodeAffinity"),
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The node's labels did not suit the pod when its kubelet looked, as after a restart of the node.",
-        url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/#node-affinity",
+        url=f"{_CONCEPTS}/scheduling-eviction/assign-pod-node/#node-affinity",
         launch_only=True,
         node_bound=True,
     ),
@@ -331,7 +331,7 @@ PODS = (
         applies=lambda failure: (failure.facts.reason or "").startswith(_OUT_OF),
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The node had less left than the scheduler believed, and its kubelet refused the pod.",
-        url=f"{_DOCS}/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run",
+        url=f"{_CONCEPTS}/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run",
         launch_only=True,
         node_bound=True,
     ),
@@ -349,7 +349,7 @@ PODS = (
         applies=pod_reason("UnexpectedAdmissionError"),
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The kubelet could not prepare what the pod needs, most often a device that is not healthy.",
-        url=f"{_DOCS}/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
+        url=f"{_CONCEPTS}/extend-kubernetes/compute-storage-net/device-plugins/",
         launch_only=True,
         node_bound=True,
     ),
@@ -394,7 +394,7 @@ PODS = (
         applies=lambda failure: failure.reason == DELETION_OVERDUE,
         reason=StateChangeReason.WORKER_LOST,
         why="The pod's deletion was asked for, and its node did not confirm it within the grace period.",
-        url="https://kubernetes.io/docs/tasks/run-application/force-delete-stateful-set-pod/",
+        url=f"{_DOCS}/tasks/run-application/force-delete-stateful-set-pod/",
     ),
     Cause(
         name="deleted",
@@ -428,7 +428,7 @@ PODS = (
         applies=_on_lost_node,
         reason=StateChangeReason.WORKER_LOST,
         why="Airflow has not heard of the worker for too long, nor the control plane of the worker's node.",
-        url="https://kubernetes.io/docs/concepts/architecture/nodes/#node-status",
+        url=f"{_CONCEPTS}/architecture/nodes/#node-status",
     ),
     Cause(
         name="heartbeat-timeout",
@@ -444,14 +444,14 @@ PODS = (
         applies=lambda failure: failure.facts.is_gated,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="A scheduling gate holds the pod back, as Kueue's does until there is quota for it.",
-        url=f"{_DOCS}/concepts/scheduling-eviction/pod-scheduling-readiness/",
+        url=f"{_CONCEPTS}/scheduling-eviction/pod-scheduling-readiness/",
     ),
     Cause(
         name="unschedulable-volume",
         applies=_unscheduled(r"persistent ?volume|\bvolumes?\b|\bpvc|enough free storage|available disk"),
         reason=StateChangeReason.VOLUME_UNAVAILABLE,
         why="The scheduler waits for a volume: it does not exist, is not bound, or is where no node is free.",
-        url=f"{_DOCS}/concepts/storage/persistent-volumes/#binding",
+        url=f"{_CONCEPTS}/storage/persistent-volumes/#binding",
     ),
     Cause(
         name="unschedulable-resources",
@@ -467,13 +467,13 @@ PODS = (
         ),
         reason=StateChangeReason.UNKNOWN,
         why="The scheduler met an error while it looked for a node, or while it bound the pod to one.",
-        url=f"{_DOCS}/concepts/scheduling-eviction/scheduling-framework/",
+        url=f"{_CONCEPTS}/scheduling-eviction/scheduling-framework/",
     ),
     Cause(
         name="unschedulable",
         applies=lambda failure: failure.facts.unscheduled is not None,
         reason=StateChangeReason.ADMISSION_REFUSED,
         why="The scheduler has no node for the pod: selectors, affinities or taints forbid each.",
-        url=f"{_DOCS}/concepts/scheduling-eviction/assign-pod-node/",
+        url=f"{_CONCEPTS}/scheduling-eviction/assign-pod-node/",
     ),
 )
