@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from unittest.mock import Mock
 
 import pytest
@@ -305,7 +304,7 @@ def test_so_is_one_whose_task_instance_has_lost_its_worker_and_ran_again(harness
     ti, pod = unstarted
     key, before, after = ti.key, str(ti.id), str(uuid7())
     harness.set_state(ti, "running")
-    task_instances.run_again({before: after}, at=datetime.now(UTC), session=harness.session)
+    task_instances.run_again({before: after}, session=harness.session)
     loss = lost(phase=Phase.EXECUTION, ti_id=before, next_ti_id=after)
     ledger.record([(key, loss)], session=harness.session)
     harness.session.commit()

@@ -45,17 +45,16 @@ def new_ids(tis):
 def test_each_runs_again_under_its_own_uuid_and_the_others_stay(running, session):
     tis = running(4)
     indexes = {str(ti.id): ti.map_index for ti in tis}
-    given = new_ids(tis[:3])
-    run_again(given, at=NOW, session=session)
+    given, before = new_ids(tis[:3]), datetime.now(UTC)
+    run_again(given, session=session)
     session.commit()
     session.expire_all()
     expected = {new: indexes[old] for old, new in given.items()} | {str(tis[3].id): 3}
     rows = session.scalars(select(TaskInstance)).all()
     assert {str(row.id): row.map_index for row in rows} == expected
     again = [row for row in rows if row.map_index < 3]
-    assert {(row.state, row.hostname, row.pid, row.queued_dttm) for row in again} == {
-        ("queued", "", None, NOW)
-    }
+    assert {(row.state, row.hostname, row.pid) for row in again} == {("queued", "", None)}
+    assert all(before <= row.queued_dttm == row.scheduled_dttm for row in again)
     (other,) = [row for row in rows if row.map_index == 3]
     assert (other.state, other.hostname, other.pid) == ("running", "some-host", 7)
     assert set(map(str, session.scalars(select(TaskReschedule.ti_id)))) == set(expected)
@@ -67,18 +66,18 @@ def test_none_runs_again_if_one_of_them_does_not_run_any_more(running, session, 
     tis[1].state = state
     session.commit()
     with pytest.raises(TaskInstanceChangedError, match=str(tis[1].id)):
-        run_again(new_ids(tis), at=NOW, session=session)
+        run_again(new_ids(tis), session=session)
 
 
 # ---------------------------------------------------------------------- beside another scheduler
 
 CHANGES = {
-    "refresh_queued": ("queued", lambda ids, session: refresh_queued(ids, at=NOW, session=session)),
-    "reschedule": ("queued", lambda ids, session: reschedule(ids, None, at=NOW, session=session)),
+    "refresh_queued": ("queued", lambda ids, session: refresh_queued(ids, session=session)),
+    "reschedule": ("queued", lambda ids, session: reschedule(ids, None, session=session)),
     "forbid_retries": ("queued", lambda ids, session: forbid_retries(ids, "queued", session=session)),
     "run_again": (
         "running",
-        lambda ids, session: run_again({each: str(uuid7()) for each in ids}, at=NOW, session=session),
+        lambda ids, session: run_again({each: str(uuid7()) for each in ids}, session=session),
     ),
 }
 

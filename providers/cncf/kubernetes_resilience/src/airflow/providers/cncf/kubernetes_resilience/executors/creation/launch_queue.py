@@ -214,7 +214,7 @@ class LaunchQueue:
             _record_reported(due, session)
             # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
-            task_instances.begin_queued_anew(relaunches, self._job_id, at=datetime.now(UTC), session=session)
+            task_instances.begin_queued_anew(relaunches, self._job_id, session=session)
             failed = {
                 launch: last
                 for launch in due
@@ -230,8 +230,7 @@ class LaunchQueue:
             }
             task_instances.write_failed(held, TaskInstanceState.QUEUED, session=session)
             handed_back = {launch.ti_id for launch in due if launch.is_handed_back}
-            now = datetime.now(UTC)
-            busy = task_instances.reschedule(handed_back, self._job_id, at=now, session=session)
+            busy = task_instances.reschedule(handed_back, self._job_id, session=session)
         rows |= locked
         return [
             _Read(launch, rows.get(launch.ti_id), histories[launch.key], failures.get(launch.key))

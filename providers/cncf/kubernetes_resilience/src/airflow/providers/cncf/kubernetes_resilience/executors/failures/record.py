@@ -180,7 +180,7 @@ class Recorder:
         self._write([(failure.launch, entry) for failure, entry in made], session)
         settled += [_settled(failure.launch, entry, failure.failure) for failure, entry in made]
         queued = {done.launch.ti_id for done in settled if done.entry and done.entry.phase is Phase.LAUNCH}
-        task_instances.refresh_queued(queued, at=datetime.now(UTC), session=session)
+        task_instances.refresh_queued(queued, session=session)
         return settled
 
     def read_decided(self, gone: Sequence[Launch], session: Session) -> list[Settled]:
@@ -290,7 +290,7 @@ class Recorder:
         losses = [(launch, entry) for launch, entry in made if entry.phase is Phase.EXECUTION]
         new_ids = {entry.ti_id: entry.next_ti_id for _, entry in losses if entry.next_ti_id}
         if new_ids:
-            task_instances.run_again(new_ids, at=datetime.now(UTC), session=session)
+            task_instances.run_again(new_ids, session=session)
         # That of a launch is written when no pod of it can start any more.
         failed = {launch.key: entry for launch, entry in losses if not entry.next_ti_id}
         task_instances.write_failed(failed, TaskInstanceState.RUNNING, session=session)

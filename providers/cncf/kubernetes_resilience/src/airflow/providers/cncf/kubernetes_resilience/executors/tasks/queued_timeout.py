@@ -79,7 +79,7 @@ class QueuedTimeout:
 
     def _begin_anew(self, ti_ids: Sequence[str]) -> None:
         with create_session(scoped=False) as session:
-            task_instances.begin_queued_anew(ti_ids, self._job_id, at=datetime.now(UTC), session=session)
+            task_instances.begin_queued_anew(ti_ids, self._job_id, session=session)
 
     def _waiting_on_purpose(self, orphans: Iterable[Orphan]) -> set[str]:
         """Return the UUIDs of the queued task instances that wait because this executor wants them to."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from airflow.models.dag import DagTag
@@ -165,9 +165,9 @@ def read_trace_carriers(ti_ids: Collection[str], *, session: Session) -> dict[st
     return found
 
 
-def refresh_queued(ti_ids: Collection[str], *, at: datetime, session: Session) -> None:
+def refresh_queued(ti_ids: Collection[str], *, session: Session) -> None:
     """Begin anew the time that the stuck-in-queued handler counts, for task instances that wait again."""
-    _update(ti_ids, TaskInstanceState.QUEUED, {"queued_dttm": at}, session)
+    _update(ti_ids, TaskInstanceState.QUEUED, {"queued_dttm": datetime.now(UTC)}, session)
 
 
 def read_scheduled_since(since: datetime, ti_ids: Collection[str], *, session: Session) -> set[str]:
@@ -177,7 +177,7 @@ def read_scheduled_since(since: datetime, ti_ids: Collection[str], *, session: S
     return {str(ti_id) for ti_id in session.scalars(found)}
 
 
-def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> None:
+def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, session: Session) -> None:
     """
     Like :func:`refresh_queued`, for those that a scheduler still has queued and nobody has locked.
 
@@ -185,10 +185,10 @@ def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, at: dateti
     """
     rows = lock_rows(ti_ids, session=session)
     queued = {row.ti_id for row in rows.values() if row.queued_by_job_id == job_id}
-    refresh_queued(queued, at=at, session=session)
+    refresh_queued(queued, session=session)
 
 
-def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, session: Session) -> set[str]:
+def reschedule(ti_ids: Collection[str], job_id: int | None, *, session: Session) -> set[str]:
     """
     Hand queued task instances back to the scheduler, which queues them again in the same try.
 
@@ -201,14 +201,14 @@ def reschedule(ti_ids: Collection[str], job_id: int | None, *, at: datetime, ses
         "state": TaskInstanceState.SCHEDULED,
         "queued_dttm": None,
         "queued_by_job_id": None,
-        "scheduled_dttm": at,
+        "scheduled_dttm": datetime.now(UTC),
     }
     own = {row.ti_id for row in rows.values() if row.queued_by_job_id == job_id}
     _update(own, TaskInstanceState.QUEUED, values, session)
     return set(read_rows(set(ti_ids) - rows.keys(), session=session))
 
 
-def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> None:
+def run_again(new_ids: Mapping[str, str], *, session: Session) -> None:
     """
     Queue running task instances again, in the same try and under new UUIDs.
 
@@ -221,11 +221,12 @@ def run_again(new_ids: Mapping[str, str], *, at: datetime, session: Session) -> 
     :param new_ids: by the present UUIDs; the rows are locked
     :raises TaskInstanceChangedError: if one does not run any more
     """
+    now = datetime.now(UTC)
     values = {
         "id": _mapped(new_ids),
         "state": TaskInstanceState.QUEUED,
-        "scheduled_dttm": at,
-        "queued_dttm": at,
+        "scheduled_dttm": now,
+        "queued_dttm": now,
         "hostname": "",
         "pid": None,
         "external_executor_id": None,
@@ -313,11 +314,9 @@ def _read_restarting(
 
     Airflow has given their task instances another UUID already, so that they are known by their keys only.
     """
-    if not keys:
-        return {}
-    is_one = tuple_(*_KEY_COLUMNS).in_([tuple(key) for key in keys])
-    query = select(*_ROW_COLUMNS).where(is_one, TaskInstance.state == TaskInstanceState.RESTARTING)
-    return {row.key: row for row in map(_row, session.execute(query))}
+    is_restarting = TaskInstance.state == TaskInstanceState.RESTARTING
+    found = _by_key(TaskInstance, _ROW_COLUMNS, keys, session, is_restarting)
+    return {key: _row(values) for key, values in found.items()}
 
 
 def _row(values: Sequence[Any]) -> TaskInstanceRow:
