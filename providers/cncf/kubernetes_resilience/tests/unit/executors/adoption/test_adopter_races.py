@@ -90,7 +90,7 @@ def test_what_waits_to_be_handed_back_is_forgotten_with_the_next_adoption(launch
     heir.adopt(ti)
     heir.wait(101)
     assert heir.row(ti).state == "queued", "its pod may start at any moment"
-    assert heir.executor._registry.by_uid(second.ref.uid)
+    assert heir.executor._registry.current(second.ref.uid)
 
 
 def test_a_pod_with_the_address_of_the_phase_before_is_a_launch_all_the_same(harness, queued_ti):

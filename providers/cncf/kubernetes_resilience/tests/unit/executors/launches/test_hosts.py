@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate, runs_in
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Place, locate
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 
+KEY = TaskInstanceKey("sales", "load", "manual__2026-03-01", 1, -1)
 POD = "sales-load-x7k2m9qa"
 SIBLING = "sales-load-b3n8w1zc"
 LONG = f"{'x' * 70}-x7k2m9qa"
@@ -75,6 +78,7 @@ def test_name_without_a_suffix_has_no_siblings(name: str, hostname: str) -> None
 
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_host_that_says_nothing_is_that_of_the_only_pod(is_alone: bool) -> None:
-    assert runs_in("node-1", name=POD, is_alone=is_alone) is is_alone
-    assert runs_in(POD, name=POD, is_alone=is_alone)
-    assert not runs_in(SIBLING, name=POD, is_alone=is_alone)
+    launch = Launch(KEY, "ti", name=POD, number=1 if is_alone else 2)
+    assert launch.runs("node-1") is is_alone
+    assert launch.runs(POD)
+    assert not launch.runs(SIBLING)

@@ -115,9 +115,9 @@ def test_reading_brings_the_identity_that_is_kept(registry: LaunchRegistry) -> N
     registry.bind(created, PodRef("airflow", "load", "uid-1"))
     registry.see(created, seen := pod("uid-1"))
     assert created.ref is seen.ref, "the informer has it too, and one is enough"
-    assert registry.by_uid("uid-1") is created
+    assert registry.current("uid-1") is created
     registry.see(created, another := pod("uid-2"))
-    assert (registry.by_uid("uid-1"), registry.by_uid("uid-2")) == (None, created)
+    assert (registry.current("uid-1"), registry.current("uid-2")) == (None, created)
     assert created.ref is another.ref
 
 

@@ -64,7 +64,7 @@ class Registry(RuleBasedStateMachine):
 
     @rule(launch=launches)
     def create_call_is_answered(self, launch: Launch) -> None:
-        if self.registry.by_launch_id(launch.launch_id) and launch.ref is None:
+        if self.registry.current(launch.launch_id) and launch.ref is None:
             self._bind(launch, self._new_pod(launch))
 
     @rule(launch=launches)
@@ -128,7 +128,7 @@ class Registry(RuleBasedStateMachine):
         assert {launch.key: launch for launch in self.registry} == self.current
         for uid, launch in self.pods.items():
             current = self.registry.is_current(launch) and launch.ref is not None and launch.ref.uid == uid
-            assert self.registry.by_uid(uid) is (launch if current else None)
+            assert self.registry.current(uid) is (launch if current else None)
             if launch.ref is not None:
                 assert self.registry.find(self._facts(uid)) is (launch if current else None)
 

@@ -240,7 +240,7 @@ class Outages:
         for dependency, known in list(self._known.items()):
             outage = known.outage
             held = self._registry.count_held(dependency)
-            probe = self._registry.by_launch_id(outage.probe) if outage.probe else None
+            probe = self._registry.current(outage.probe) if outage.probe else None
             lives = probe is not None and probe.state is not LaunchState.HELD
             is_over = not outage.tick(held, probe_lives=lives, now=now)
             self._tell(dependency, known)

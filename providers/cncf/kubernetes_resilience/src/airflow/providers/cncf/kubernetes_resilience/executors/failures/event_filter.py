@@ -123,7 +123,7 @@ class StaleEventFilter:
                 self._ask_again(message.ref)
             case PodDeletionAccepted():
                 self._deletion.accepted(message.ref, message.grace_seconds)
-            case PodNotDeleted(facts) if self._registry.by_uid(facts.ref.uid):
+            case PodNotDeleted(facts) if self._registry.current(facts.ref.uid):
                 self._informed(PodObservation(facts))
             case PodNotDeleted(facts):
                 self.heard(News.KEPT, facts)
@@ -179,7 +179,7 @@ class StaleEventFilter:
         """Use what is certain in a message that could not be handled: that a pod has ended."""
         match message:
             case PodConfirmed(ref, None):
-                launch, facts = self._registry.by_uid(ref.uid), PodFacts(ref, {}, {})
+                launch, facts = self._registry.current(ref.uid), PodFacts(ref, {}, {})
             case PodObservation(facts) | PodConfirmed(_, facts) if facts.is_terminal:
                 launch = self._recognise(facts)
             case _:
@@ -288,7 +288,7 @@ class StaleEventFilter:
         pod = message.facts or PodFacts(ref, labels, {LAUNCH_ID_ANNOTATION: launch_id})
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
-        if self._registry.by_uid(ref.uid):
+        if self._registry.current(ref.uid):
             self._registry.left(launch_id, ref.uid)
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
@@ -296,7 +296,7 @@ class StaleEventFilter:
             self.heard(News.CREATED, pod)
 
     def _answered(self, launch_id: str) -> Launch | None:
-        launch = self._registry.by_launch_id(launch_id)
+        launch = self._registry.current(launch_id)
         if launch:
             launch.calls = max(0, launch.calls - 1)
         return launch
@@ -312,7 +312,7 @@ class StaleEventFilter:
 
     def _ask_again(self, ref: PodRef) -> None:
         """Note that there is an answer about a pod."""
-        launch = self._registry.by_uid(ref.uid)
+        launch = self._registry.current(ref.uid)
         if launch and launch.confirm_at is not None:
             self._expect(launch, was_asked=True)
 
@@ -327,7 +327,7 @@ class StaleEventFilter:
             self._create_retries.failed(launch, error)
 
     def _confirmed(self, message: PodConfirmed) -> None:
-        launch = self._registry.by_uid(message.ref.uid)
+        launch = self._registry.current(message.ref.uid)
         if message.facts is None or message.facts.is_terminal:
             self._deletion.gone(message.ref.uid)
         if launch is None or self._has_ended(launch):

@@ -138,17 +138,6 @@ def locate(hostname: str | None, *, name: str, addresses: str = "") -> Place:
     return Place.ELSEWHERE if _is_sibling(hostname, name) else Place.UNKNOWN
 
 
-def runs_in(hostname: str | None, *, name: str, addresses: str = "", is_alone: bool) -> bool:
-    """
-    Say whether a task that runs, runs in a pod.
-
-    :param is_alone: whether its task instance has had no other pod: only this one can have started it then,
-        whatever its host is called
-    """
-    place = locate(hostname, name=name, addresses=addresses)
-    return place is Place.HERE or (place is Place.UNKNOWN and is_alone)
-
-
 def is_host(hostname: str | None, pod: PodFacts) -> bool:
     """Whether a worker with that host name runs, or has run, in a pod."""
     return place_of(hostname, pod) is Place.HERE

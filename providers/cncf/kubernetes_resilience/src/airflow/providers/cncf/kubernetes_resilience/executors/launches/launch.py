@@ -20,7 +20,12 @@ from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_types import KubernetesJob
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan, Try, runs_in
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    Orphan,
+    Place,
+    Try,
+    locate,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.workload import StoredWorkload
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
@@ -104,6 +109,11 @@ class Waiting:
     """The same for whoever is told of the failure; None if the ledger has it."""
     released_for: Dependency | None = None
     """What this launch was held for last, and is no longer."""
+
+    @property
+    def is_another(self) -> bool:
+        """Whether there was a launch before, of this scheduler or of a dead one."""
+        return self.is_relaunch or self.job is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +267,10 @@ class Launch:
 
         :param hostname: what the worker has reported
         """
-        return runs_in(
-            hostname,
-            name=self.name,
-            addresses=self.facts.addresses if self.facts else "",
-            is_alone=self.number == 1 and not self.has_siblings,
-        )
+        place = locate(hostname, name=self.name, addresses=self.facts.addresses if self.facts else "")
+        # Only this pod can have started the task if there was no other, whatever its host is called.
+        is_alone = self.number == 1 and not self.has_siblings
+        return place is Place.HERE or (place is Place.UNKNOWN and is_alone)
 
     @property
     def tried(self) -> Try:
@@ -293,9 +301,7 @@ class Launch:
 
     def gives_way_to(self, superseded: Launch) -> bool:
         """Whether it waits to replace that launch, which may take its place back."""
-        if self.waiting is None or self.ti_id != superseded.ti_id:
-            return False
-        return self.waiting.job is None or self.waiting.is_relaunch
+        return self.waiting is not None and self.waiting.is_another and self.ti_id == superseded.ti_id
 
     @property
     def worker_uid(self) -> str:

@@ -10,7 +10,7 @@ ones that depart. Only the scheduler's thread uses the registry. Questions chang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -40,15 +40,15 @@ class LaunchRegistry:
 
     def __init__(self) -> None:
         self._current: dict[TaskInstanceKey, Launch] = {}
-        self._by_uid: dict[str, Launch] = {}
-        self._by_launch_id: dict[str, Launch] = {}
+        self._current_by: dict[str, Launch] = {}
+        """By launch id, and by the pod's UID."""
         self._by_state: dict[LaunchState, dict[str, Launch]] = {state: {} for state in LaunchState}
         self._held: Counter[Dependency] = Counter()
         self._unsettled: dict[str, Launch] = {}
         self._relabelled: dict[Launch, PodFacts] = {}
         self._departing: dict[TaskInstanceKey, list[Launch]] = {}
         self._departing_by: dict[str, Launch] = {}
-        """By launch id, and by the pod's UID."""
+        """The same of the superseded ones."""
         self._adopting: dict[TaskInstanceKey, Orphan] = {}
         self.created = 0
         """How many pods were created so far."""
@@ -73,18 +73,11 @@ class LaunchRegistry:
         An event may arrive before the answer to the create call: the launch has no UID yet, and the pod is
         recognised by its launch id.
         """
-        if launch := self._by_uid.get(pod.ref.uid):
-            return launch
-        launch = self._by_launch_id.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
-        return launch if launch and launch.ref is None else None
+        return _find(self._current_by, pod)
 
-    def by_uid(self, uid: str) -> Launch | None:
-        """Return the current launch whose pod has that UID."""
-        return self._by_uid.get(uid)
-
-    def by_launch_id(self, launch_id: str) -> Launch | None:
-        """Return the current launch with that id."""
-        return self._by_launch_id.get(launch_id)
+    def current(self, token: str) -> Launch | None:
+        """Return the current launch that has a launch id, or whose pod has a UID."""
+        return self._current_by.get(token)
 
     def count(self, state: LaunchState) -> int:
         """Return how many launches are in a state."""
@@ -118,9 +111,9 @@ class LaunchRegistry:
         self.release(launch.key)
         self._forget(launch)
         self._take_over(launch)
-        self._current[launch.key] = self._by_launch_id[launch.launch_id] = launch
+        self._current[launch.key] = self._current_by[launch.launch_id] = launch
         if launch.ref:
-            self._by_uid[launch.ref.uid] = launch
+            self._current_by[launch.ref.uid] = launch
         self._move(launch, LaunchState.WAITING if launch.waiting else _state_of_pod(launch))
 
     def suspend(self, launch: Launch, dependency: Dependency, now: float) -> None:
@@ -212,9 +205,9 @@ class LaunchRegistry:
         launch = self._current.pop(key, None)
         if launch:
             self._relabelled.pop(launch, None)
-            del self._by_launch_id[launch.launch_id]
+            del self._current_by[launch.launch_id]
             if launch.ref:
-                self._by_uid.pop(launch.ref.uid, None)
+                self._current_by.pop(launch.ref.uid, None)
             if launch.state is LaunchState.ENDED or (launch.facts and launch.facts.lingers):
                 self._unsettled[launch.launch_id] = launch
             self._move(launch, LaunchState.DEPARTING if launch.deletion else None)
@@ -252,9 +245,9 @@ class LaunchRegistry:
         if launch.ref is ref:
             return
         if launch.ref:
-            self._by_uid.pop(launch.ref.uid, None)
+            self._current_by.pop(launch.ref.uid, None)
         launch.ref = ref
-        self._by_uid[ref.uid] = launch
+        self._current_by[ref.uid] = launch
 
     def _move(self, launch: Launch, state: LaunchState | None) -> None:
         if launch.state is state:
@@ -314,10 +307,7 @@ class LaunchRegistry:
 
     def find_departing(self, pod: PodFacts) -> Launch | None:
         """Return the superseded launch that a pod belongs to."""
-        if launch := self._departing_by.get(pod.ref.uid):
-            return launch
-        launch = self._departing_by.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
-        return launch if launch and launch.ref is None else None  # else it is a copy of the pod
+        return _find(self._departing_by, pod)
 
     def departing_of(self, key: TaskInstanceKey) -> list[Launch]:
         """Return the superseded launches of a task instance whose pods are waited for."""
@@ -385,6 +375,13 @@ class LaunchRegistry:
     def adopting_of(self, key: TaskInstanceKey | None) -> Orphan | None:
         """Return the task instance with that key, if its adoption is not complete."""
         return None if key is None else self._adopting.get(key)
+
+
+def _find(launches: Mapping[str, Launch], pod: PodFacts) -> Launch | None:
+    if launch := launches.get(pod.ref.uid):
+        return launch
+    launch = launches.get(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""))
+    return launch if launch and launch.ref is None else None  # else it is a copy of the pod
 
 
 def _tokens(launch: Launch) -> set[str]:

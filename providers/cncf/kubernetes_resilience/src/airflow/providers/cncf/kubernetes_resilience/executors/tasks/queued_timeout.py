@@ -86,7 +86,7 @@ class QueuedTimeout:
         waiting = self._registry.in_state(LaunchState.WAITING)
         creating = self._registry.in_state(LaunchState.CREATING)
         return {
-            *(launch.ti_id for launch in waiting if _is_relaunched(launch) or self._waits_for_pod(launch)),
+            *(launch.ti_id for launch in waiting if self._waits_on_purpose(launch)),
             *(launch.ti_id for launch in self._registry.in_state(LaunchState.HELD)),
             *(launch.ti_id for launch in creating if launch.is_created_again or self._is_late(launch)),
             *(orphan.ti_id for orphan in orphans if orphan.state == TaskInstanceState.QUEUED),
@@ -111,15 +111,11 @@ class QueuedTimeout:
         to_be_launched = {launch.ti_id for launch in waiting if launch.waiting and launch.waiting.job}
         return to_be_launched | {launch.ti_id for launch in self._registry.starting()}
 
-    def _waits_for_pod(self, launch: Launch) -> bool:
-        """Whether a pod before has to go first, as that of a launch which Airflow has taken back."""
-        return not self._registry.is_clear(launch.key, self._clock())
+    def _waits_on_purpose(self, launch: Launch) -> bool:
+        is_another = launch.waiting is not None and launch.waiting.is_another
+        # A pod before may have to go first, as that of a launch which Airflow has taken back.
+        return is_another or not self._registry.is_clear(launch.key, self._clock())
 
     def _is_late(self, launch: Launch) -> bool:
         # A launch that is not repeated was asked for when its token was made.
         return launch.calls > 0 and self._clock() - launch.token_made_at >= PROMPT
-
-
-def _is_relaunched(launch: Launch) -> bool:
-    waiting = launch.waiting
-    return waiting is not None and (waiting.is_relaunch or waiting.job is None)
