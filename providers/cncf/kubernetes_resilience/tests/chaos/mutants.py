@@ -209,15 +209,14 @@ def adopt_the_oldest(patch):
 @found_by_search("I5")
 def fail_on_replays(patch):
     """Raise an error, as code does that does not expect an event to come twice."""
-    left = LaunchRegistry.left
+    gone = LaunchRegistry.gone
 
-    def strict(self, token):
-        key = left(self, token)
-        if key is None:
-            raise KeyError(token)
-        return key
+    def strict(self, *tokens):
+        if not any(map(self.departing, tokens)):
+            raise KeyError(tokens)
+        gone(self, *tokens)
 
-    patch.setattr(LaunchRegistry, "left", strict)
+    patch.setattr(LaunchRegistry, "gone", strict)
 
 
 @found_by_search("I7")
@@ -252,7 +251,7 @@ def delete_what_others_have_launched(patch):
     lists=1,
 )
 def trust_the_first_list(patch):
-    """Delete what was listed for an adoption that was called off, though another scheduler has it since."""
+    """Delete what was listed for an adoption that was cancelled, though another scheduler has it since."""
     patch.setattr(AbandonedPods, "_has_to_be_listed_again", lambda *args: False)
 
 
@@ -284,7 +283,7 @@ def delete_what_was_created_without_an_answer(patch):
     starts="before it is deleted",
 )
 def delete_what_has_started_of_old_calls(patch):
-    """Delete the pod of a create call that was called off in vain, though the task may run in it."""
+    """Delete the pod of a create call that was cancelled in vain, though the task may run in it."""
     delete = PodDeletion._delete_if_created
     patch.setattr(
         PodDeletion,
@@ -332,7 +331,7 @@ def take_a_label_for_ownership(patch):
 @found_by(execution_histories.test_a_guess_is_made_while_another_scheduler_adopts, "I1")
 def put_away_what_others_have_adopted(patch):
     """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
-    patch.setattr(Actions, "_leave", lambda self, launch, **_: self._release(launch))
+    patch.setattr(Actions, "_stop_following", lambda self, launch, **_: self._release(launch))
 
 
 @found_by(histories.test_a_worker_runs_beside_a_sidecar_that_never_starts, reports="after that")

@@ -15,7 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search 
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import UNKNOWN_VERSION
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
-    CreationCalledOffError,
+    CreationCancelledError,
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts, PodRef
@@ -105,9 +105,9 @@ class Launcher:
         if has_label or not self._world.is_anothers(pod, self._scheduler):
             self._world.deletion_was_asked_for(ref, self._scheduler, label=label)
 
-    async def call_off(self, launch_id: str) -> None:
+    async def cancel(self, launch_id: str) -> None:
         if self._scheduler.runtime.remove_creation(launch_id):
-            self._tell(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+            self._tell(PodNotCreated(launch_id, CreationCancelledError("cancelled")))
 
     async def clean_up(self, ref: PodRef) -> None:
         await self.delete(ref)
@@ -197,9 +197,9 @@ class Runtime(PausedRuntime):
             and args[1]["metadata"]["annotations"]["airflow-resilience/task-instance-id"] == ti_id
         }
 
-    def called_off(self) -> set[str]:
-        """Return the launch ids of the creations that are to be called off."""
-        return {args[0] for function, args in self.commands if function == self.launcher.call_off}
+    def cancelled(self) -> set[str]:
+        """Return the launch ids of the creations that are to be cancelled."""
+        return {args[0] for function, args in self.commands if function == self.launcher.cancel}
 
     def remove_creation(self, launch_id: str) -> bool:
         """Remove the create call of a launch that is not carried out yet; return whether there was one."""

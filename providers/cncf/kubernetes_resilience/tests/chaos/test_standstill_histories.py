@@ -152,7 +152,7 @@ def test_it_adopts_what_another_has_launched_while_its_own_creation_was_under_wa
 
 @pytest.mark.parametrize("starts", ["before it is found", "before it is deleted", "never"])
 def test_its_own_creation_is_carried_out_as_it_has_its_task_instances_back(chaos, world, starts):
-    """The creations are called off in vain. Whether a worker has started by then is looked at first."""
+    """The creations are cancelled in vain. Whether a worker has started by then is looked at first."""
     chaos.launch_all()
     first, heir = stand_still_with_creations_under_way(chaos)
     take_them_back(chaos, first, heir)

@@ -204,7 +204,7 @@ class World(Cluster):
                 self._left_over.add((self.life(ti), str(owner.job_id)))
             self._have_it_back(heir, ti)
         reset = self._offer(heir, orphans)
-        self._called_off |= heir.runtime.called_off()
+        self._called_off |= heir.runtime.cancelled()
         for ti in orphans:
             if ti not in reset:
                 ti.queued_by_job_id = heir.job_id

@@ -268,7 +268,7 @@ class Harness:
         return [json.loads(row.extra) for row in rows if (row.dag_id, row.task_id, row.map_index) == key]
 
     def quiet(self) -> None:
-        """Let it be quiet for long enough that pods which have ended are tidied up."""
+        """Let it be quiet for long enough that pods which have ended are cleaned up."""
         self.wait(QUIET_SECONDS)
 
     def events(self) -> dict[Any, tuple[Any, Any]]:

@@ -317,7 +317,7 @@ def test_a_creation_that_has_failed(play, poison, counted, owner, name):
 PHASES = {
     "policies": (RetryPolicies, "tick"),
     "revive": (PodCommands, "revive"),
-    "tidy": (PodDeletion, "tick"),
+    "clean-up": (PodDeletion, "tick"),
     "track": (StaleEventFilter, "tick"),
     "adopt": (Adopter, "continue_"),
     "hold-off": (queued_timeout.QueuedTimeout, "tick"),
@@ -389,13 +389,13 @@ def test_pods_that_had_ended_when_their_launches_were_called_off(play, counted, 
     for pod in pods:
         play.harness.executor._parts.event_filter.receive(PodObservation(pod.become(m.evicted()).facts()))
     for ti in play.tis.values():
-        play.harness.executor._parts.deletion.call_off(ti.key)
+        play.harness.executor._parts.deletion.cancel(ti.key)
     for _ in range(isolation.ATTEMPTS):
         play.turn(isolation.RETRY_BACKOFF.maximum)
     play.turn()
-    put_away = {ref for (ref,) in play.harness.runtime.take("mark_done")}
+    marked = {ref for (ref,) in play.harness.runtime.take("mark_done")}
     lost = {pods[BAD].ref} if times == isolation.ATTEMPTS else set()
-    assert put_away == {pod.ref for pod in pods} - lost
+    assert marked == {pod.ref for pod in pods} - lost
     assert play.harness.executor._registry.unsettled() == []
     assert counted == (["retire"] if lost else [])
 

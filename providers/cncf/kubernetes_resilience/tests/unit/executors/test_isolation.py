@@ -90,7 +90,7 @@ def test_a_phase_that_fails_is_logged_now_and_then_and_counted_each_time(isolati
     clock.advance(REMINDER_INTERVAL)
     isolation.run("collect", fail)
     assert said() == (2, 1)
-    isolation.run("tidy", fail)
+    isolation.run("clean-up", fail)
     assert said() == (3, 2), "another phase is another thing"
 
 

@@ -169,7 +169,7 @@ def pass_without_quiet(harness, seconds):
 
 def test_pods_that_have_ended_can_wait(ended):
     ended.send()
-    pass_without_quiet(ended, pod_deletion.TIDY_TIMEOUT - pod_deletion.QUIET_SECONDS)
+    pass_without_quiet(ended, pod_deletion.CLEAN_UP_TIMEOUT - pod_deletion.QUIET_SECONDS)
     assert ended.runtime.take("clean_up") == []
     ended.quiet()
     assert len(ended.runtime.take("clean_up")) == TASKS
@@ -177,18 +177,18 @@ def test_pods_that_have_ended_can_wait(ended):
 
 def test_pods_that_have_ended_do_not_wait_for_ever(ended):
     ended.send()
-    pass_without_quiet(ended, 2 * pod_deletion.TIDY_TIMEOUT)
+    pass_without_quiet(ended, 2 * pod_deletion.CLEAN_UP_TIMEOUT)
     assert len(ended.runtime.take("clean_up")) == TASKS
 
 
 def test_not_too_many_pods_are_tidied_up_in_one_turn(ended, monkeypatch):
-    monkeypatch.setattr(pod_deletion, "TIDY_BATCH", 3)
+    monkeypatch.setattr(pod_deletion, "CLEAN_UP_BATCH", 3)
     ended.send()
-    tidied = []
+    cleaned = []
     for _ in range(4):
         ended.quiet()
-        tidied.append(len(ended.runtime.take("clean_up")))
-    assert tidied == [3, 3, 1, 0]
+        cleaned.append(len(ended.runtime.take("clean_up")))
+    assert cleaned == [3, 3, 1, 0]
 
 
 def test_pods_whose_end_was_read_are_tidied_up_in_the_end(ended, queued_ti):
@@ -198,6 +198,6 @@ def test_pods_whose_end_was_read_are_tidied_up_in_the_end(ended, queued_ti):
     ended.set_state(ti, "success")
     ended.observe(last, m.succeeded())
     ended.executor.end()
-    tidied = [ref for function, (ref, *_) in ended.runtime.commands if function.__name__ == "clean_up"]
-    assert len(tidied) == TASKS
-    assert last.ref not in tidied, "nobody has read of it, and it has to be seen by the next scheduler"
+    cleaned = [ref for function, (ref, *_) in ended.runtime.commands if function.__name__ == "clean_up"]
+    assert len(cleaned) == TASKS
+    assert last.ref not in cleaned, "nobody has read of it, and it has to be seen by the next scheduler"

@@ -83,7 +83,7 @@ def test_what_waits_to_be_handed_back_is_forgotten_with_the_next_adoption(launch
     heir.adopt(ti)
     adopted = heir.executor._registry.get(ti.key)
     heir.executor._parts.launch_queue.relaunch(adopted, None)
-    heir.executor._registry.leave(adopted, Deletion(heir.clock.now + 100))
+    heir.executor._registry.supersede(adopted, Deletion(heir.clock.now + 100))
     cluster.remove(pod)
     second = cluster.add(Pod(pod.manifest))
     orphan_of(heir, ti)

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Create calls that fail, and launches that are called off before they are answered."""
+"""Create calls that fail, and launches that are cancelled before they are answered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
-    CreationCalledOffError,
+    CreationCancelledError,
     KubernetesApiError,
     PodConflictError,
     PodNotFoundError,
@@ -685,17 +685,17 @@ def test_wherever_the_mutation_hook_has_put_it(harness, queued_ti, monkeypatch, 
     assert len(old) == len(new)
 
 
-# ---------------------------------------------------------------- called off before it was sent
+# ---------------------------------------------------------------- cancelled before it was sent
 
 
 def test_a_creation_that_is_revoked_is_called_off(harness, called):
     ti, (launch_id, _) = called
     harness.executor.revoke_task(ti=ti)
-    assert [command.__name__ for command, _ in harness.runtime.commands[-2:]] == ["call_off", "look_for"]
-    assert harness.runtime.take("call_off") == [(launch_id,)]
+    assert [command.__name__ for command, _ in harness.runtime.commands[-2:]] == ["cancel", "look_for"]
+    assert harness.runtime.take("cancel") == [(launch_id,)]
     harness.hand_over(ti)
     assert harness.runtime.take("create") == []
-    harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+    harness.send(PodNotCreated(launch_id, CreationCancelledError("cancelled")))
     assert harness.created().launch_number == 1
 
 
@@ -707,5 +707,5 @@ def test_that_is_certain_unless_a_call_before_had_no_answer(harness, called, err
     harness.create_call()
     harness.executor.revoke_task(ti=ti)
     harness.hand_over(ti)
-    harness.send(PodNotCreated(launch_id, CreationCalledOffError("called off")))
+    harness.send(PodNotCreated(launch_id, CreationCancelledError("cancelled")))
     assert bool(harness.runtime.take("create")) is is_certain

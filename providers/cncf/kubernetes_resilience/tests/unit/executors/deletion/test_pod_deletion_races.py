@@ -15,7 +15,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
 from airflow.providers.cncf.kubernetes_resilience.executors.reconciler import Reconciler
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
-    CreationCalledOffError,
+    CreationCancelledError,
     KubernetesApiError,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
@@ -257,7 +257,7 @@ class TestAPodOfAnOpenCreateCall:
     """The task is taken back while its create call is under way, and queued again."""
 
     @pytest.fixture
-    def called_off(self, start, queued_ti):
+    def cancelled(self, start, queued_ti):
         harness = start(**CONFIG)
         ti = queued_ti()
         launch_id, body = harness.call_for(ti)
@@ -269,10 +269,10 @@ class TestAPodOfAnOpenCreateCall:
         return harness, launch_id, body
 
     @pytest.mark.parametrize("order", [1, -1], ids=["seen first", "refused first"])
-    def test_is_waited_for_whatever_becomes_of_the_repeated_call(self, called_off, cluster, order):
-        harness, launch_id, body = called_off
+    def test_is_waited_for_whatever_becomes_of_the_repeated_call(self, cancelled, cluster, order):
+        harness, launch_id, body = cancelled
         pod = cluster.add(Pod(body))
-        refused = PodNotCreated(launch_id, CreationCalledOffError("in time"))
+        refused = PodNotCreated(launch_id, CreationCancelledError("in time"))
         harness.send(*[PodObservation(pod.facts()), refused][::order])
         harness.wait(1)
         assert harness.runtime.take("create") == []
@@ -281,8 +281,8 @@ class TestAPodOfAnOpenCreateCall:
         harness.deleted(pod.ref)
         assert len(harness.runtime.take("create")) == 1
 
-    def test_may_be_the_second(self, called_off, cluster):
-        harness, launch_id, body = called_off
+    def test_may_be_the_second(self, cancelled, cluster):
+        harness, launch_id, body = cancelled
         first = cluster.add(Pod(body))
         harness.send(PodObservation(first.facts()))
         harness.vanish(first)

@@ -76,8 +76,8 @@ def test_an_unknown_reason_is_named_as_it_is(harness, queued_ti):
     assert entry["reason"] == "Sulking; since 9am"
 
 
-def test_a_message_that_cannot_be_handled_does_not_take_others_with_it(harness, launched, capsys):
+def test_a_message_that_cannot_be_handled_does_not_take_others_with_it(harness, launched, caplog):
     _, pod = launched
     harness.send(PodObservation(None), PodObservation(pod.become(m.evicted()).facts()))
     assert harness.created().launch_number == 2
-    assert "could not be handled" in capsys.readouterr().out
+    assert "Receive of PodObservation(facts=None, gone=False) has failed and is given up" in caplog.text

@@ -40,7 +40,7 @@ LAUNCHES = {
     "unknown": None,
     "given up": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0, unless_started=True)),
     "revoked": Launch(KEY, "ti", ref=PODS["pending"].ref, deletion=Deletion(300.0)),
-    "called off": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0, unless_started=True)),
+    "cancelled": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0, unless_started=True)),
     "seen": Launch(
         KEY,
         "ti",
@@ -50,7 +50,7 @@ LAUNCHES = {
     "another seen": Launch(
         KEY, "ti", creation=CREATION, deletion=Deletion(300.0, seen=PodRef("ns", "other", "uid"))
     ),
-    "called off and revoked": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0)),
+    "cancelled and revoked": Launch(KEY, "ti", creation=CREATION, deletion=Deletion(120.0)),
 }
 REPLACEMENTS = {
     "no other": None,
@@ -74,7 +74,7 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.LEFT, "running", "unknown"), Step.FORGET),
         # What has started is followed again if its replacement waits, and else ends by itself.
         ((News.SEEN, "running", "given up", "waits"), Step.TAKE_BACK),
-        ((News.SEEN, "running", "called off", "waits"), Step.TAKE_BACK),
+        ((News.SEEN, "running", "cancelled", "waits"), Step.TAKE_BACK),
         ((News.SEEN, "deleted", "given up", "waits"), Step.WAIT),
         ((News.SEEN, "running", "given up", "is created"), Step.WAIT),
         ((News.SEEN, "running", "revoked", "waits"), Step.WAIT),
@@ -86,7 +86,7 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         ((News.SEEN, "succeeded", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed", "unknown"), Step.ASK_WHO_COUNTS),
         ((News.SEEN, "failed", "given up", "is created"), Step.CLEAN_UP),
-        ((News.SEEN, "failed", "called off", "waits"), Step.CLEAN_UP),
+        ((News.SEEN, "failed", "cancelled", "waits"), Step.CLEAN_UP),
         ((News.SEEN, "succeeded, deleted", "unknown"), Step.WAIT),
         ((News.SEEN, "succeeded, deleted", "given up", "is created"), Step.CLEAN_UP),
         ((News.KEPT, "failed", "given up", "is created"), Step.CLEAN_UP),
@@ -100,19 +100,19 @@ def judge(news: News, pod: str, launch: str, replacement: str = "no other", labe
         # What has not started goes when its try is over.
         ((News.SEEN, "pending", "unknown"), Step.ASK_WHO_COUNTS),
         # The answer to a create call may be missing, late, or given twice.
-        ((News.SEEN, "pending", "called off"), Step.FIND),
-        ((News.SEEN, "running", "called off and revoked"), Step.FIND),
+        ((News.SEEN, "pending", "cancelled"), Step.FIND),
+        ((News.SEEN, "running", "cancelled and revoked"), Step.FIND),
         ((News.SEEN, "pending", "seen"), Step.WAIT),
         ((News.SEEN, "pending", "given up"), Step.WAIT),
         ((News.SEEN, "running", "unknown"), Step.WAIT),
         ((News.SEEN, "pending", "another seen"), Step.FIND),
-        ((News.CREATED, "pending", "called off"), Step.DELETE),
-        ((News.CREATED, "failed", "called off", "waits"), Step.CLEAN_UP),
+        ((News.CREATED, "pending", "cancelled"), Step.DELETE),
+        ((News.CREATED, "failed", "cancelled", "waits"), Step.CLEAN_UP),
         ((News.CREATED, "pending", "seen"), Step.DELETE),
         ((News.CREATED, "pending", "unknown"), Step.DELETE),
         ((News.CREATED, "pending", "given up"), Step.WAIT),
         # A label is no proof, in either direction.
-        ((News.CREATED, "pending", "called off", "waits", "another's"), Step.ASK_WHOSE),
+        ((News.CREATED, "pending", "cancelled", "waits", "another's"), Step.ASK_WHOSE),
         ((News.KEPT, "pending", "given up", "waits", "another's"), Step.ASK_WHOSE),
         ((News.KEPT, "running", "given up", "waits", "another's"), Step.ASK_WHOSE),
         ((News.KEPT, "pending", "unknown", "waits", "another's"), Step.ASK_WHOSE),
@@ -134,5 +134,5 @@ def test_what_is_taken_back_was_not_revoked_and_its_replacement_waits() -> None:
     news, pods, launches, replacements, _ = map(set, zip(*taken, strict=True))
     assert news == {News.SEEN, News.KEPT, News.OURS}
     assert pods == {*PODS} - {"pending", "deleted", "succeeded, deleted"}
-    assert launches == {"given up", "called off", "seen"}
+    assert launches == {"given up", "cancelled", "seen"}
     assert replacements == {"waits"}

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import traces
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.notifications import fields_of
 
 from ....support import manifests as m
 from ....support.harness import statements

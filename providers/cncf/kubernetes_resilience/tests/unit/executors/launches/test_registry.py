@@ -141,7 +141,7 @@ def test_launch_ids_are_unique() -> None:
 def leave(registry: LaunchRegistry, uid: str, deadline: float, **more: Any) -> Launch:
     """Have a launch depart that is not current any more."""
     item = launch(ref=PodRef("airflow", "load", uid))
-    registry.leave(item, Deletion(deadline, **more))
+    registry.supersede(item, Deletion(deadline, **more))
     return item
 
 
@@ -172,14 +172,14 @@ def test_superseded_launches_of_a_key_are_known_by_their_pods_and_by_themselves(
     assert registry.pending_deletions() == [VERSIONED, UNCONDITIONAL]
     registry.deletions(KEY)[1].accept(50.0)
     assert registry.pending_deletions() == [VERSIONED]
-    registry.left("uid-1")
+    registry.gone("uid-1")
     assert registry.departing("uid-1") is registry.departing(given_up.launch_id) is None
     assert registry.departing_of(KEY) == [revoked]
 
 
 def test_a_launch_may_depart_by_another_deletion(registry: LaunchRegistry) -> None:
     item = leave(registry, "uid-1", 40.0, command=VERSIONED)
-    registry.leave(item, Deletion(90.0, UNCONDITIONAL))
+    registry.supersede(item, Deletion(90.0, UNCONDITIONAL))
     assert not registry.is_clear(KEY, now=50.0)
     assert registry.pending_deletions() == [UNCONDITIONAL]
 
@@ -187,11 +187,11 @@ def test_a_launch_may_depart_by_another_deletion(registry: LaunchRegistry) -> No
 def test_a_pod_is_one_launch_s(registry: LaunchRegistry) -> None:
     """A pod whose launch departs may be adopted: it is that launch's then, which may depart too."""
     first, adopted = launch(ref=REF), launch(ref=REF)
-    registry.leave(first, Deletion(10.0, UNCONDITIONAL))
+    registry.supersede(first, Deletion(10.0, UNCONDITIONAL))
     registry.hold(adopted)
     assert (first.state, registry.departing_of(KEY)) == (None, [])
     for item in (first, adopted):
-        registry.leave(item, Deletion(10.0, UNCONDITIONAL))
+        registry.supersede(item, Deletion(10.0, UNCONDITIONAL))
         registry.release(KEY)
     assert registry.in_state(LaunchState.DEPARTING) == [adopted]
     registry.prune(10.0)
@@ -199,30 +199,30 @@ def test_a_pod_is_one_launch_s(registry: LaunchRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    "supersede", [LaunchRegistry.hold, partial(LaunchRegistry.leave, deletion=Deletion(9.0))]
+    "supersede", [LaunchRegistry.hold, partial(LaunchRegistry.supersede, deletion=Deletion(9.0))]
 )
 def test_the_pod_of_an_open_call_may_be_another_launch_s(
     registry: LaunchRegistry, supersede: Callable[..., None]
 ) -> None:
     """Adoption has listed it before the call is answered."""
-    called_off = launch()
-    registry.leave(called_off, Deletion(10.0))
-    found = launch(ref=REF, facts=pod("uid-1", called_off))
+    cancelled = launch()
+    registry.supersede(cancelled, Deletion(10.0))
+    found = launch(ref=REF, facts=pod("uid-1", cancelled))
     supersede(registry, found)
-    assert called_off.deletion is None
+    assert cancelled.deletion is None
     assert registry.departing_of(KEY) == ([found] if found.deletion else [])
 
 
 def test_a_pod_of_an_open_call_is_known_once_it_was_seen(registry: LaunchRegistry) -> None:
     item, copied = launch(), pod("uid-2")
-    registry.leave(item, Deletion(10.0))
+    registry.supersede(item, Deletion(10.0))
     assert registry.find_departing(pod("uid-1", item)) is item
-    registry.leave(item, Deletion(10.0, seen=copied.ref))
-    registry.leave(item, Deletion(10.0, seen=REF))
+    registry.supersede(item, Deletion(10.0, seen=copied.ref))
+    registry.supersede(item, Deletion(10.0, seen=REF))
     assert registry.departing(REF.uid) is item
     assert registry.departing("uid-2") is None, "news of the first pod is no news of the second"
     registry.found(item, REF)
-    registry.leave(item, Deletion(10.0))
+    registry.supersede(item, Deletion(10.0))
     assert registry.find_departing(pod("uid-1")) is item
     assert registry.find_departing(replace(copied, annotations=pod("uid-1", item).annotations)) is None
     registry.prune(10.0)
@@ -260,11 +260,11 @@ def test_a_launch_goes_its_way_and_is_in_one_state_at_a_time(registry: LaunchReg
     assert states() == [item.state] == [LaunchState.STARTED]
     registry.end(item, None, 0.0)
     assert states() == [item.state] == [LaunchState.ENDED]
-    registry.leave(item, Deletion(40.0))
+    registry.supersede(item, Deletion(40.0))
     assert states() == [LaunchState.ENDED], "it is the current launch until it is released"
     registry.release(KEY)
     assert states() == [item.state] == [LaunchState.DEPARTING]
-    registry.left("uid-1")
+    registry.gone("uid-1")
     assert (states(), item.state) == ([], None)
 
 
@@ -307,7 +307,7 @@ def test_a_replacement_gives_way_while_it_waits(waiting: Waiting | None, gives_w
 def test_what_is_taken_back_is_current_and_departs_no_more(registry: LaunchRegistry) -> None:
     item = launch(ref=REF)
     registry.hold(item)
-    registry.leave(item, Deletion(40.0, unless_started=True))
+    registry.supersede(item, Deletion(40.0, unless_started=True))
     registry.hold(Launch(KEY, "ti", waiting=Waiting(job=None)))
     assert item.state is LaunchState.DEPARTING
     registry.take_back(item, REF)

@@ -90,14 +90,14 @@ class Registry(RuleBasedStateMachine):
 
     @rule(launch=launches, seconds=st.integers(min_value=0, max_value=5))
     def leave(self, launch: Launch, seconds: int) -> None:
-        self.registry.leave(launch, Deletion(self.now + seconds))
+        self.registry.supersede(launch, Deletion(self.now + seconds))
         self.leaving[launch.launch_id] = (launch, self.now + seconds)
 
     @rule(launch=launches, is_found=st.booleans())
     def pod_of_its_call_is_seen(self, launch: Launch, is_found: bool) -> None:
         if launch.deletion and launch.ref is None:
             ref = self._new_pod(launch)
-            self.registry.leave(launch, replace(launch.deletion, seen=ref))
+            self.registry.supersede(launch, replace(launch.deletion, seen=ref))
             assert self.registry.departing(ref.uid) is launch
             if is_found and not self.registry.is_current(launch):
                 self.registry.found(launch, ref)
@@ -108,7 +108,7 @@ class Registry(RuleBasedStateMachine):
         known, _ = self.leaving.pop(launch.launch_id, (None, 0.0))
         token = launch.ref.uid if by_pod and launch.ref else launch.launch_id
         assert self.registry.departing(token) is known
-        self.registry.left(token)
+        self.registry.gone(token)
 
     @rule(key=KEYS, seconds=st.integers(min_value=0, max_value=3))
     def ask_later(self, key: TaskInstanceKey, seconds: int) -> None:
@@ -144,7 +144,7 @@ class Registry(RuleBasedStateMachine):
         for key in list(self.current):
             self.registry.release(key)
         for token in list(self.leaving):
-            self.registry.left(token)
+            self.registry.gone(token)
         left_over = {name: index for name, index in vars(self.registry).items() if index}
         left_over.pop("created", None)
         by_state = left_over.pop("_by_state")

@@ -8,7 +8,7 @@ import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
-    CreationCalledOffError,
+    CreationCancelledError,
     ForeignAnswerError,
     KubernetesApiError,
     UnknownOwnerError,
@@ -58,7 +58,7 @@ SOON = {"details": {"retryAfterSeconds": 1}}
         (refused(405), Answer.NOT_LET_THROUGH),
         (ForeignAnswerError("unreadable answer"), Answer.FOREIGN),
         (UnknownOwnerError("409; looking for it: 403", status=403), Answer.REFUSED),
-        (CreationCalledOffError("called off"), Answer.FOREIGN),
+        (CreationCancelledError("cancelled"), Answer.FOREIGN),
     ],
     ids=str,
 )

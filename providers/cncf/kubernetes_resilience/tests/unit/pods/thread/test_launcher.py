@@ -21,7 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import (
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
-    CreationCalledOffError,
+    CreationCancelledError,
     ForeignAnswerError,
     KubernetesApiError,
     PodConflictError,
@@ -161,10 +161,10 @@ class TestCreate:
         ]
         await asyncio.sleep(0)
         assert cluster.calls == ["create"]
-        await bench.launcher.call_off("b")
+        await bench.launcher.cancel("b")
         message = bench.outcome()
         assert (message.launch_id, message.error.leaves_open) == ("b", False)
-        assert isinstance(message.error, CreationCalledOffError)
+        assert isinstance(message.error, CreationCancelledError)
         go_on.set()
         await asyncio.gather(*creations)
         assert [type(item) for item in bench.emitted[1:]] == [PodCreated, PodCreated]
@@ -175,7 +175,7 @@ class TestCreate:
     ) -> None:
         async def sleep(seconds: float) -> None:
             time.now += seconds
-            await bench.launcher.call_off("b")
+            await bench.launcher.cancel("b")
 
         time.sleep = sleep
         bench = Bench(cluster, time)
@@ -183,17 +183,17 @@ class TestCreate:
         await bench.launcher.create("a", body("a", "a"))
         await bench.launcher.create("b", body("b", "b"))
         (message,) = bench.emitted[1:]
-        assert isinstance(message.error, CreationCalledOffError)
+        assert isinstance(message.error, CreationCancelledError)
         assert cluster.pods == {}
 
     async def test_one_that_was_sent_is_not_called_off(self, bench: Bench, cluster: Any) -> None:
-        cluster.entered = lambda: bench.launcher.call_off("launch-1")
+        cluster.entered = lambda: bench.launcher.cancel("launch-1")
         await bench.launcher.create("launch-1", body())
-        await bench.launcher.call_off("launch-1")
+        await bench.launcher.cancel("launch-1")
         assert bench.outcome() == PodCreated("launch-1", REF)
 
     async def test_one_that_was_called_off_may_be_asked_for_again(self, bench: Bench) -> None:
-        await bench.launcher.call_off("launch-1")
+        await bench.launcher.cancel("launch-1")
         await bench.launcher.create("launch-1", body())
         assert bench.outcome() == PodCreated("launch-1", REF)
 

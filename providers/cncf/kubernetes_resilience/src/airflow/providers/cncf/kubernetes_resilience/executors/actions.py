@@ -3,7 +3,7 @@
 """
 Acts on what was judged about a launch: frees slots, reports, relaunches, and has pods deleted or kept.
 
-Airflow is told what is certain, and nothing else.
+Airflow gets reports of what is certain, and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     UNKNOWN_VERSION,
     PodDeletion,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import notifications
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
@@ -69,7 +69,7 @@ class Actions(LoggingMixin):
 
     :param slots: those of the launches are freed
     :param launch_queue: takes relaunches, and reports failures once no pod can start any more
-    :param superseded_pods: are told of pods whose failure another scheduler may count
+    :param superseded_pods: take pods whose failure another scheduler may count
     :param running_workers: follow workers that run in other pods
     """
 
@@ -119,7 +119,7 @@ class Actions(LoggingMixin):
                 pass
             case Release():
                 self.log.info("Pod of %s has ended; %s", launch.key, outcome.why)
-                self._leave(launch, unfollowed=outcome.leaves_pod)
+                self._stop_following(launch, unfollowed=outcome.leaves_pod)
                 if outcome.runs_elsewhere:
                     self._running_workers.follow([launch.key])
             case Report(state):
@@ -128,7 +128,7 @@ class Actions(LoggingMixin):
                 self._relaunch(launch, entry, failure)
             case Decided(entry, by_rule=True):
                 self._report(launch, TaskInstanceState.FAILED, settled, entry.decision.explanation)
-                telling.count(launch.key, entry)
+                notifications.count(launch.key, entry)
             case Decided():
                 self._report(launch, TaskInstanceState.FAILED, settled)
             case _:
@@ -146,12 +146,12 @@ class Actions(LoggingMixin):
             "its worker was lost" if was_running else "its process never started",
             failure,
             entry.decision.explanation,
-            **telling.fields_of(launch, entry),
+            **notifications.fields_of(launch, entry),
         )
         self._slots.follow_new_id(launch.key, entry.ti_id, entry.next_ti_id)
         self._launch_queue.relaunch(launch, entry)
-        telling.count(launch.key, entry)
-        telling.tell_of_relaunch(launch.key, entry)
+        notifications.count(launch.key, entry)
+        notifications.notify_of_relaunch(launch.key, entry)
 
     def _report(self, launch: Launch, state: str | None, settled: Settled, explanation: str = "") -> None:
         info, entry = None, settled.entry
@@ -160,7 +160,7 @@ class Actions(LoggingMixin):
             # A pod may fail after its task has ended: that of a task which was marked as a success, for
             # example.
             level = logging.WARNING if state == TaskInstanceState.FAILED else logging.INFO
-            fields = telling.fields_of(launch, entry)
+            fields = notifications.fields_of(launch, entry)
             self.log.log(level, "%s ended as %s: %s", launch.key, state, info, **fields)
         if info and entry and entry.phase is Phase.LAUNCH:
             self._launch_queue.fail(launch, info)  # its pod may start while it is deleted
@@ -193,7 +193,7 @@ class Actions(LoggingMixin):
                     self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
                 else:
                     self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
-                self._leave(launch, unfollowed=outcome.situation is not Situation.RELABELLED)
+                self._stop_following(launch, unfollowed=outcome.situation is not Situation.RELABELLED)
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:
@@ -212,7 +212,7 @@ class Actions(LoggingMixin):
             case _:
                 assert_never(step)
 
-    def _leave(self, launch: Launch, *, unfollowed: bool) -> None:
+    def _stop_following(self, launch: Launch, *, unfollowed: bool) -> None:
         """
         Free the slot of a launch whose end is not settled here any more.
 
@@ -229,7 +229,7 @@ class Actions(LoggingMixin):
             self.log.info("%s is not launched: it was cleared, marked or deleted, or goes on", launch.key)
             if launch.waiting:
                 self._deletion.revoke_given_up(launch.key)
-            self._drop(launch.key)
+            self._retract(launch.key)
         else:
             self.log.info("%s was cleared, marked or deleted; its pod has not started and goes", launch.key)
             # It may have started, and ended its try, and nobody has told this scheduler.
@@ -257,7 +257,7 @@ class Actions(LoggingMixin):
         dropped = [item for item in items if not (item.error or item.why)]
         # First: what is handed back is another turn's, and nobody asks again about those that run elsewhere.
         for item in dropped:
-            self._drop(item.launch.key)
+            self._retract(item.launch.key)
         self._running_workers.follow([item.launch.key for item in dropped if item.runs])
         for item in items:
             if item.error:
@@ -285,7 +285,7 @@ class Actions(LoggingMixin):
                 self._report_end(launch, state, _unhandled(error))
             case _:
                 self._release(launch)
-        self._put_away(launch, settled.failure)
+        self._supersede(launch, settled.failure)
 
     def cannot_settle(self, asked: Asked, error: Exception) -> None:
         """Give up a launch that could not be settled. One whose pod has not started is looked at again."""
@@ -293,11 +293,11 @@ class Actions(LoggingMixin):
         match asked.situation:
             case Situation.ENDED:
                 self._give_up(launch, error)
-                self._put_away(launch, launch.failure)
+                self._supersede(launch, launch.failure)
             case Situation.CREATION_DUE:
                 self._give_up(launch, error)
             case Situation.RELABELLED:
-                self._leave(launch, unfollowed=False)
+                self._stop_following(launch, unfollowed=False)
             case Situation.UNCHECKED | Situation.TOKEN_EXPIRED:
                 pass
 
@@ -320,7 +320,7 @@ class Actions(LoggingMixin):
         is_queued = awaits_launch(row, launch.key, job_id=self._job_id)
         return is_queued and not self._slots.is_queued_again(launch.key)
 
-    def _put_away(self, launch: Launch, failure: PodFailure | None) -> None:
+    def _supersede(self, launch: Launch, failure: PodFailure | None) -> None:
         self._registry.settled(launch)
         self._traces.cancelled(launch)
         # Nobody but Airflow says that a silent worker has ended, and its task may run on.
@@ -330,17 +330,17 @@ class Actions(LoggingMixin):
     def _fail(self, launch: Launch, why: str, context: ExecutionContext | None) -> None:
         """Report that a task instance has failed, once no pod of its launch can start any more."""
         if launch.may_run:
-            self._deletion.call_off(launch.key)
+            self._deletion.cancel(launch.key)
             self._launch_queue.fail(launch, why, context)
             return
         if context:
-            self._isolation.run("tell", audit.record_unlaunched, launch.key, context)
-        self._drop(launch.key)
+            self._isolation.run("record", audit.record_unlaunched, launch.key, context)
+        self._retract(launch.key)
         self._slots.fail(launch.key, why)
 
-    def _drop(self, key: TaskInstanceKey) -> None:
-        self._deletion.call_off(key)
-        self._slots.withdraw(key)
+    def _retract(self, key: TaskInstanceKey) -> None:
+        self._deletion.cancel(key)
+        self._slots.retract(key)
 
 
 def _unhandled(error: Exception) -> str:

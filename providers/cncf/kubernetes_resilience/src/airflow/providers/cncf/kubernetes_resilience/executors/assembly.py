@@ -74,7 +74,7 @@ class Parts:
     :param kube_config: the official executor's configuration
     :param patience: one for all executors of a scheduler
     :param make_token: makes the token of a workload from its task instance's UUID
-    :param emit: takes what the Kubernetes thread has to tell, in that thread
+    :param emit: takes the messages of the Kubernetes thread, in that thread
     :param clock: monotonic time, seconds
     :raises AirflowConfigException: if the configured policy file cannot be used
     """

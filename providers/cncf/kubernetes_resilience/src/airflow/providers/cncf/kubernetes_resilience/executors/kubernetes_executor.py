@@ -33,7 +33,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
 from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, Parts
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
-from airflow.providers.cncf.kubernetes_resilience.executors.failures import telling
+from airflow.providers.cncf.kubernetes_resilience.executors.failures import notifications
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
@@ -234,14 +234,14 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                 # A task instance that deferred or was rescheduled comes back under the same key. The pod of
                 # its earlier phase has reported and ends by itself; it is not the current launch any more.
                 self._parts.adopter.forget(job.key)
-                self._parts.deletion.call_off(job.key)
+                self._parts.deletion.cancel(job.key)
                 self._parts.launch_queue.add(job)
             except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
                 self._refuse(job.key, error)
 
     def _fail_refused(self) -> None:
         for key, why in list(self._refused.items()):
-            self._isolation.run("tell", audit.record_unlaunched, key, not_built(why))
+            self._isolation.run("record", audit.record_unlaunched, key, not_built(why))
             del self._refused[key]
             self.fail(key, why)
 
@@ -257,7 +257,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         run("policies", parts.policies.tick)
         run("revive", parts.reconciler.revive)
         self._turn_began = self._clock()
-        run("tidy", parts.deletion.tick, self._last_message)
+        run("clean-up", parts.deletion.tick, self._last_message)
         run("intake", self._take_jobs)
         has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
         run("track", parts.event_filter.tick)
@@ -265,7 +265,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             self._send_held_callbacks()
             run("report", parts.reports.tick)
             run("intake", self._fail_refused)
-            run("strays", self._settle_strays)
+            run("superseded", self._settle_superseded)
             has_more |= run("settle", parts.reconciler.tick, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
             run("hold-off", parts.queued_timeout.tick, parts.adopter.waiting())
@@ -281,9 +281,9 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         if has_more:
             self._slots.stay_awake()
 
-    def _settle_strays(self) -> None:
+    def _settle_superseded(self) -> None:
         for pod in self._parts.superseded_pods.settle():
-            self._isolation.run("strays", self._parts.event_filter.heard, News.OURS, pod)
+            self._isolation.run("superseded", self._parts.event_filter.heard, News.OURS, pod)
 
     def _continue_adoption(self) -> None:
         try:
@@ -334,9 +334,9 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
                 return
             if self._is_started:
                 try:
-                    self._isolation.run("callback", telling.tell_callback, request, key)
+                    self._isolation.run("callback", notifications.carry_context, request, key)
                 except DatabaseAwayError:
-                    self.log.warning("The callback of %s is not told why: no answer from the database", key)
+                    self.log.warning("The callback of %s gets no context: no answer from the database", key)
         super().send_callback(request)
 
     def _send_held_callbacks(self) -> None:
@@ -356,7 +356,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _send_held_callback(self, item: _HeldCallback) -> None:
         key, request = item
-        self._isolation.run("callback", telling.tell_callback, request, key)
+        self._isolation.run("callback", notifications.carry_context, request, key)
         super().send_callback(request)
         self._held_callbacks.remove(item)
 

@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Takes secrets out of what others say, before anything of it is logged, stored or told: a pod, the API server,
+Takes secrets out of what others say, before anything of it is logged or stored: a pod, the API server,
 a hook, a template, the database.
 
 A worker masks what it knows to be secret when it prints it. What is printed before that is set up, and what

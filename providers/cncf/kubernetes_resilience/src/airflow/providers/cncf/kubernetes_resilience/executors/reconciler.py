@@ -70,7 +70,7 @@ class Reconciler:
     Reconciles launches with the rows of their task instances.
 
     :param commands: say whether the API server answers
-    :param slots: tell whether the next phase of a task instance is queued
+    :param slots: say whether the next phase of a task instance is queued
     :param recorder: decides about launches that have failed
     :param create_retries: say how those have failed whose pod was not created
     :param actions: do what follows

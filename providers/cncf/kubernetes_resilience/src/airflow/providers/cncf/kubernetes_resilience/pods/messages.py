@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""What the informer and the launcher tell the executor, through its inbox."""
+"""Messages of the informer and the launcher to the executor, through its inbox."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes the pods of task instances whose adoption was called off."""
+"""Deletes the pods of task instances whose adoption was cancelled."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AbandonedPods:
         self.orphans[orphan.key] = orphan
         if orphan.state == TaskInstanceState.QUEUED:  # else its worker has started and reported since
             search = Launch(orphan.key, orphan.ti_id, launch_id=orphan.ti_id)
-            self._registry.leave(search, Deletion(inf))
+            self._registry.supersede(search, Deletion(inf))
 
     def wait_no_longer(self) -> None:
         """Limit the waits of the next launches, as it is not known when the pods can be listed."""
@@ -137,5 +137,5 @@ class AbandonedPods:
         return self._is_anothers(row) and pod.labels.get(SCHEDULER_LABEL) == str(row.queued_by_job_id)
 
     def _close(self, key: TaskInstanceKey) -> None:
-        self._registry.left(self.orphans.pop(key).ti_id)
+        self._registry.gone(self.orphans.pop(key).ti_id)
         self._lost_at.pop(key, None)

@@ -126,7 +126,7 @@ class Adopter:
             launch = self._registry.get(key)
             if launch and launch.ref is None:
                 # A create call that is carried out all the same makes a pod in which the task may run.
-                self._deletion.call_off(key)
+                self._deletion.cancel(key)
         self._registry.adopt(orphans)
         self._abandoned.reclaim(keys)
         self._slots.occupied.update(keys)

@@ -93,7 +93,7 @@ class CreateRetries:
     Makes create calls, and says what follows those that fail.
 
     :param builder: makes fresh tokens
-    :param outages: are told which namespaces have no admission, and say which launches wait for that
+    :param outages: learn which namespaces have no admission, and say which launches wait for that
     :param token_validity: of such a token, seconds
     :param retries: ``task_publish_max_retries``; None if that is not set
     """

@@ -73,7 +73,7 @@ class NotLaunched:
     why: str | None = None
     """The failure to report; None if the task instance is not queued by this scheduler any more."""
     context: ExecutionContext | None = None
-    """The same for whoever is told of the failure; None if that is stored already."""
+    """The same for callbacks and the audit log; None if that is stored already."""
     error: Exception | None = None
     """The exception because of which it cannot be handled."""
     runs: bool = False
@@ -156,7 +156,7 @@ class LaunchQueue:
         Queue the report that a task instance has failed, until no pod of it can start any more.
 
         :param launch: what has failed; it is followed again if its pod starts first
-        :param context: the same for whoever is told of the failure; None if the ledger has it
+        :param context: the same for callbacks and the audit log; None if the ledger has it
         """
         waiting = Waiting(job=None, is_relaunch=True, fails=why, context=context)
         self._registry.hold(Launch(key=launch.key, ti_id=launch.ti_id, waiting=waiting))
@@ -263,16 +263,16 @@ class LaunchQueue:
             yield NotLaunched(launch, waiting.fails, waiting.context)
         elif last and last.decision.action is not Action.RELAUNCH:
             yield NotLaunched(launch, _undelivered(launch, last))
-        elif why := self._build(read, _tell(launch, decided, read.failed)):
+        elif why := self._build(read, _previous_run(launch, decided, read.failed)):
             yield NotLaunched(launch, why, not_built(why))
         elif launch.creation:
             self._create_retries.ask(launch)
 
-    def _build(self, read: _Read, told: StoredContext | None) -> str | None:
+    def _build(self, read: _Read, previous: StoredContext | None) -> str | None:
         """Build the pod of a launch, and hold it if what the pod needs is away; return why there is none."""
         launch, (launches, whole_try) = read.launch, read.histories
         try:
-            creation = self._builder.build(launch, launches, read.lost, told, whole_try.mutations)
+            creation = self._builder.build(launch, launches, read.lost, previous, whole_try.mutations)
         except PodMutationHookException as error:
             log.exception("The pod mutation hook failed for %s", launch.key)
             return f"Pod mutation hook failed: {describe(error.__cause__ or error)}"
@@ -285,8 +285,8 @@ class LaunchQueue:
             return f"Pod could not be built: {describe(error)}"
         if not self._outages.hold_back(launch, creation.body):
             metadata = creation.body["metadata"]
-            told_of_task = annotations_for_logging_task_metadata(metadata["annotations"])  # type: ignore[no-untyped-call]
-            log.info("Creating pod %s for %s with annotations %s", metadata["name"], launch.key, told_of_task)
+            shown = annotations_for_logging_task_metadata(metadata["annotations"])  # type: ignore[no-untyped-call]
+            log.info("Creating pod %s for %s with annotations %s", metadata["name"], launch.key, shown)
             self._registry.create(launch, creation)
         return None
 
@@ -316,10 +316,10 @@ def not_built(why: str) -> ExecutionContext:
     )
 
 
-def _tell(
+def _previous_run(
     launch: Launch, decided: LedgerEntry | None, failed: ExecutionContext | None
 ) -> StoredContext | None:
-    """Return what the worker of a launch is told about the run before."""
+    """Return how the run before has ended, for the worker of a launch."""
     if decided:
         explanation = decided.decision.explanation
         return StoredContext(launch.ti_id, launch.key.try_number, decided.context, explanation)

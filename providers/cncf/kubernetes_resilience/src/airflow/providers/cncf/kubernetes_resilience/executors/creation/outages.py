@@ -61,8 +61,8 @@ class _Known:
     """Why a launch has failed last."""
     dags: set[str] = field(default_factory=set)
     """Of which Dags launches have failed."""
-    told: OutageState = OutageState.SUSPECTED
-    """What was told of it last."""
+    announced: OutageState = OutageState.SUSPECTED
+    """What the log and the metrics say of it."""
     logged: float = 0.0
     """When the log has last said that it is away, on the executor's monotonic clock (seconds)."""
 
@@ -91,7 +91,7 @@ class Outages:
         self._held_longest = math.inf
         """When the launch that is held longest was held first, or earlier."""
         self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
-        """Launches that are held, and of which the audit log does not tell yet."""
+        """Launches that are held, and that the audit log does not have yet."""
         self._is_restored = not limits.threshold
         self._next_look = self._next_query = 0.0
 
@@ -178,7 +178,7 @@ class Outages:
         known.context = context
         known.dags.add(launch.key.dag_id)
         known.outage.failed(subject, launch.launch_id, launch.token_made_at, now)
-        self._tell(dependency, known)
+        self._announce(dependency, known)
 
     def created(self, launch: Launch) -> None:
         """Note that the pod of a launch was created."""
@@ -215,7 +215,7 @@ class Outages:
     def _is_back(self, launch: Launch, dependency: Dependency) -> None:
         if (known := self._known.get(dependency)) and self._concerns(launch, dependency, known):
             known.outage.started(launch.token_made_at, self._clock())
-            self._tell(dependency, known)
+            self._announce(dependency, known)
 
     # ------------------------------------------------------------------ the loop
 
@@ -243,7 +243,7 @@ class Outages:
             probe = self._registry.current(outage.probe) if outage.probe else None
             lives = probe is not None and probe.state is not LaunchState.HELD
             is_over = not outage.tick(held, probe_lives=lives, now=now)
-            self._tell(dependency, known)
+            self._announce(dependency, known)
             first = outage.may_go(held, now)
             if outage.state is OutageState.RECOVERING:
                 first = min(first, max(0, free))
@@ -313,7 +313,7 @@ class Outages:
         began = now - (at - last).total_seconds()
         if began >= known.outage.since:
             known.outage.started(began, now)
-            self._tell(AIRFLOW_API, known)
+            self._announce(AIRFLOW_API, known)
 
     def restore(self) -> None:
         """
@@ -331,19 +331,19 @@ class Outages:
             known = self._known.setdefault(dependency, _Known(Outage(self._limits, now), entry.context))
             since = entry.away_since or at
             known.outage.restore(now - max(0.0, (at - since).total_seconds()), now)
-            self._tell(dependency, known)
+            self._announce(dependency, known)
         for failure in failures.found:
             if (found := failure.entry.dependency) and found in self._known:
                 self._known[found].dags.add(failure.key.dag_id)
         self._measure()
 
-    # ------------------------------------------------------------------ who is told
+    # ------------------------------------------------------------------ log and metrics
 
-    def _tell(self, dependency: Dependency, known: _Known) -> None:
-        outage, context, before = known.outage, known.context, known.told
+    def _announce(self, dependency: Dependency, known: _Known) -> None:
+        outage, context, before = known.outage, known.context, known.announced
         if outage.state is before:
             return
-        known.told = outage.state
+        known.announced = outage.state
         now = self._clock()
         lasted = now - outage.since
         held = self._registry.count_held(dependency)

@@ -82,7 +82,7 @@ class PodBuilder:
         launch: Launch,
         history: LaunchHistory,
         lost: LedgerEntry | None = None,
-        told: StoredContext | None = None,
+        previous: StoredContext | None = None,
         mutations: Sequence[Mutation] = (),
     ) -> Creation:
         """
@@ -91,8 +91,8 @@ class PodBuilder:
         :param launch: given what is known of its pod from now on
         :param history: the launches of this try that have failed
         :param lost: the loss after which the task runs again; None if it does not
-        :param told: why the run before has ended, of this try or of the one before; None if there was none,
-            or if that is not known
+        :param previous: why the run before has ended, of this try or of the one before; None if there was
+            none, or if that is not known
         :param mutations: what retry policies have decided to change in the launches of this try
         :raises PodMutationHookException: if the deployment's hook fails
         :raises PodReconciliationError: if template, override and defaults cannot be merged
@@ -104,7 +104,7 @@ class PodBuilder:
         job, number = launch.waiting.job, history.relaunches + 1
         workload = self._with_fresh_token(job)
         last = history.last or lost
-        pod = self._build(job, workload, told)
+        pod = self._build(job, workload, previous)
         pod.metadata.annotations[LAUNCH_NUMBER_ANNOTATION] = str(number)
         go_elsewhere(pod, last, self._suspect_nodes())
         mutate(pod, pod.spec.containers[0], mutations)
@@ -124,7 +124,7 @@ class PodBuilder:
         worker = _find_worker(body["spec"]["containers"])
         if worker["name"] != WORKER_CONTAINER:
             body["metadata"]["annotations"][WORKER_ANNOTATION] = worker["name"]
-        _tell_grace_period(worker, body["spec"].get("terminationGracePeriodSeconds"))
+        _set_grace_period(worker, body["spec"].get("terminationGracePeriodSeconds"))
         launch.namespace, launch.name, launch.number = pod.metadata.namespace, pod.metadata.name, number
         launch.workload = StoredWorkload.of(job)
         return Creation(body, workload.token)
@@ -140,7 +140,7 @@ class PodBuilder:
             fresh, calls = self._make_token(launch.ti_id), launch.creation
             calls.body, calls.token = _replace(calls.body, calls.token, fresh), fresh
 
-    def _build(self, job: KubernetesJob, workload: ExecuteTask, told: StoredContext | None) -> V1Pod:
+    def _build(self, job: KubernetesJob, workload: ExecuteTask, previous: StoredContext | None) -> V1Pod:
         key = workload.ti.key
         pod = self._templates.make(
             Pattern(
@@ -158,8 +158,8 @@ class PodBuilder:
         options = read_task_options(getattr(workload.ti, "executor_config", None))
         if infrastructure_budget(options, self._infrastructure):
             _set_variable(worker, environment.INFRASTRUCTURE_RETRY, "1")
-        if told:
-            _set_variable(worker, PREVIOUS_FAILURE, told.to_json())
+        if previous:
+            _set_variable(worker, PREVIOUS_FAILURE, previous.to_json())
         return pod
 
     def _template(self, job: KubernetesJob) -> str:
@@ -192,8 +192,8 @@ def _set_variable(worker: V1Container, name: str, value: str) -> None:
         worker.env = [*own, V1EnvVar(name=name, value=value)]
 
 
-def _tell_grace_period(worker: dict[str, Any], seconds: int | None) -> None:
-    """Tell a worker that guards its task how long its end takes, as the hook has left it."""
+def _set_grace_period(worker: dict[str, Any], seconds: int | None) -> None:
+    """Set how long a worker that guards its task has for its end, as the hook has left it."""
     variables = worker.get("env") or ()
     stated = {item.get("name") for item in variables}
     is_guarded = environment.INFRASTRUCTURE_RETRY in stated and environment.GRACE_PERIOD not in stated

@@ -59,12 +59,12 @@ class OrphanCollector:
 
     def tick(self) -> None:
         """
-        Look for such pods, if it is time to, and tidy up those that were found.
+        Look for such pods, if it is time to, and clean up those that were found.
 
         :raises DatabaseAwayError: if the database does not answer
         """
         while not self._found.empty():
-            self._isolation.batch("collect", self._found.get(), self._tidy, name=lambda pod: pod.ref.uid)
+            self._isolation.batch("collect", self._found.get(), self._clean_up, name=lambda pod: pod.ref.uid)
         if self._clock() >= self._next:
             self._next = self._clock() + conf.getfloat("scheduler", "orphaned_tasks_check_interval")
             with create_session(scoped=False) as session:
@@ -83,7 +83,7 @@ class OrphanCollector:
                 if idle := [pod for pod in pods if pod.has_ended or pod.may_start]:
                     self._found.put(idle)
 
-    def _tidy(self, pods: Sequence[PodFacts]) -> None:
+    def _clean_up(self, pods: Sequence[PodFacts]) -> None:
         launched = {pod.ref.uid: try_of(pod) for pod in pods}
         with create_session(scoped=False) as session:
             tasks = task_instances.read_snapshots(set(launched.values()), session=session)
@@ -95,7 +95,7 @@ class OrphanCollector:
                 continue  # it has another UUID, and waits for the end of its worker
             if (key, ti_id) in over or task.has_released(pod):
                 log.info("Tidying up after pod %s, which a dead scheduler has left behind", pod.ref)
-                self._deletion.put_away(pod)
+                self._deletion.delete_or_keep(pod)
 
 
 def read_living(*, but: int | None, session: Session) -> set[int]:

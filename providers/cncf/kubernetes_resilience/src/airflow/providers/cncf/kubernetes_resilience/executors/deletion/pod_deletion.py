@@ -54,13 +54,13 @@ UNKNOWN_VERSION = "0"
 """A resourceVersion that no pod has: it is not known at which one a pod had not started. It is read first."""
 
 QUIET_SECONDS = 0.5
-"""Seconds without a message about a pod after which pods that have ended are tidied up."""
+"""Seconds without a message about a pod after which pods that have ended are cleaned up."""
 
-TIDY_TIMEOUT = 5.0
-"""Seconds after which they are tidied up in any case."""
+CLEAN_UP_TIMEOUT = 5.0
+"""Seconds after which they are cleaned up in any case."""
 
-TIDY_BATCH = 500
-"""Pods that are tidied up in one turn of the scheduler's loop."""
+CLEAN_UP_BATCH = 500
+"""Pods that are cleaned up in one turn of the scheduler's loop."""
 
 
 class PodDeletion:
@@ -90,9 +90,9 @@ class PodDeletion:
         self._registry = registry
         self._config = kube_config
         self._clock = clock
-        self._untidied: dict[PodRef, tuple[float, bool, bool]] = {}
+        self._ended: dict[PodRef, tuple[float, bool, bool]] = {}
 
-    def _tidy(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
+    def _clean_up_later(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
         """
         Delete or keep a pod that has ended, as configured, in a later turn of the scheduler's loop.
 
@@ -101,14 +101,14 @@ class PodDeletion:
 
         :param lingers: whether a container of it runs on
         """
-        self._untidied.setdefault(ref, (self._clock(), failed, lingers))
+        self._ended.setdefault(ref, (self._clock(), failed, lingers))
 
     def clean_up(self, pod: PodFacts) -> None:
         """Delete or keep a pod whose worker has ended, as configured."""
         has_failed = pod.phase == "Failed" or pod.has_lost_worker
-        self._tidy(pod.ref, failed=has_failed, lingers=pod.lingers)
+        self._clean_up_later(pod.ref, failed=has_failed, lingers=pod.lingers)
 
-    def put_away(self, pod: PodFacts) -> None:
+    def delete_or_keep(self, pod: PodFacts) -> None:
         """Delete or keep a pod that nobody needs; one that has not started goes, unless it has by then."""
         if pod.has_ended:
             self.clean_up(pod)
@@ -118,27 +118,28 @@ class PodDeletion:
 
     def tick(self, last_message: float) -> None:
         """
-        Tidy up the pods that have ended before this turn, if it is quiet or they have waited for long.
+        Clean up the pods that have ended before this turn, if it is quiet or they have waited for long.
 
         :param last_message: when there was one, on the executor's monotonic clock (seconds)
         """
         now = self._clock()
         is_quiet = now - last_message >= QUIET_SECONDS
-        self._tidy_up(now if is_quiet else now - TIDY_TIMEOUT, islice(self._untidied.items(), TIDY_BATCH))
+        until = now if is_quiet else now - CLEAN_UP_TIMEOUT
+        self._clean_up_ended(until, islice(self._ended.items(), CLEAN_UP_BATCH))
 
     def finish(self, turn_began: float) -> None:
         """
-        Tidy up all pods whose end the scheduler has read.
+        Clean up all pods whose end the scheduler has read.
 
         :param turn_began: when the last turn did, on the executor's monotonic clock (seconds)
         """
-        self._tidy_up(turn_began, self._untidied.items())
+        self._clean_up_ended(turn_began, self._ended.items())
 
-    def _tidy_up(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool, bool]]]) -> None:
+    def _clean_up_ended(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool, bool]]]) -> None:
         for ref, (ended, failed, lingers) in list(pods):
             if ended >= until:
                 continue
-            del self._untidied[ref]
+            del self._ended[ref]
             if self._config.delete_worker_pods and (not failed or self._config.delete_worker_pods_on_failure):
                 self._commands.send(CleanUpPod(ref))
             else:
@@ -158,7 +159,7 @@ class PodDeletion:
             self._delete_if_created(launch, unless_started=True)
         elif failure is None or not failure.alive:
             lingers = launch.facts is not None and launch.facts.lingers
-            self._tidy(launch.ref, failed=failure is not None, lingers=lingers)
+            self._clean_up_later(launch.ref, failed=failure is not None, lingers=lingers)
         elif failure.reason == DELETION_OVERDUE:
             self.revoke(launch)
             self.accepted(launch.ref, 0)
@@ -199,7 +200,7 @@ class PodDeletion:
         """Delete the pod of a launch. The next launch of the key waits for it."""
         deadline = self._clock() + DELETION_TIMEOUT
         is_conditional = command.unless_started_since is not None
-        self._registry.leave(launch, Deletion(deadline, command, unless_started=is_conditional))
+        self._registry.supersede(launch, Deletion(deadline, command, unless_started=is_conditional))
         if pod.deletion_timestamp:
             self.accepted(pod.ref, pod.deletion_grace_seconds)
         self._commands.send(command)
@@ -218,7 +219,7 @@ class PodDeletion:
         """
         Delete the pod of a create call that has had no clear answer, if there is one.
 
-        A call that was not sent yet is called off.
+        A call that was not sent yet is cancelled.
 
         :param unless_started: whether the pod stays if it has started by the time of its deletion
         """
@@ -229,8 +230,8 @@ class PodDeletion:
         if before := launch.deletion:
             deadline = max(before.deadline, deletion.deadline)
             deletion = replace(before, unless_started=unless_started, deadline=deadline)
-        self._registry.leave(launch, deletion)
-        self._commands.call_off(launch.launch_id)
+        self._registry.supersede(launch, deletion)
+        self._commands.cancel(launch.launch_id)
         self._commands.send(command)
 
     def not_created(self, launch_id: str, error: KubernetesApiError) -> None:
@@ -241,13 +242,13 @@ class PodDeletion:
         if error.leaves_open and launch.deletion.command:
             self._commands.send(launch.deletion.command)  # the first look may have been too early
         elif not (launch.creation.was_unclear or launch.deletion.seen):  # else there is or was a pod
-            self._registry.left(launch_id)
+            self._registry.gone(launch_id)
 
     def look_again(self, launch: Launch, seen: PodRef) -> None:
         """Look for the pod of a launch that was given up before its creation was known: it has been seen."""
         if (deletion := launch.deletion) and deletion.command:
             deadline = self._clock() + DELETION_TIMEOUT
-            self._registry.leave(launch, replace(deletion, deadline=deadline, seen=seen))
+            self._registry.supersede(launch, replace(deletion, deadline=deadline, seen=seen))
             self._commands.send(deletion.command)
 
     def gone(self, uid: str) -> None:
@@ -255,9 +256,9 @@ class PodDeletion:
         launch = self._registry.departing(uid)
         if launch and launch.ref is None and (deletion := launch.deletion):
             deletion.limit(self._clock() + CREATION_TIMEOUT)
-            self._registry.leave(launch, replace(deletion, seen=None))
+            self._registry.supersede(launch, replace(deletion, seen=None))
         else:
-            self._registry.left(uid)
+            self._registry.gone(uid)
 
     def prune(self) -> None:
         """
@@ -271,7 +272,7 @@ class PodDeletion:
             self._registry.postpone(now + CREATION_TIMEOUT)
         self._registry.prune(now)
 
-    def call_off(self, key: TaskInstanceKey) -> None:
+    def cancel(self, key: TaskInstanceKey) -> None:
         """
         Release the current launch of a key. If its pod is not known, delete the one that may exist.
 

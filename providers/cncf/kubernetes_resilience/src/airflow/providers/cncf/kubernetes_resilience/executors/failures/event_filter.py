@@ -71,8 +71,8 @@ class StaleEventFilter:
     :param limits: for how long a pod may wait for a node, or for its worker to start
     :param superseded: does what follows from news of other pods
     :param create_retries: takes create calls that have failed
-    :param outages: are told what has been created, and has started
-    :param suspect_nodes: are told what has started
+    :param outages: learn what has been created, and has started
+    :param suspect_nodes: learn what has started
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class StaleEventFilter:
         self._early: dict[str, tuple[TaskInstanceKey, Message]] = {}
         """
         What waits for an adoption, with whose it is: the last observation of each pod that may be adopted, by
-        UID, and the pods of creations that were called off, by launch id.
+        UID, and the pods of creations that were cancelled, by launch id.
         """
 
     def receive(self, message: Message) -> None:
@@ -289,7 +289,7 @@ class StaleEventFilter:
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
         if self._registry.current(ref.uid):
-            self._registry.left(launch_id, ref.uid)
+            self._registry.gone(launch_id, ref.uid)
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
         else:

@@ -3,7 +3,7 @@
 """
 What follows for a launch, by its situation and by its task instance's row.
 
-Nothing is asked and nobody is told here.
+Nothing is asked and nothing is reported here.
 """
 
 from __future__ import annotations

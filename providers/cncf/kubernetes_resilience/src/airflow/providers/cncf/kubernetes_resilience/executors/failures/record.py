@@ -123,8 +123,8 @@ class Recorder:
 
     :param policies: the retry policies in force, with the infrastructure budget
     :param token_validity: of a worker's token, seconds
-    :param outages: are told what launches have failed for, and tell what is away
-    :param suspect_nodes: are told on which nodes, and tell which are suspect
+    :param outages: learn what launches have failed for, and say what is away
+    :param suspect_nodes: learn on which nodes, and say which are suspect
     """
 
     def __init__(

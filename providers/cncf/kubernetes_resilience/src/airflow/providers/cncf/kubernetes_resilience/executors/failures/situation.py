@@ -4,7 +4,7 @@
 Whether the pod of a launch has ended, by what is known of it and by the clock.
 
 What is known stays true until the pod shows something else. If several ends apply, the more certain one wins.
-Nothing is asked and nobody is told here.
+Nothing is asked and nothing is reported here.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class SupersededPods:
 
     def _let_go(self, news: News, pod: PodFacts, launch: Launch | None) -> None:
         if launch and news not in (News.SEEN, News.LEFT):
-            self._registry.left(launch.launch_id)
+            self._registry.gone(launch.launch_id)
         else:
             self._deletion.gone(pod.ref.uid)
 
@@ -243,7 +243,7 @@ class SupersededPods:
         """
         due = [pod for pod, at in self._unfollowed.values() if at <= self._clock()]
         for pod in self._ask(due, self._take_unfollowed, self._forget):
-            self._deletion.put_away(pod)
+            self._deletion.delete_or_keep(pod)
         return self._ask(list(self._created.values()), self._take_created, self._leave_created)
 
     def _ask(
@@ -252,7 +252,7 @@ class SupersededPods:
         take: Callable[[Sequence[PodFacts]], list[PodFacts]],
         give_up: Callable[[PodFacts, Exception], None],
     ) -> list[PodFacts]:
-        return self._isolation.batch("strays", pods, take, name=lambda pod: pod.ref.uid, give_up=give_up)
+        return self._isolation.batch("superseded", pods, take, name=lambda pod: pod.ref.uid, give_up=give_up)
 
     def _take_created(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         with create_session(scoped=False) as session:
@@ -273,7 +273,7 @@ class SupersededPods:
 
     def _leave_created(self, pod: PodFacts, _: Exception | None = None) -> None:
         del self._created[pod.ref.uid]
-        self._registry.left(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod.ref.uid)
+        self._registry.gone(pod.annotations.get(LAUNCH_ID_ANNOTATION, ""), pod.ref.uid)
 
     def _take_unfollowed(self, pods: Sequence[PodFacts]) -> list[PodFacts]:
         with create_session(scoped=False) as session:

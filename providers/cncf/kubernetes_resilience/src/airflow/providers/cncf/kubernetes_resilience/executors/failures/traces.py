@@ -25,7 +25,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Keep, Release, Settled
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.telling import fields_of
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.notifications import fields_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_trace_carriers
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure

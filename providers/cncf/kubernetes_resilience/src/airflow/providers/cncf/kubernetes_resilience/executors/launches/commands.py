@@ -144,10 +144,10 @@ class PodCommands:
             case AdoptPod(ref):
                 submit(launcher.adopt, ref, self._own_labels)
 
-    def call_off(self, launch_id: str) -> None:
+    def cancel(self, launch_id: str) -> None:
         """Do not create the pod of a launch, if that was not sent yet; answered by ``PodNotCreated`` then."""
         with suppress(RuntimeError):  # if the thread is down, all calls are over
-            self._runtime.submit(self._runtime.launcher.call_off, launch_id)
+            self._runtime.submit(self._runtime.launcher.cancel, launch_id)
 
     def run(self, function: CommandFunction, *args: Any) -> None:
         """Run something periodic on the Kubernetes thread; left out this time if the thread is down."""

@@ -106,7 +106,7 @@ class Waiting:
     """How its task instance has failed: that is reported in place of a launch, once no pod before can start
     any more. None to launch it."""
     context: ExecutionContext | None = None
-    """The same for whoever is told of the failure; None if the ledger has it."""
+    """The same for callbacks and the audit log; None if the ledger has it."""
     released_for: Dependency | None = None
     """What this launch was held for last, and is no longer."""
 

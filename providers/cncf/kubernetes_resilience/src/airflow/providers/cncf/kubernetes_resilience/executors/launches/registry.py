@@ -267,13 +267,13 @@ class LaunchRegistry:
 
     # ------------------------------------------------------------------ superseded pods
 
-    def leave(self, launch: Launch, deletion: Deletion) -> None:
+    def supersede(self, launch: Launch, deletion: Deletion) -> None:
         """
         Note that a launch is superseded, and how its pod goes; the next launch of its key waits for that.
 
         The current launch departs when it is released.
         """
-        self.left(launch.launch_id)
+        self.gone(launch.launch_id)
         self._take_over(launch)
         self._departing.setdefault(launch.key, []).append(launch)
         launch.deletion = deletion
@@ -282,7 +282,7 @@ class LaunchRegistry:
         if not self.is_current(launch):
             self._move(launch, LaunchState.DEPARTING)
 
-    def left(self, *tokens: str) -> None:
+    def gone(self, *tokens: str) -> None:
         """Note that the pods of superseded launches are waited for no longer, by launch id or by UID."""
         for token in tokens:
             if launch := self._departing_by.get(token):
@@ -361,7 +361,7 @@ class LaunchRegistry:
         self._adopting.update((orphan.key, orphan) for orphan in orphans)
 
     def adopted(self, key: TaskInstanceKey) -> Orphan | None:
-        """Note that the adoption of a task instance is complete or called off; return what was noted."""
+        """Note that the adoption of a task instance is complete or cancelled; return what was noted."""
         return self._adopting.pop(key, None)
 
     def adopting(self) -> dict[TaskInstanceKey, Orphan]:

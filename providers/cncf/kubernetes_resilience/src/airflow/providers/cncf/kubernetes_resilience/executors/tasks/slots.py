@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""The executor's slots in Airflow: which task instances have one, and what the scheduler is told of them."""
+"""The executor's slots in Airflow: which task instances have one, and what is reported of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Slots:
         """Free the slot of a task instance; nothing is reported."""
         self._executor.running.discard(key)
 
-    def withdraw(self, key: TaskInstanceKey) -> None:
+    def retract(self, key: TaskInstanceKey) -> None:
         """Like :meth:`free`, and do not report that it was queued, if that has not been read yet."""
         self.free(key)
         if self._executor.event_buffer.get(key) == (

@@ -108,7 +108,7 @@ class UnknownOwnerError(ConnectionFailedError):
     leaves_open = True
 
 
-class CreationCalledOffError(KubernetesApiError):
+class CreationCancelledError(KubernetesApiError):
     """The request was cancelled before it was sent. It has not been carried out, and never will be."""
 
     leaves_open = transient = False

@@ -87,7 +87,7 @@ class Answer(Enum):
 
 
 UNANSWERED = frozenset({Answer.TRANSIENT, Answer.FOREIGN})
-"""Answers that tell of an API server that is away."""
+"""Answers by which an API server is away."""
 
 
 def answer_of(error: KubernetesApiError) -> Answer:

@@ -20,7 +20,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import Ca
 from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
     ConnectionFailedError,
-    CreationCalledOffError,
+    CreationCancelledError,
     ForeignAnswerError,
     KubernetesApiError,
     PodConflictError,
@@ -115,8 +115,8 @@ class Launcher:
         self._unsent[launch_id] += 1
         try:
             created = await self._create(launch_id, body)
-        except CreationCalledOffError:
-            return  # call_off() has emitted the result
+        except CreationCancelledError:
+            return  # cancel() has emitted the result
         except KubernetesApiError as error:
             self._emit(PodNotCreated(launch_id, error))
         except Exception as error:
@@ -126,7 +126,7 @@ class Launcher:
         else:
             self._emit(created)
 
-    async def call_off(self, launch_id: str) -> None:
+    async def cancel(self, launch_id: str) -> None:
         """
         Cancel the create call of a launch, if it has not been sent; emits :class:`PodNotCreated` then.
 
@@ -134,7 +134,7 @@ class Launcher:
         sent after that of the launch which replaces it, one try would have two pods.
         """
         if self._unsent.pop(launch_id, 0):
-            self._emit(PodNotCreated(launch_id, CreationCalledOffError("called off before it was sent")))
+            self._emit(PodNotCreated(launch_id, CreationCancelledError("cancelled before it was sent")))
 
     async def delete(
         self,
@@ -257,7 +257,7 @@ class Launcher:
 
         async def request() -> Json:
             if not (unsent := self._unsent.pop(launch_id, 0)):
-                raise CreationCalledOffError("called off")
+                raise CreationCancelledError("cancelled")
             if unsent > 1:
                 self._unsent[launch_id] = unsent - 1
             with _measured("pod_creation", self._team_name):

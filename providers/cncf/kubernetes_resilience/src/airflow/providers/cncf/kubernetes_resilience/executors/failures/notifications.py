@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told of what was decided about a worker: logs, metrics, listeners, and Airflow's callbacks."""
+"""Notifies of what was decided about a worker: logs, metrics, listeners, and Airflow's callbacks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def count(key: TaskInstanceKey, entry: LedgerEntry) -> None:
         BUDGET_EXHAUSTED.count(reason=entry.context.reason, dag_id=key.dag_id)
 
 
-def tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
+def notify_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
     """Call the listeners' hook of a relaunch."""
     listeners.call(
         "on_task_instance_relaunched",
@@ -51,7 +51,7 @@ def tell_of_relaunch(key: TaskInstanceKey, entry: LedgerEntry) -> None:
     )
 
 
-def tell_callback(request: TaskCallbackRequest, key: TaskInstanceKey) -> None:
+def carry_context(request: TaskCallbackRequest, key: TaskInstanceKey) -> None:
     """
     Have a callback carry why the task has failed: the next try may begin before it is called.
 
