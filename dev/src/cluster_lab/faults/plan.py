@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, TypeAdapter
@@ -238,6 +238,7 @@ def load_plan(path: Path) -> tuple[FaultRule, ...]:
     """
     Read the rules of a plan from a YAML file, in the order in which they are tried.
 
-    :raises pydantic.ValidationError: if one is not a rule; it names each bad key and value
+    :raises pydantic.ValidationError: if the file is not a plan; it names each bad key and value
     """
-    return TypeAdapter(tuple[FaultRule, ...]).validate_python(yaml.safe_load(path.read_text())["rules"])
+    plan = TypeAdapter(dict[Literal["rules"], tuple[FaultRule, ...]])
+    return plan.validate_python(yaml.safe_load(path.read_text(encoding="utf-8"))).get("rules", ())
