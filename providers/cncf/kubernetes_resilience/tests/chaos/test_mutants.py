@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from inspect import isfunction, signature
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -12,6 +13,7 @@ from hypothesis.database import InMemoryExampleDatabase
 from hypothesis.errors import Unsatisfiable
 from hypothesis.stateful import run_state_machine_as_test
 
+from . import mutants
 from .mutants import DIRECTED, SEARCHED
 
 STEPS = (50, 45, 40)
@@ -53,3 +55,10 @@ def test_a_broken_promise_is_found_by_design(by_hand, monkeypatch, mutant):
     chaos = history.func.__globals__["begin"](by_hand)
     with pytest.raises(AssertionError, match=promise and f"^{promise}:"):
         history(chaos=chaos, world=chaos.world)
+
+
+def test_each_mutant_is_to_be_found():
+    defined = {
+        item for item in vars(mutants).values() if isfunction(item) and "patch" in signature(item).parameters
+    }
+    assert defined == {*SEARCHED, *DIRECTED}
