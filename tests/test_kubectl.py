@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster_lab.apiserver.patches import MERGE
-from cluster_lab.conformance import connect
+from cluster_lab.conformance import Api, connect
 from cluster_lab.control_plane import ControlPlane
 
 BINARIES = os.environ.get("CONTROL_PLANE_BINARIES")
@@ -32,10 +31,10 @@ def failed(exit_code: int, **more: Any) -> dict[str, Any]:
     return {"phase": "Failed", "containerStatuses": [base | {"state": state}], **more}
 
 
-PODS: dict[tuple[str, str], dict[str, Any] | None] = {
+PODS: dict[tuple[str, str], dict[str, Any]] = {
     ("airflow", "evicted"): failed(137, reason="Evicted", message="The node was low on resource: memory."),
     ("airflow", "own-error"): failed(1),
-    ("default", "pending"): None,
+    ("default", "pending"): {},
 }
 
 
@@ -46,18 +45,10 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         with connect(control_plane.kubeconfig) as http:
             http.post("/api/v1/namespaces", json={"metadata": {"name": "airflow"}}).raise_for_status()
             for (namespace, name), status in PODS.items():
-                _create(http, namespace, name, status)
+                api = Api(http, namespace)
+                api.create(name)
+                api.set_status(name, **status)
         yield control_plane
-
-
-def _create(http: Any, namespace: str, name: str, status: dict[str, Any] | None) -> None:
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    spec = {"restartPolicy": "Never", "containers": [{"name": "base", "image": "airflow"}]}
-    http.post(pods, json={"metadata": {"name": name}, "spec": spec}).raise_for_status()
-    if status:
-        headers = {"Content-Type": MERGE}
-        patch = json.dumps({"status": status})
-        http.patch(f"{pods}/{name}/status", content=patch, headers=headers).raise_for_status()
 
 
 @pytest.fixture
