@@ -10,14 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from .test_execution_histories import BUDGET, runs_of_the_first
-
-
-def begin(by_hand):
-    """Give the machine: two task instances that run."""
-    chaos = by_hand(1, BUDGET)
-    chaos.begin(starts=True)
-    return chaos
+from .test_execution_histories import BUDGET, begin, runs_of_the_first  # noqa: F401 - where all begin
 
 
 def drain(chaos, *, retries=1):
