@@ -169,12 +169,10 @@ def test_two_schedulers_run_only_their_own_tasks_again_until_one_dies(testbed: T
     testbed.schedulers.kill_long_ago(victim)
     lose_all(testbed, run)
     run.wait_for_times(3, *tasks)
-    run.release()
     twice = Outcome(state="success", pods=3, begun=3, launch_failures=0, execution_failures=2)
-    assert run.wait_for_all_to_end() == dict.fromkeys(tasks, twice)
+    assert testbed.end(run) == dict.fromkeys(tasks, twice)
     for task in tasks:
         assert run.steps(task) == ["begun", "begun", "begun", "ended"]
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 def lose_all(testbed: Testbed, run: Run) -> None:
@@ -216,7 +214,5 @@ def kill(testbed: Testbed) -> None:
 def expect(testbed: Testbed, run: Run, healed: Outcome = RECOVERED) -> None:
     """Start another scheduler, and see that nothing is lost, nothing doubled, and no count begins anew."""
     testbed.schedulers.start()
-    run.release()
-    assert run.wait_for_all_to_end() == {"healed": healed, "hopeless": GIVEN_UP}
+    assert testbed.end(run) == {"healed": healed, "hopeless": GIVEN_UP}
     assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch"] * RELAUNCHES + ["count"]
-    testbed.cluster.wait_until_done(run.run_id)

@@ -84,7 +84,4 @@ def test_a_graceful_stop_during_launches_loses_nothing(testbed: Testbed) -> None
     assert not any("Traceback" in log for log in logs())
 
     testbed.schedulers.start()
-    run.release()
-    outcomes = [run.wait_for_end(task) for task in tasks]
-    assert outcomes == [UNTOUCHED] * len(tasks)
-    testbed.cluster.wait_until_done(run.run_id)
+    assert testbed.end(run) == dict.fromkeys(tasks, UNTOUCHED)

@@ -153,12 +153,10 @@ def test_every_lost_launch_is_healed_and_nothing_else_is_touched(
     # The executor is told of all pods anew, the dead ones among them, and once more with what came of that.
     for _ in range(RECONNECTS):
         testbed.reconnect()
-    run.release()
-    outcomes = run.wait_for_all_to_end()
+    outcomes = testbed.end(run)
     assert outcomes == {task: EXPECTED.get(task, RECOVERED) for task in tasks}
     assert [task for task in outcomes if not is_replaced(run, task)] == ["control"]
     assert {task: run.causes(task) for task in tasks} == CAUSES
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 @needs("chromium", find_chromium())
@@ -182,11 +180,9 @@ def test_the_pages_show_what_was_lost(testbed: Testbed, runs: dict[str, Run]) ->
 def test_what_a_drained_node_ran_runs_again(testbed: Testbed, runs: dict[str, Run]) -> None:
     run = runs["version_drained"]
     run.wait_for_times(2, "python", "bash")
-    run.release()
-    assert run.wait_for_all_to_end() == {"python": RUN_AGAIN, "bash": RUN_AGAIN}
+    assert testbed.end(run) == {"python": RUN_AGAIN, "bash": RUN_AGAIN}
     for task in ("python", "bash"):
         expect_unseen(run, task)
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_task_may_use_its_grace_period(testbed: Testbed, runs: dict[str, Run]) -> None:
@@ -221,29 +217,19 @@ def test_the_tasks_own_failure_and_a_lost_pod_are_counted_apart(
 ) -> None:
     run = runs["version_failed_before"]
     run.wait_for_times(3, "work")
-    run.release()
-    assert run.wait_for_end("work") == Outcome(
-        state="success",
-        try_number=2,
-        max_tries=1,
-        pods=3,
-        begun=3,
-        launch_failures=0,
-        execution_failures=1,
+    ended = Outcome(
+        state="success", try_number=2, max_tries=1, pods=3, begun=3, launch_failures=0, execution_failures=1
     )
+    assert testbed.end(run) == {"work": ended}
     assert run.history("work") == 1
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_deferred_task_is_resumed_again_with_its_event(testbed: Testbed, runs: dict[str, Run]) -> None:
     run = runs["version_resumed"]
     run.wait_for_times(3, "deferred")
-    run.release()
-    assert run.wait_for_end("deferred") == Outcome(
-        state="success", pods=3, begun=3, ended=2, launch_failures=0, execution_failures=1
-    )
+    ended = Outcome(state="success", pods=3, begun=3, ended=2, launch_failures=0, execution_failures=1)
+    assert testbed.end(run) == {"deferred": ended}
     expect_unseen(run, "deferred", phases=2)
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
@@ -260,15 +246,13 @@ def test_a_worker_that_was_only_cut_off_cannot_decide_anything(
         assert [entry.pod for entry in run.events(task, JournalEvent.EXITED)] == [pod]
     assert set(run.states().values()) == {"running"}
     assert run.steps("succeeds") == ["begun", "begun", "ended"]
-    run.release()
-    outcomes = run.wait_for_all_to_end()
+    outcomes = testbed.end(run)
     assert outcomes["succeeds"] == replace(RUN_AGAIN, ended=2)
     assert outcomes["goes_on"] == RUN_AGAIN
     # Its first worker, which cannot know better, calls the callback.
     assert outcomes["fails"] == replace(RUN_AGAIN, callbacks=1)
     for task in tasks:
         expect_unseen(run, task)
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 # ---------------------------------------------------------------------- its scheduler dies
@@ -288,8 +272,7 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
     testbed.cluster.wait_for_owner([hopeless], successor.job_id)
     testbed.cluster.delete(hopeless)
     assert run.wait_for_end("hopeless").state == "failed"
-    run.release()
-    run.wait_for_all_to_end()
+    testbed.end(run)
     run.wait_for_callback("hopeless")
     assert {task.task_id: outcome for task, outcome in run.outcomes().items()} == {
         "relaunched": RECOVERED,
@@ -298,7 +281,6 @@ def test_what_a_dead_scheduler_leaves_behind_is_taken_over(testbed: Testbed, run
     }
     assert [row["action"] for row in run.ledger("hopeless")] == ["relaunch", "count"]
     assert run.steps("lost") == ["begun", "begun", "ended"]
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 # ---------------------------------------------------------------------- what several of them have in common

@@ -66,13 +66,11 @@ def celery(testbed: Testbed) -> Iterator[None]:
 
 def test_tasks_of_the_celery_executor_run_between_pods_that_are_lost(testbed: Testbed) -> None:
     run = testbed.trigger("celery")
-    run.release()
-    outcomes = run.wait_for_all_to_end()
+    outcomes = testbed.end(run)
     assert len(outcomes) == 12
     assert outcomes == {
         task_id: RECOVERED if task_id.startswith("pod") else WITHOUT_POD for task_id in outcomes
     }
-    testbed.cluster.wait_until_done(run.run_id)
     expect_no_harm(testbed)
 
 
@@ -94,11 +92,9 @@ def test_beside_the_official_executor_each_has_its_own_tasks(testbed: Testbed) -
             "its log is read from its pod",
             lambda task=task: f"{task} works" in testbed.api.task_log(run.dag_id, run.run_id, task),
         )
-    run.release()
-    outcomes = run.wait_for_all_to_end()
+    outcomes = testbed.end(run)
     assert outcomes["ours_lost"] == RECOVERED
     assert outcomes["ours_untouched"] == outcomes["official_untouched"] == UNTOUCHED
-    testbed.cluster.wait_until_done(run.run_id)
     expect_no_harm(testbed)
 
 
@@ -117,8 +113,7 @@ def test_of_a_dead_scheduler_each_executor_adopts_its_own_tasks(testbed: Testbed
     testbed.decide(pods["official_starting"])
     run.wait_for_code("ours_starting", "official_starting")
     run.wait_for_times(2, "local_running")
-    run.release()
-    assert run.wait_for_all_to_end() == {
+    assert testbed.end(run) == {
         "ours_running": UNTOUCHED,
         "ours_starting": RECOVERED,
         "official_running": UNTOUCHED,
@@ -127,7 +122,6 @@ def test_of_a_dead_scheduler_each_executor_adopts_its_own_tasks(testbed: Testbed
         # Its process has ended with the scheduler, and Airflow resets it.
         "local_running": Outcome(state="success", try_number=2, pods=0, begun=2, launch_failures=0),
     }
-    testbed.cluster.wait_until_done(run.run_id)
     expect_no_harm(testbed)
 
 

@@ -31,11 +31,9 @@ OTHER = Outcome(state="success", pods=0, launch_failures=0)
 
 def test_tasks_of_the_local_executor_run_between_pods_that_are_lost(testbed: Testbed) -> None:
     run = testbed.trigger("local")
-    run.release()
-    outcomes = run.wait_for_all_to_end()
+    outcomes = testbed.end(run)
     assert len(outcomes) == 12
     assert outcomes == {task_id: RECOVERED if task_id.startswith("pod") else OTHER for task_id in outcomes}
-    testbed.cluster.wait_until_done(run.run_id)
     log = testbed.schedulers.log()
     assert "crashed" not in log
     assert "forked while the Kubernetes thread is busy" not in log

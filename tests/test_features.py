@@ -115,11 +115,8 @@ def test_a_task_cleared_during_its_relaunch_runs_once(testbed: Testbed) -> None:
     run.wait_for_code("held")
     testbed.decide(superseded)
     wait_for("the cleared try's worker has given up", lambda: run.has_failed("held", superseded))
-    run.release()
-    assert run.wait_for_end("held") == Outcome(
-        state="success", try_number=2, max_tries=1, pods=3, launch_failures=1
-    )
-    testbed.cluster.wait_until_done(run.run_id)
+    ended = Outcome(state="success", try_number=2, max_tries=1, pods=3, launch_failures=1)
+    assert testbed.end(run) == {"held": ended}
 
 
 def test_a_lost_launch_is_seen_in_the_task_log_and_in_the_audit_log(testbed: Testbed) -> None:

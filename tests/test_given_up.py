@@ -45,7 +45,7 @@ def given_up(testbed: Testbed, dag_id: str, *, lag: float = 0) -> Iterator[Run]:
 def test_they_are_followed_again_when_they_are_seen_to_start(testbed: Testbed) -> None:
     with given_up(testbed, "starts_after_all") as run:
         testbed.schedulers.wait_for_turns(5)
-    finish(testbed, run)
+    assert testbed.end(run) == dict.fromkeys(LATE, UNTOUCHED)
 
 
 @pytest.mark.long
@@ -56,11 +56,4 @@ def test_their_deletions_find_that_they_have_started(testbed: Testbed) -> None:
         testbed.schedulers.wait_for_turns(5)
     finally:
         testbed.proxy.lag(0)
-    finish(testbed, run)
-
-
-def finish(testbed: Testbed, run: Run) -> None:
-    """Let everything come to its end, and compare it with what should have become of it."""
-    run.release()
-    assert run.wait_for_all_to_end() == dict.fromkeys(LATE, UNTOUCHED)
-    testbed.cluster.wait_until_done(run.run_id)
+    assert testbed.end(run) == dict.fromkeys(LATE, UNTOUCHED)

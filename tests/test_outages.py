@@ -178,9 +178,5 @@ def begin(run: Run) -> None:
 
 def finish(testbed: Testbed, run: Run, launches: Run) -> None:
     """Let everything come to its end, and compare it with what should have become of it."""
-    run.release()
-    launches.release()
-    assert run.wait_for_all_to_end() == EXPECTED
-    assert launches.wait_for_all_to_end() == EXPECTED_NEW
-    testbed.cluster.wait_until_done(run.run_id)
-    testbed.cluster.wait_until_done(launches.run_id)
+    assert testbed.end(run) == EXPECTED
+    assert testbed.end(launches) == EXPECTED_NEW

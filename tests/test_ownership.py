@@ -49,9 +49,7 @@ def test_a_successor_is_killed_before_its_adoption_is_committed(
     testbed.schedulers.start()
     testbed.schedulers.wait_for_turns(5)
 
-    run.release()
-    assert run.wait_for_all_to_end() == dict.fromkeys(tasks, UNTOUCHED)
-    testbed.cluster.wait_until_done(run.run_id)
+    assert testbed.end(run) == dict.fromkeys(tasks, UNTOUCHED)
 
 
 def test_an_adoption_is_rolled_back_and_the_first_owner_comes_back(
@@ -170,10 +168,7 @@ def finish(testbed: Testbed, run: Run) -> None:
     """See that the pods are looked after, whoever does it, and that no worker that ran was touched."""
     testbed.cluster.delete(run.pods("starting")[0])
     wait_for("the lost pod has a successor", lambda: len(run.pods("starting")) == 2, show=run.outcomes)
-    run.release()
-    expected = dict.fromkeys(RUNNING, UNTOUCHED) | {"starting": RECOVERED}
-    assert run.wait_for_all_to_end() == expected
-    testbed.cluster.wait_until_done(run.run_id)
+    assert testbed.end(run) == dict.fromkeys(RUNNING, UNTOUCHED) | {"starting": RECOVERED}
 
 
 def label_early(testbed: Testbed, pods: Collection[str], scheduler: Scheduler) -> None:

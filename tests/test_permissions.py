@@ -119,9 +119,8 @@ def test_a_permission_that_is_missing_is_named_and_nothing_is_lost(
     refused = f'User "{user}" cannot {taken.verb} resource "{taken.resource}"'
     with testbed.permissions.without(taken):
         run = WITHOUT[taken](testbed, refused)
-    run.release()
-    assert run.wait_for_end("work") == (RECOVERED if WITHOUT[taken] in (get, patch) else UNTOUCHED)
-    testbed.cluster.wait_until_done(run.run_id)
+    expected = RECOVERED if WITHOUT[taken] in (get, patch) else UNTOUCHED
+    assert testbed.end(run) == {"work": expected}
 
 
 @pytest.mark.control_plane

@@ -101,25 +101,22 @@ def test_tasks_outlive_the_upgrade_and_the_rollback(
     run.wait_for_code("queued_2")
     back.wait_for_code("queued")
     held_off.wait_for_code("work")
-    for each in (run, back, held_off):
-        each.release()
-    assert run.wait_for_all_to_end() == {
+    assert testbed.end(run) == {
         **{f"queued_{number}": UNTOUCHED for number in range(3)},
         "lost": RECOVERED,
         "running": UNTOUCHED,
         "evicted": RUN_AGAIN,
         "deferred": RESUMED,
     }
-    assert back.wait_for_all_to_end() == {
+    assert testbed.end(back) == {
         "queued": UNTOUCHED,
         "running": UNTOUCHED,
         "relaunched": RECOVERED,
         "deferred": RESUMED,
     }
     # Between two launches there is no pod to adopt: the official executor has Airflow begin another try.
-    assert held_off.wait_for_end("work") == Outcome(state="success", try_number=2, pods=2, launch_failures=1)
-    for each in (run, back, held_off):
-        testbed.cluster.wait_until_done(each.run_id)
+    another_try = Outcome(state="success", try_number=2, pods=2, launch_failures=1)
+    assert testbed.end(held_off) == {"work": another_try}
 
 
 def test_in_a_rollout_both_schedulers_live_and_leave_each_others_tasks_alone(testbed: Testbed) -> None:
@@ -143,12 +140,8 @@ def test_in_a_rollout_both_schedulers_live_and_leave_each_others_tasks_alone(tes
     testbed.cluster.delete(lost)
     testbed.decide(run.wait_for_pods("lost", 2)[1])
     run.wait_for_code("lost")
-    run.release()
-    during.release()
-    assert run.wait_for_all_to_end() == {**dict.fromkeys(ROLLED_OUT, UNTOUCHED), "lost": RECOVERED}
-    assert during.wait_for_all_to_end() == dict.fromkeys(ROLLED_OUT, UNTOUCHED)
-    for each in (run, during):
-        testbed.cluster.wait_until_done(each.run_id)
+    assert testbed.end(run) == {**dict.fromkeys(ROLLED_OUT, UNTOUCHED), "lost": RECOVERED}
+    assert testbed.end(during) == dict.fromkeys(ROLLED_OUT, UNTOUCHED)
 
 
 def is_on_its_way(run: Run) -> None:

@@ -117,8 +117,7 @@ def test_of_a_dead_scheduler_each_team_s_executor_adopts_its_own(
         assert runs[team].wait_for_end("running").state == "failed"
     for run in runs.values():
         run.wait_for_times(2, "local")
-        run.release()
-    outcomes = {team: run.wait_for_all_to_end() for team, run in runs.items()}
+    outcomes = {team: testbed.end(run) for team, run in runs.items()}
     given_up = Outcome(state="failed", pods=1, ended=0, launch_failures=0, execution_failures=1)
     assert {team: found["running"] for team, found in outcomes.items()} == {
         EVERYONE: given_up,
@@ -134,5 +133,3 @@ def test_of_a_dead_scheduler_each_team_s_executor_adopts_its_own(
     # LocalExecutor is common to all teams. What it ran has ended with the scheduler, and Airflow resets it.
     reset = Outcome(state="success", try_number=2, pods=0, begun=2, launch_failures=0)
     assert {team: found["local"] for team, found in outcomes.items()} == dict.fromkeys(NAMES, reset)
-    for run in runs.values():
-        testbed.cluster.wait_until_done(run.run_id)

@@ -45,11 +45,9 @@ def test_a_replacement_that_waits_long_is_not_taken_for_a_stuck_task(testbed: Te
             ),
         )
     # Its token was made for it. The one of the first launch has expired.
-    run.release()
-    assert run.wait_for_end("lost") == RECOVERED
+    assert testbed.end(run) == {"lost": RECOVERED}
     with testbed.records.engine.connect() as connection:
         assert connection.execute(STUCK).scalar() == 0
-    testbed.cluster.wait_until_done(run.run_id)
 
 
 def test_a_worker_that_is_not_heard_of_any_more_is_replaced(testbed: Testbed) -> None:

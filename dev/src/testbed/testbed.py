@@ -24,7 +24,7 @@ from testbed.airflow_deployment import AirflowDeployment, Component
 from testbed.cluster import Cluster, creates_pod
 from testbed.code_journal import FOLDER_VARIABLE, Order, open_code_journal, order_file
 from testbed.permissions import Account, Permissions
-from testbed.records import Records, Run
+from testbed.records import Outcome, Records, Run
 from testbed.schedulers import Schedulers
 from testbed.waiting import LONGEST_WAIT, wait_for
 
@@ -102,6 +102,17 @@ class Testbed:
         self.deployment.wait_for_dag(dag_id)
         (self.home / dag_id).mkdir(exist_ok=True)
         return Run(self.records, dag_id, self.api.trigger(dag_id, run_id))
+
+    def end(self, run: Run) -> dict[str, Outcome]:
+        """
+        Let all tasks of a run come to their end, and wait until no pod of it is in use.
+
+        :return: what has become of those that are not mapped
+        """
+        run.release()
+        outcomes = run.wait_for_all_to_end()
+        self.cluster.wait_until_done(run.run_id)
+        return outcomes
 
     @contextmanager
     def configured(self, env: Mapping[str, str], faults: Path) -> Iterator[None]:
