@@ -8,7 +8,8 @@ They are written to the database of Airflow's configuration. Each call writes th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,10 @@ from airflow.utils.session import create_session
 from uuid6 import uuid7
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow_resilience.context import (
-    ContextSource,
-    ExecutionContext,
-    StateChangeCategory,
-    StateChangeReason,
-)
+from airflow_resilience.context import ContextSource as Source
+from airflow_resilience.context import ExecutionContext
+from airflow_resilience.context import StateChangeCategory as Category
+from airflow_resilience.context import StateChangeReason as Reason
 from airflow_resilience.decision import Action, AvoidNode, BudgetUse, Decision
 from airflow_resilience.ledger import (
     EXECUTION_FAILURE_EVENT,
@@ -65,21 +64,16 @@ _OTHER_ENDS = (
     explain(KeyError("customer_id")),
     explain(RuntimeError("the warehouse has refused the statement")),
     ExecutionContext(
-        StateChangeCategory.TIMEOUT,
-        StateChangeReason.EXECUTION_TIMEOUT,
-        ContextSource.WORKER,
+        Category.TIMEOUT,
+        Reason.EXECUTION_TIMEOUT,
+        Source.WORKER,
         {"exception": "airflow.sdk.exceptions.AirflowTaskTimeout", "message": "Timeout, PID: 24"},
     ),
+    ExecutionContext(Category.USER_ACTION, Reason.MANUAL_STATE_CHANGE, Source.API, {"state": "failed"}),
     ExecutionContext(
-        StateChangeCategory.USER_ACTION,
-        StateChangeReason.MANUAL_STATE_CHANGE,
-        ContextSource.API,
-        {"state": "failed"},
-    ),
-    ExecutionContext(
-        StateChangeCategory.INFRASTRUCTURE,
-        StateChangeReason.RESOURCE_EXHAUSTION,
-        ContextSource.EXECUTOR,
+        Category.INFRASTRUCTURE,
+        Reason.RESOURCE_EXHAUSTION,
+        Source.EXECUTOR,
         {"message": "exceeded quota: tasks, requested: pods=1, used: pods=200, limited: pods=200"},
     ),
 )
@@ -107,12 +101,13 @@ class Loss:
     reason: str = "EvictionByEvictionAPI"
     budget: tuple[int, int] | None = None
     delay: float = 0.0
-    more: tuple[tuple[str, Any], ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
     """Metadata of its context beside pod, node and cause."""
     away_since: datetime | None = None
     """Since when :data:`HUB` was away, if that is why."""
 
 
+_WORKER = {"container": "base", "container_type": "worker"}
 HUB = Dependency(DependencyKind.REGISTRY, "registry.example.com")
 
 EMPTY_FILE = explain(ValueError("the file of yesterday has 0 rows, at least 1,000 are expected"))
@@ -125,11 +120,7 @@ REGISTRY_AWAY = Loss(
     budget=(1, 3),
     reason="ErrImagePull",
     delay=30.0,
-    more=(
-        ("container", "base"),
-        ("container_type", "worker"),
-        ("message", "failed to pull image: dial tcp: lookup registry: i/o timeout"),
-    ),
+    more={**_WORKER, "message": "failed to pull image: dial tcp: lookup registry: i/o timeout"},
 )
 
 EVICTED = Loss(
@@ -139,7 +130,7 @@ EVICTED = Loss(
     explanation="infrastructure retry 1 of 5; policy infrastructure, rule infrastructure",
     budget=(1, 5),
     delay=10.0,
-    more=(("condition", "DisruptionTarget"), ("container", "base"), ("exit_code", 143)),
+    more={"condition": "DisruptionTarget", "container": "base", "exit_code": 143},
 )
 
 OUT_OF_MEMORY = Loss(
@@ -147,18 +138,12 @@ OUT_OF_MEMORY = Loss(
     node=NODES[2],
     phase=Phase.EXECUTION,
     action=Action.COUNT,
-    explanation="infrastructure retries used: 1 of 5; no rule is about it; "
-    "policy infrastructure, rule defaultAction",
+    explanation="infrastructure retries used: 1 of 5; no rule is about it; policy infrastructure, "
+    "rule defaultAction",
     rule="defaultAction",
     budget=(1, 5),
     reason="OOMKilled",
-    more=(
-        ("container", "base"),
-        ("container_type", "worker"),
-        ("exit_code", 137),
-        ("signal", "SIGKILL"),
-        ("message", LAST_LINES),
-    ),
+    more={**_WORKER, "exit_code": 137, "signal": "SIGKILL", "message": LAST_LINES},
 )
 
 NODE_LOST = Loss(
@@ -247,23 +232,22 @@ def _lose_some(session: Session, ti: TaskInstance, random: Random, now: datetime
 
 
 def _exhaust(session: Session, ti: TaskInstance, node: str, at: datetime) -> None:
-    for number in range(1, 4):
-        action, words = Action.RELAUNCH, f"infrastructure retry {number} of 2; policy infrastructure"
-        if number == 3:
-            action = Action.COUNT
-            words = (
-                "infrastructure retries used: 2 of 2; no infrastructure retry is left; "
-                "infrastructure_retry_budget: retried 2 of 2 times"
-            )
-        loss = Loss(
-            cause="evicted-by-node-pressure",
-            node=node,
-            phase=Phase.EXECUTION,
-            action=action,
-            explanation=words,
-            budget=(min(number, 2), 2),
-            reason="Evicted",
-        )
+    of_two = "infrastructure retry {} of 2; policy infrastructure"
+    first = Loss(
+        cause="evicted-by-node-pressure",
+        node=node,
+        phase=Phase.EXECUTION,
+        explanation=of_two.format(1),
+        budget=(1, 2),
+        reason="Evicted",
+    )
+    second = replace(first, explanation=of_two.format(2), budget=(2, 2))
+    words = (
+        "infrastructure retries used: 2 of 2; no infrastructure retry is left; "
+        "infrastructure_retry_budget: retried 2 of 2 times"
+    )
+    last = replace(second, action=Action.COUNT, explanation=words)
+    for number, loss in enumerate((first, second, last), 1):
         _lose(session, ti, loss, at + timedelta(minutes=4 * number), number)
     _run(ti, "failed", "", at, at + timedelta(minutes=13))
 
@@ -304,14 +288,14 @@ def _lose(session: Session, ti: TaskInstance, loss: Loss, at: datetime, launch: 
     index = f"-{ti.map_index}" if ti.map_index >= 0 else ""
     pod = f"{ti.dag_id}-{ti.task_id}{index}-{ti.try_number}{launch}".replace("_", "-")
     number = crc32(pod.encode())
-    metadata = {"pod": pod, "namespace": "airflow", "node": loss.node, "cause": loss.cause, **dict(loss.more)}
+    metadata = {"pod": pod, "namespace": "airflow", "node": loss.node, "cause": loss.cause, **loss.more}
     entry = LedgerEntry(
         ti_id=str(ti.id),
         worker_uid=f"{number:08x}-5a1f-4c1e-9b7e-{number:012x}",
         worker_name=pod,
         launch=launch,
         reason=loss.reason,
-        context=ExecutionContext(cause.category, cause.reason, ContextSource.EXECUTOR, metadata),
+        context=ExecutionContext(cause.category, cause.reason, Source.EXECUTOR, metadata),
         decision=Decision(
             action=loss.action,
             policy=INFRASTRUCTURE if loss.phase is Phase.EXECUTION else "standard",
