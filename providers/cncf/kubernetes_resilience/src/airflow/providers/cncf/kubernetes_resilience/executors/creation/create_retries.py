@@ -129,7 +129,7 @@ class CreateRetries:
         if not launch.token_made_at:
             launch.token_made_at = launch.first_token_at = self._clock()
         elif self._clock() - launch.token_made_at >= self._token_age:
-            self._builder.renew_token(launch)
+            self._builder.renew_token(creation, launch.ti_id)
             launch.token_made_at = self._clock()
         creation.next_attempt = None
         launch.calls += 1
@@ -153,7 +153,7 @@ class CreateRetries:
             return
         if answer is Answer.NAME_TAKEN and not creation.is_renamed:
             taken = launch.name
-            rename(launch)
+            rename(launch, creation)
             log.info("There is another pod %s; that of %s is created as %s", taken, launch.key, launch.name)
             creation.next_attempt = NextAttempt(self._clock())
         elif answer is Answer.TRANSIENT and not self._fails_alone(creation):

@@ -129,16 +129,15 @@ class PodBuilder:
         launch.workload = StoredWorkload.of(job)
         return Creation(body, workload.token)
 
-    def renew_token(self, launch: Launch) -> None:
+    def renew_token(self, creation: Creation, ti_id: str) -> None:
         """
-        Put a fresh token into the manifest of a launch whose pod does not exist yet.
+        Put a fresh token into the manifest of a pod that does not exist yet.
 
         The pod mutation hook may have moved the token, so its text is replaced wherever it is found. If a
         hook has encoded the arguments, the token stays as it was.
         """
-        if launch.creation:
-            fresh, calls = self._make_token(launch.ti_id), launch.creation
-            calls.body, calls.token = _replace(calls.body, calls.token, fresh), fresh
+        fresh = self._make_token(ti_id)
+        creation.body, creation.token = _replace(creation.body, creation.token, fresh), fresh
 
     def _build(self, job: KubernetesJob, workload: ExecuteTask, previous: StoredContext | None) -> V1Pod:
         key = workload.ti.key
@@ -219,13 +218,11 @@ def _find_worker(containers: list[dict[str, Any]]) -> dict[str, Any]:
     )
 
 
-def rename(launch: Launch) -> None:
+def rename(launch: Launch, creation: Creation) -> None:
     """Give the pod of a launch, which does not exist yet, a name that no other pod has."""
-    if launch.creation is None:
-        raise AssertionError("only a pod that is not known can be given another name")
-    launch.name, calls = add_unique_suffix(name=launch.name), launch.creation
-    calls.is_renamed = True
-    calls.body = {**calls.body, "metadata": {**calls.body["metadata"], "name": launch.name}}
+    launch.name, creation.is_renamed = add_unique_suffix(name=launch.name), True
+    metadata = {**creation.body["metadata"], "name": launch.name}
+    creation.body = {**creation.body, "metadata": metadata}
 
 
 def _replace(value: Any, old: str, new: str) -> Any:

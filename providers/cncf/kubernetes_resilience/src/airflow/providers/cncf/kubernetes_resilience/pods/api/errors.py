@@ -33,7 +33,6 @@ class KubernetesApiError(Exception):
     :param status: HTTP status; None if there was no usable answer
     :param reason: the machine-readable ``Status.reason``, such as ``AlreadyExists``
     :param retry_after: seconds to wait before the next attempt, if the server named a time
-    :param body: the answer's decoded ``Status`` object, for callers that need its details
     """
 
     def __init__(
@@ -43,13 +42,11 @@ class KubernetesApiError(Exception):
         status: int | None = None,
         reason: str | None = None,
         retry_after: float | None = None,
-        body: Mapping[str, Any] | None = None,
     ) -> None:
         self.message = message[:MAX_MESSAGE_LENGTH]
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
-        self.body = body or {}
         super().__init__(_shown(message))
 
     def __str__(self) -> str:
@@ -162,7 +159,6 @@ def error_from_status(
         status=status,
         reason=reason if isinstance(reason, str) and reason else None,
         retry_after=_retry_after(body, headers or {}),
-        body=body,
     )
 
 
