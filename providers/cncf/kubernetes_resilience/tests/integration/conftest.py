@@ -60,6 +60,9 @@ class Kubelet(Api):
     def labels(self, name: str, **labels: str) -> None:
         self.patch(name, {"metadata": {"labels": labels}}).raise_for_status()
 
+    def bind(self, name: str, node: str) -> None:
+        super().bind(name, node).raise_for_status()
+
     def delete(self, name: str, grace: int = 0) -> None:
         super().delete(name, gracePeriodSeconds=grace).raise_for_status()
 

@@ -76,9 +76,13 @@ def test_name_without_a_suffix_has_no_siblings(name: str, hostname: str) -> None
     assert locate(hostname, name=name) is Place.UNKNOWN
 
 
-@pytest.mark.parametrize("is_alone", [True, False])
-def test_host_that_says_nothing_is_that_of_the_only_pod(is_alone: bool) -> None:
-    launch = Launch(KEY, "ti", name=POD, number=1 if is_alone else 2)
+@pytest.mark.parametrize(
+    ("number", "has_siblings", "is_alone"), [(1, False, True), (2, False, False), (1, True, False)]
+)
+def test_host_that_says_nothing_is_that_of_the_only_pod(
+    number: int, has_siblings: bool, is_alone: bool
+) -> None:
+    launch = Launch(KEY, "ti", name=POD, number=number, has_siblings=has_siblings)
     assert launch.runs("node-1") is is_alone
     assert launch.runs(POD)
     assert not launch.runs(SIBLING)

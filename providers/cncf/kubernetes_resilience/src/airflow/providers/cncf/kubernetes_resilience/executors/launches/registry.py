@@ -181,7 +181,7 @@ class LaunchRegistry:
         self._move(launch, _state_of_pod(launch))
 
     def settled(self, launch: Launch) -> None:
-        """Note that the end of a launch is settled; if it is still the current one, it goes on."""
+        """Note that the end of a launch, or its silence, is settled; one that is current still goes on."""
         self._unsettled.pop(launch.launch_id, None)
         launch.is_silent = False
         if launch.state is LaunchState.ENDED and self.is_current(launch):
