@@ -261,6 +261,23 @@ def test_a_silent_worker_of_which_nothing_is_known_is_left(start, queued_ti, poi
     assert counted == ["settle"]
 
 
+def test_a_guess_that_a_worker_is_gone_stands_if_its_pod_cannot_be_judged(start, queued_ti, poison, counted):
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti = queued_ti()
+    harness.run(ti)
+    poison(situation, "find_failure", ti)
+    sent = harness.call_back(harness.row(ti))
+    harness.executor.change_state(ti.key, "failed")  # no heartbeat
+    assert sent == []
+    assert [state for state, _ in harness.events().values()] == ["failed"]
+    assert (harness.occupied(ti), counted) == (False, ["heartbeat-timeout"])
+    harness.executor.sync()
+    assert len(sent) == 1
+    assert not harness.executor._registry.get(ti.key).is_silent, (
+        "nothing is left of a guess that is Airflow's"
+    )
+
+
 def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, poison, counted):
     play.queue()
     poison(situation, "find_failure", play.tis[BAD])

@@ -50,7 +50,12 @@ def preference(weight, *requirements):
         ),
         (NEAR, {"nodeAffinity": {PREFERRED: [preference(100, NOT_1, NOT_2)]}, **NEAR}),
     ],
-    ids=["alone", "beside a preference", "beside the least that there is", "beside a pod affinity, which is scored apart"],
+    ids=[
+        "alone",
+        "beside a preference",
+        "beside the least that there is",
+        "beside a pod affinity, which is scored apart",
+    ],
 )
 def test_other_nodes_are_preferred_less_than_what_the_pod_prefers(before, after):
     assert changed(before, suspects=["node-1", "node-2"]) == after

@@ -364,16 +364,24 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         """
         Report a state, unless it is the scheduler's guess that a worker is gone which it has not heard of.
 
-        That is evidence, and settled like the end of a pod.
+        A guess is evidence, and settled like the end of a pod. It stands if an error prevents that.
         """
         is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
-        if not is_guess or not self._settles(key):
+        if not (is_guess and self._settles(key) and self._is_noted(key)):
             super().change_state(key, state, info, remove_running)
             return
         # Airflow sends its callback right before the guess. An earlier one is about something else.
         if held := next((item for item in reversed(self._held_callbacks) if item[0] == key), None):
             self._held_callbacks.remove(held)
-        self._parts.running_workers.heard_nothing(key)
+
+    def _is_noted(self, key: TaskInstanceKey) -> bool:
+        """Note that Airflow has not heard of a worker for too long; return False if an error prevents it."""
+        try:
+            self._parts.running_workers.heard_nothing(key)
+        except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
+            self._isolation.gave_up("heartbeat-timeout", key, error)
+            return False
+        return True
 
     def _settles(self, key: TaskInstanceKey) -> bool:
         return self._is_started and self._parts.running_workers.settles(key)

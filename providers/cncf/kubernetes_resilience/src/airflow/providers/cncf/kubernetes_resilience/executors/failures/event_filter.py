@@ -173,7 +173,11 @@ class StaleEventFilter:
             self._expect(launch, 0.0)
         elif launch.facts and launch.state is not LaunchState.ENDED:
             launch.is_silent = True
-            self._evaluate(launch)
+            try:
+                self._evaluate(launch)
+            except Exception:
+                launch.is_silent = False  # the guess is left to Airflow, and must not count again later
+                raise
 
     def misread(self, message: Message) -> None:
         """Use what is certain in a message that could not be handled: that a pod has ended."""
