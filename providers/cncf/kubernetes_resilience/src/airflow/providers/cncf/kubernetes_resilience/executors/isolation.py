@@ -162,6 +162,19 @@ class Isolation:
         """Like :meth:`batch`, for one item, which comes again in a later turn if the work fails."""
         self.batch(step, [item], lambda _: work(item), name=name, give_up=give_up)
 
+    def attempt(self, step: str, name: object, work: Callable[..., object], *args: Any) -> bool:
+        """
+        Do what concerns one item alone and does not come again.
+
+        :return: whether that succeeded; what it raised is logged and counted
+        """
+        try:
+            work(*args)
+        except Exception as error:  # noqa: BLE001 - concerns this item alone, and is logged below
+            self.gave_up(step, name, error)
+            return False
+        return True
+
     def gave_up(self, step: str, name: object, error: Exception) -> None:
         """Log and count that one item cannot be handled; what becomes of it is up to the caller."""
         log.error("%s of %s has failed and is given up", step.capitalize(), name, exc_info=error)

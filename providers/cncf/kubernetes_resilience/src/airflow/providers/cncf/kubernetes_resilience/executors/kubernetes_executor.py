@@ -296,13 +296,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
 
     def _receive(self, until: float) -> bool:
         """Handle the messages in the inbox; return whether the time has run out."""
-        for message in chain(self._parts.event_filter.released(), _drain(self._inbox)):
+        event_filter = self._parts.event_filter
+        for message in chain(event_filter.released(), _drain(self._inbox)):
             self._last_message = self._clock()
-            try:
-                self._parts.event_filter.receive(message)
-            except Exception as error:  # noqa: BLE001 - concerns one pod, not the scheduler; logged below
-                self._isolation.gave_up("receive", message, error)
-                self._isolation.run("receive", self._parts.event_filter.misread, message)
+            if not self._isolation.attempt("receive", message, event_filter.receive, message):
+                self._isolation.run("receive", event_filter.misread, message)
             if self._last_message > until:
                 return True
         return False
@@ -367,21 +365,19 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         A guess is evidence, and settled like the end of a pod. It stands if an error prevents that.
         """
         is_guess = state == TaskInstanceState.FAILED and info is None and remove_running
-        if not (is_guess and self._settles(key) and self._is_noted(key)):
+        is_noted = (
+            is_guess
+            and self._settles(key)
+            and self._isolation.attempt(
+                "heartbeat-timeout", key, self._parts.running_workers.heard_nothing, key
+            )
+        )
+        if not is_noted:
             super().change_state(key, state, info, remove_running)
             return
         # Airflow sends its callback right before the guess. An earlier one is about something else.
         if held := next((item for item in reversed(self._held_callbacks) if item[0] == key), None):
             self._held_callbacks.remove(held)
-
-    def _is_noted(self, key: TaskInstanceKey) -> bool:
-        """Note that Airflow has not heard of a worker for too long; return False if an error prevents it."""
-        try:
-            self._parts.running_workers.heard_nothing(key)
-        except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
-            self._isolation.gave_up("heartbeat-timeout", key, error)
-            return False
-        return True
 
     def _settles(self, key: TaskInstanceKey) -> bool:
         return self._is_started and self._parts.running_workers.settles(key)

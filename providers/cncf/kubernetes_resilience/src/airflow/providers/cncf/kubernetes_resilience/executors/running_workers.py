@@ -97,10 +97,8 @@ class RunningWorkers:
             launch = self._completion.to_follow.popleft()
             if not self._registry.is_current(launch) or launch.facts is None:
                 continue
-            try:
-                self._event_filter.follow(launch, launch.facts)
-            except Exception as error:  # noqa: BLE001 - concerns this launch alone, and is logged below
-                self._isolation.gave_up("adopt", launch.key, error)
+            facts = launch.facts
+            if not self._isolation.attempt("adopt", launch.key, self._event_filter.follow, launch, facts):
                 seen = PodObservation(launch.facts)
                 self._isolation.run("adopt", self._event_filter.misread, seen)
 
