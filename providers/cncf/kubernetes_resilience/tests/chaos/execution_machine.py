@@ -281,6 +281,11 @@ class ExecutionChaos(Chaos):
 
     # ------------------------------------------------------------------ rest
 
+    def tidy_up(self) -> None:
+        """Have the pods go of nodes that stay away; the task instances came to their ends without that."""
+        self.world.evict_from_cut_off_nodes()
+        super().tidy_up()
+
     def calm_round(self, *, late: bool) -> None:
         self.time_out_silent()
         super().calm_round(late=late)

@@ -45,6 +45,12 @@ class ExecutionWorld(Tries):
         pod.manifest["status"]["conditions"] = [UNREADY]
         self.changed(pod)
 
+    def evict_from_cut_off_nodes(self) -> None:
+        """Do what the control plane does about pods whose node has been unreachable for five minutes."""
+        for pod in self.pods:
+            if pod.is_cut_off and pod.is_alive:
+                self.delete(pod)
+
     def finish_deletion(self, pod: WorldPod) -> None:
         """Carry out a deletion; if the pod's node is cut off, remove its object by force."""
         if pod.is_cut_off:

@@ -133,6 +133,14 @@ def test_the_replacement_waits_for_a_worker_on_a_node_that_is_cut_off(chaos, wor
     succeeds_in_the_first_try(chaos)
 
 
+def test_a_worker_on_a_node_that_is_cut_off_succeeds(chaos, world):
+    pod = chaos.pod_of(world.tis[0])
+    world.cut_off(pod, dies=False)
+    chaos.flush()
+    assert world.report(pod, "success")
+    chaos.come_to_rest()
+
+
 def test_a_heartbeat_times_out_before_a_lost_orphan_is_settled(chaos, world):
     lose(chaos, "removed")
     world.crash(world.schedulers[0])
