@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-The KubernetesExecutor that relaunches pods which died before their task's process started.
+The KubernetesExecutor that launches a task again in the same try if the infrastructure has failed its pod.
 
 It extends the official one: configuration, workload intake, pod construction, templates, overrides,
 coordinators and the command line are inherited. Pods are watched and changed by one thread

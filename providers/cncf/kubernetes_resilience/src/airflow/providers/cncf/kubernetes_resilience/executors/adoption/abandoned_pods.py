@@ -1,6 +1,6 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes the pods of task instances whose adoption was cancelled."""
+"""Deletes the pods of task instances whose adoption was cancelled, or that Airflow resets."""
 
 from __future__ import annotations
 

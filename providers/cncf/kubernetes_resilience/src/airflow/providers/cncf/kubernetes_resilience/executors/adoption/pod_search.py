@@ -3,7 +3,7 @@
 """
 Looks for the pods of orphaned task instances.
 
-Only here does the scheduler's thread wait for the API server: for the first list of the pods. Airflow has to
+Only here does the scheduler's loop wait for the API server: for the first list of the pods. Airflow has to
 know at once what could not be adopted: it resets that, which costs a try.
 """
 

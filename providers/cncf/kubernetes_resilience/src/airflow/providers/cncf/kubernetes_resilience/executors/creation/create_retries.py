@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Create calls that have failed: repeated, made under another name, or given up.
+Sends create calls. Those that have failed are repeated, made under another name, or given up.
 
 :data:`COURSES` says how often, and what the launch has failed with then; so does ``docs/launch-failures.md``.
 """

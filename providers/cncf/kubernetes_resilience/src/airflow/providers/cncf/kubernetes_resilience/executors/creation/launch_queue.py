@@ -3,6 +3,9 @@
 """
 Launches whose pods are still to be created: they wait until they are due, and their pods are built.
 
+Two others wait here for the end of the pods before them: the report that a launch has failed, and a task
+instance without a job, which the scheduler queues again.
+
 All of this runs in the scheduler's thread. The Kubernetes thread makes the calls, and answers through the
 executor's inbox.
 """

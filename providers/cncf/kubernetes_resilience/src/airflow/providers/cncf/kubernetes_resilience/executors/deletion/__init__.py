@@ -1,3 +1,3 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that are replaced, cancelled or orphaned."""
+"""Pods that have ended, or are replaced, cancelled or orphaned."""

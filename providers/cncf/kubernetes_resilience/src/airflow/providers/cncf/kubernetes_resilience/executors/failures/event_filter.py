@@ -1,10 +1,10 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Finds the launches that have ended, in the messages of the Kubernetes thread.
+Finds the launches that have ended, by the messages of the Kubernetes thread and by their deadlines.
 
-A message counts only if it is about the pod that is a task instance's current launch. A message about another
-pod may lead to that pod's deletion, and to nothing else.
+A message ends a launch only if it is about the pod that is a task instance's current launch. What follows
+from a message about another pod is up to :mod:`.superseded_pods`.
 """
 
 from __future__ import annotations
