@@ -271,8 +271,9 @@ class Actions(LoggingMixin):
         """Report what is known of a launch whose outcome could not be acted on."""
         launch, outcome = settled.launch, settled.outcome
         match outcome:
-            case NotEnded(Step.CANCEL | Step.FOLLOW | Step.RELEASE):
-                self._release(launch)  # a pod that never starts stays until this scheduler ends
+            case NotEnded(Step.CANCEL | Step.FOLLOW | Step.RELEASE) | Keep() | Release(leaves_pod=True):
+                # A pod that never starts, or that nobody tidies up, stays until this scheduler ends.
+                self._stop_following(launch, unfollowed=False)
                 return
             case NotEnded(_, situation):
                 self.cannot_settle(Asked(launch, situation), error)
