@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from airflow import settings
+from airflow.providers.cncf.kubernetes_resilience.executors import isolation
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     NotEnded,
     Settled,
@@ -18,6 +19,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import ATTEMPTS, RETRY_BACKOFF
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
+from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience.propagation import audit
 
 from ...support import manifests as m
@@ -65,6 +67,23 @@ def test_a_failure_that_cannot_be_stored_keeps_no_other_launch(harness, not_laun
     assert harness.row(not_launched[3]).state == "scheduled"
     harness.requeue(not_launched[3])
     assert (held(harness, not_launched), reported(harness)) == ([], {0: "failed", 3: "failed"})
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_one_that_cannot_be_let_go_of_keeps_no_other(harness, not_launched, monkeypatch, odd):
+    retract = Slots.retract
+
+    def fail(self, key):
+        if key.map_index == odd:
+            raise RuntimeError("a bug")
+        retract(self, key)
+
+    monkeypatch.setattr(Slots, "retract", fail)
+    harness.executor.heartbeat()
+    assert (held(harness, not_launched), reported(harness)) == ([odd], {0: "failed"})
+    for _ in range(isolation.ATTEMPTS):
+        harness.wait(isolation.RETRY_BACKOFF.maximum)
+    assert held(harness, not_launched) == []
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodNotCreated
 
@@ -120,6 +121,23 @@ def test_it_says_what_has_lost_its_pod_and_cannot_be_settled(
     with database_away(RetryPolicies, "with_budget"):
         heir.executor.sync()
     assert dump(heir)[0] == ["adopted without a pod; settled when the database answers"]
+
+
+def test_one_that_cannot_be_described_leaves_out_nothing_else(harness, queued_ti, dump, monkeypatch):
+    """The scheduler dumps in a signal handler: an exception would end it."""
+    describe = Launch.describe
+
+    def fail(self, now):
+        if self.key.map_index == 0:
+            raise RuntimeError("a bug")
+        return describe(self, now)
+
+    monkeypatch.setattr(Launch, "describe", fail)
+    for ti in queued_ti(mapped=2):
+        harness.launch(ti)
+    lines = dump(harness)
+    assert lines[0] == ["pending; cannot be described: RuntimeError: a bug"]
+    assert lines[1][0].startswith("pending; launch 1, pod")
 
 
 def test_an_executor_that_was_not_started_holds_nothing(caplog, monkeypatch):

@@ -30,6 +30,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletio
     PodDeletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import (
+    event_filter,
     judge,
     policies,
     record,
@@ -56,6 +57,7 @@ from airflow_resilience.metrics import stats
 from ...support import manifests as m
 from ...support.cluster import Pod
 from ...support.harness import request_for
+from .failures.test_executions import losses
 
 TASKS, BAD = 7, 4
 
@@ -276,6 +278,21 @@ def test_a_guess_that_a_worker_is_gone_stands_if_its_pod_cannot_be_judged(start,
     assert not harness.executor._registry.get(ti.key).is_silent, (
         "nothing is left of a guess that is Airflow's"
     )
+
+
+def test_what_runs_again_after_a_guess_that_was_passed_on_has_a_slot(start, queued_ti, monkeypatch):
+    """Airflow drops a report about a task instance that the executor has. Else it would fail the next run."""
+    harness = start(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="2")
+    ti = queued_ti()
+    pod = harness.run(ti)
+    with monkeypatch.context() as patch:
+        patch.setattr(situation, "find_failure", lambda *args, **options: 1 / 0)
+        harness.executor.change_state(ti.key, "failed")  # no heartbeat
+    assert not harness.occupied(ti)
+    harness.observe(pod, m.evicted())
+    harness.wait(record.REPORT_GRACE)
+    assert harness.executor._registry.get(ti.key).waiting
+    assert harness.occupied(ti)
 
 
 def test_a_message_that_cannot_be_read_is_not_the_end_of_what_it_is_about(play, poison, counted):
@@ -665,6 +682,25 @@ def test_a_launch_that_cannot_be_followed(play, successor, poison, counted):
     )
     assert heir.left_over() == {}
     assert set(counted) == {"adopt"}
+
+
+def test_a_lost_worker_that_cannot_be_judged(play, successor, poison, counted):
+    """The others are held in the same turn, and the end of this one is certain."""
+    for pod in play.queue().answer():
+        play.harness.begin(play.tis[int(pod.annotations["map_index"])], pod)
+    heir = Play(successor(KUBERNETES_RESILIENCE__INFRASTRUCTURE_RETRY_BUDGET="1"), play.tis.values())
+    heir.harness.cluster.pods.clear()
+    poison(event_filter, "note_deadlines", play.tis[BAD])
+    assert heir.harness.offer(*play.tis.values()) == []
+    for _ in range(3):
+        heir.turn()
+    assert {loss["reason"] for loss in losses(heir.harness)} == {"Deleted"}
+    assert len(losses(heir.harness)) == TASKS - 1
+    for _ in range(isolation.ATTEMPTS):
+        heir.turn(isolation.RETRY_BACKOFF.maximum)
+    assert (losses(heir.harness)[-1]["reason"], len(losses(heir.harness))) == ("Unknown", TASKS)
+    assert heir.left_over() == {}
+    assert counted == ["track"]
 
 
 def test_a_task_that_cannot_be_handed_back(play, successor, poison, counted):

@@ -148,6 +148,7 @@ class Actions(LoggingMixin):
             entry.decision.explanation,
             **notifications.fields_of(launch, entry),
         )
+        self._slots.occupied.add(launch.key)  # which Airflow's guess has freed, if it was passed on
         self._slots.follow_new_id(launch.key, entry.ti_id, entry.next_ti_id)
         self._launch_queue.relaunch(launch, entry)
         notifications.count(launch.key, entry)
@@ -254,16 +255,25 @@ class Actions(LoggingMixin):
         :raises DatabaseAwayError: if the database does not answer
         """
         items = [item for item in given_up if self._registry.is_current(item.launch)]
-        dropped = [item for item in items if not (item.error or item.why)]
-        # First: what is handed back is another turn's, and nobody asks again about those that run elsewhere.
-        for item in dropped:
+        # What is handed back comes first, since that is committed, and what needs the database last.
+        for item in sorted(items, key=lambda item: (bool(item.error or item.why), item.runs)):
+            self._isolation.alone(
+                "act",
+                item,
+                self._let_go_of,
+                name=lambda item: item.launch.key,
+                give_up=lambda item, _: self._release(item.launch),
+            )
+
+    def _let_go_of(self, item: NotLaunched) -> None:
+        if item.error:
+            self._give_up(item.launch, item.error)
+        elif item.why:
+            self._fail(item.launch, item.why, item.context)
+        else:
             self._retract(item.launch.key)
-        self._running_workers.follow([item.launch.key for item in dropped if item.runs])
-        for item in items:
-            if item.error:
-                self._give_up(item.launch, item.error)
-            elif item.why:
-                self._fail(item.launch, item.why, item.context)
+            if item.runs:
+                self._running_workers.follow([item.launch.key])
 
     # ------------------------------------------------------------------ what cannot be handled
 
@@ -340,8 +350,8 @@ class Actions(LoggingMixin):
         self._slots.fail(launch.key, why)
 
     def _retract(self, key: TaskInstanceKey) -> None:
-        self._deletion.cancel(key)
         self._slots.retract(key)
+        self._deletion.cancel(key)
 
 
 def _unhandled(error: Exception) -> str:

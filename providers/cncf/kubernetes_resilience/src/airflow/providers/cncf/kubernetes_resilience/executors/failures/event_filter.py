@@ -160,7 +160,8 @@ class StaleEventFilter:
         facts = PodFacts(PodRef("", orphan.hostname or "", ""), {}, {}, phase="Running")
         launch = Launch(orphan.key, orphan.ti_id, name=facts.ref.name, facts=facts, is_gone=True)
         self._registry.hold(launch)
-        self._evaluate(launch)
+        self._due[launch] = 0.0
+        self._evaluate_alone(launch)
 
     def heard_nothing(self, launch: Launch) -> None:
         """
@@ -271,6 +272,9 @@ class StaleEventFilter:
         ahead = [deadline for deadline in launch.deadlines.values() if deadline > now]
         self._due[launch] = min(ahead, default=inf)
 
+    def _evaluate_alone(self, launch: Launch) -> None:
+        self._isolation.alone("track", launch, self._evaluate, name=_id, give_up=self._give_up)
+
     def _created(self, message: PodCreated) -> None:
         launch = self._answered(message.launch_id)
         if launch is None:
@@ -364,11 +368,12 @@ class StaleEventFilter:
                 self._ask(launch, launch.ref)
             # While the API server is away, each pod that does not start has its time anew.
             if due <= now or (is_away and due < inf):
-                self._isolation.alone("track", launch, self._evaluate, name=_id, give_up=self._give_up)
+                self._evaluate_alone(launch)
 
     def _give_up(self, launch: Launch, _: Exception) -> None:
         facts = launch.facts or PodFacts(launch.ref or PodRef("", launch.name, ""), {}, {})
-        self._registry.end(launch, PodFailure(reason=UNKNOWN, facts=facts, alive=True), self._clock())
+        failure = PodFailure(reason=UNKNOWN, facts=facts, alive=not launch.is_gone)
+        self._registry.end(launch, failure, self._clock())
         self._due.pop(launch, None)
 
 

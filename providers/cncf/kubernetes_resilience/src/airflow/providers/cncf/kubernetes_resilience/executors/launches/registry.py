@@ -15,6 +15,7 @@ from math import inf
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 
+from airflow.providers.cncf.kubernetes_resilience.executors.isolation import describe
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import Command
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
@@ -102,7 +103,11 @@ class LaunchRegistry:
             yield f"{orphan.key}: adopting from scheduler job {orphan.job_id}"
         for state in LaunchState:
             for launch in self._by_state[state].values():
-                yield f"{launch.key}: {state}; {launch.describe(now)}"
+                try:
+                    known = launch.describe(now)
+                except Exception as error:  # noqa: BLE001 - a signal handler asks, and the scheduler would end
+                    known = f"cannot be described: {describe(error)}"
+                yield f"{launch.key}: {state}; {known}"
 
     # ------------------------------------------------------------------ the states
 
