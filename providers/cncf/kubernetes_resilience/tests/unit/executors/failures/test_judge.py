@@ -27,7 +27,7 @@ POD = "pod"
 
 def task(state, job_id=JOB, try_number=1, hostname="") -> TaskSnapshot:
     key = KEY._replace(try_number=try_number)
-    return TaskSnapshot(TaskInstanceRow("id", key, state, job_id, hostname))
+    return TaskSnapshot(KEY, TaskInstanceRow("id", key, state, job_id, hostname))
 
 
 TASKS = {
@@ -44,9 +44,9 @@ TASKS = {
     "cleared": task(None),
     "in another try": task("queued", try_number=2),
     "runs in another try": task("running", try_number=2, hostname=POD),
-    "gone": TaskSnapshot(None),
-    "restarts": TaskSnapshot(None, task("restarting").row),
-    "restarts elsewhere": TaskSnapshot(None, task("restarting", OTHER).row),
+    "gone": TaskSnapshot(KEY, None),
+    "restarts": TaskSnapshot(KEY, None, task("restarting").row),
+    "restarts elsewhere": TaskSnapshot(KEY, None, task("restarting", OTHER).row),
     "queued elsewhere": task("queued", OTHER),
     "runs elsewhere": task("running", OTHER, hostname=POD),
 }

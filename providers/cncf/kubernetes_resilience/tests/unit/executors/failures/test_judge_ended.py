@@ -50,7 +50,7 @@ def assessed(
     queued_again: bool = False,
 ) -> Assessment:
     launch = Launch(KEY, "id", name=POD, failure=failure)
-    return assess(launch, TaskSnapshot(row), job_id=JOB, queued_again=queued_again)
+    return assess(launch, TaskSnapshot(KEY, row), job_id=JOB, queued_again=queued_again)
 
 
 # -------------------------------------------------------------------------------------------------- the table
@@ -167,7 +167,7 @@ def test_task_that_was_cleared_while_it_ran_waits_for_the_end_of_its_worker(
     """Airflow gives it another UUID at once."""
     launch = Launch(KEY, "id", name=POD, failure=failure, facts=failure and failure.facts)
     for owner, expected in ((JOB, here), (OTHER_JOB, elsewhere)):
-        task = TaskSnapshot(None, row("restarting", job_id=owner))
+        task = TaskSnapshot(KEY, None, row("restarting", job_id=owner))
         assert assess(launch, task, job_id=JOB, queued_again=False) == expected
 
 

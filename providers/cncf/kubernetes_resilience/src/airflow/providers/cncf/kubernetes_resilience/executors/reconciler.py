@@ -271,7 +271,7 @@ def _find_cleared(asked: Sequence[Asked], tasks: Mapping[Try, TaskSnapshot]) -> 
     return [
         launch
         for launch, situation in asked
-        if situation is Situation.ENDED and tasks[launch.tried] == TaskSnapshot(None)
+        if situation is Situation.ENDED and tasks[launch.tried] == TaskSnapshot(launch.key, None)
     ]
 
 

@@ -215,7 +215,7 @@ class Adopter:
             name=lambda orphan: orphan.ti_id,
             give_up=lambda orphan, _: self._completion.let_go_of(orphan.key),
         ):
-            if task.standing(orphan.key, job_id=self._job_id) is Standing.ELSEWHERE:
+            if task.standing(self._job_id) is Standing.ELSEWHERE:
                 log.info("%s is not adopted: its scheduler job is %s", orphan.key, task.owner)
                 self._completion.let_go_of(orphan.key)
             else:
@@ -228,11 +228,7 @@ class Adopter:
 
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
         """
-        return {
-            orphan.key
-            for orphan, task in _read_tasks(orphans)
-            if task.standing(orphan.key, job_id=self._job_id) in _ENDS
-        }
+        return {orphan.key for orphan, task in _read_tasks(orphans) if task.standing(self._job_id) in _ENDS}
 
     def _read_rows(self, ti_ids: Sequence[str]) -> Iterable[TaskInstanceRow]:
         # With one query: the scheduler hands over rows with few columns loaded, and each of the others

@@ -185,11 +185,11 @@ def judge(
         case Situation.CREATION_DUE:
             return _judge_creation(launch, task, job_id)
         case _:
-            return _judge_unstarted(situation, launch, task, job_id)
+            return _judge_unstarted(situation, task, job_id)
 
 
-def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
-    match task.standing(launch.key, job_id=job_id):
+def _judge_unstarted(situation: Situation, task: TaskSnapshot, job_id: int | None) -> Step:
+    match task.standing(job_id):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
         case Standing.ELSEWHERE:
@@ -203,7 +203,7 @@ def _judge_unstarted(situation: Situation, launch: Launch, task: TaskSnapshot, j
 def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
-    now = task.standing(launch.key, job_id=job_id)
+    now = task.standing(job_id)
     if now is Standing.ELSEWHERE:
         return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
     # To give up a launch whose worker runs would fail, or delete, a healthy task. If its task was cleared,

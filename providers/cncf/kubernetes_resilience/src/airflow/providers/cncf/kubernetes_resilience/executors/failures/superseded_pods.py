@@ -29,7 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands im
     DeletePod,
     PodCommands,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key, try_of
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import try_of
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
@@ -259,7 +259,7 @@ class SupersededPods:
             tasks = task_instances.read_snapshots(set(map(try_of, pods)), session=session)
         ours = []
         for pod in pods:
-            now = self._standing(pod, tasks[try_of(pod)])
+            now = tasks[try_of(pod)].standing(self._job_id)
             if now in (Standing.QUEUED, Standing.RUNNING, Standing.HELD_UP):
                 del self._created[pod.ref.uid]
                 ours.append(pod)
@@ -294,7 +294,4 @@ class SupersededPods:
         return unowned
 
     def _is_elsewhere(self, pod: PodFacts, task: TaskSnapshot) -> bool:
-        return self._standing(pod, task) is Standing.ELSEWHERE and not task.has_released(pod)
-
-    def _standing(self, pod: PodFacts, task: TaskSnapshot) -> Standing:
-        return task.standing(task_key(pod.annotations), job_id=self._job_id)
+        return task.standing(self._job_id) is Standing.ELSEWHERE and not task.has_released(pod)

@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeGuard
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
 
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import task_key
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 
 
@@ -43,6 +42,8 @@ def is_running(row: TaskInstanceRow | None) -> TypeGuard[TaskInstanceRow]:
 class TaskSnapshot(NamedTuple):
     """The task instance of a launch, as the database has it."""
 
+    key: TaskInstanceKey | None
+    """The try of the launch; None if its pod does not say."""
     row: TaskInstanceRow | None
     """The row with the UUID that the launch was made for; None if there is none any more."""
     restarting: TaskInstanceRow | None = None
@@ -55,11 +56,11 @@ class TaskSnapshot(NamedTuple):
         row = self.row or self.restarting
         return row.queued_by_job_id if row else None
 
-    def standing(self, key: TaskInstanceKey | None, *, job_id: int | None) -> Standing:
-        """Say what the task instance means for a launch of a try, as :func:`standing` does."""
+    def standing(self, job_id: int | None) -> Standing:
+        """Say what the task instance means for the launch, as :func:`standing` does."""
         if self.restarting:
             return Standing.RESTARTED if self.owner == job_id else Standing.ELSEWHERE
-        return standing(self.row, key, job_id=job_id)
+        return standing(self.row, self.key, job_id=job_id)
 
     def has_released(self, pod: PodFacts) -> bool:
         """
@@ -68,8 +69,7 @@ class TaskSnapshot(NamedTuple):
         That pod succeeds before its try is over. While the task instance waits, its row names the scheduler
         of that phase.
         """
-        now = self.standing(task_key(pod.annotations), job_id=self.owner)
-        return pod.has_succeeded and now is Standing.HELD_UP
+        return pod.has_succeeded and self.standing(self.owner) is Standing.HELD_UP
 
 
 class Standing(Enum):

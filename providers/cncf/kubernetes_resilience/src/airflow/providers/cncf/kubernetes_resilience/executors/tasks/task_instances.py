@@ -86,7 +86,7 @@ def read_snapshots(tries: Collection[Try], *, session: Session) -> dict[Try, Tas
     tasks = {}
     for key, ti_id in tries:
         row = rows.get(ti_id or "")
-        tasks[key, ti_id] = TaskSnapshot(row, None if row else restarting.get(key))
+        tasks[key, ti_id] = TaskSnapshot(key, row, None if row else restarting.get(key))
     return tasks
 
 
@@ -109,7 +109,7 @@ def read_over(tasks: Mapping[Try, TaskSnapshot], *, session: Session) -> set[Try
     return {
         (key, ti_id)
         for (key, ti_id), task in tasks.items()
-        if ti_id in past or (key and task.row and task.standing(key, job_id=task.owner) in _ENDED)
+        if ti_id in past or (key and task.row and task.standing(task.owner) in _ENDED)
     }
 
 
