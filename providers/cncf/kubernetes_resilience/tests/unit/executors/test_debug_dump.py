@@ -96,7 +96,7 @@ def test_it_says_what_was_handed_over_and_not_taken_yet(harness, queued_ti, dump
     ti = queued_ti(mapped=1)[0]
     harness.queue(ti)
     harness.executor.trigger_tasks(open_slots=1)
-    assert dump(harness)[0] == ["handed over; its launch begins in the next turn"]
+    assert dump(harness)[0] == ["waiting; launched in 0 s, once the pods before it are gone"]
 
 
 def test_it_says_what_was_refused_and_not_reported_yet(harness, queued_ti, dump, monkeypatch):
@@ -105,7 +105,7 @@ def test_it_says_what_was_refused_and_not_reported_yet(harness, queued_ti, dump,
     harness.queue(ti)
     harness.executor.trigger_tasks(open_slots=1)
     why = "Workload could not be accepted: ZeroDivisionError: division by zero"
-    assert dump(harness)[0] == [f"reported as failed in the next turn; {why}"]
+    assert dump(harness)[0] == [f"waiting; fails once no pod of it can start any more: {why}"]
 
 
 def test_it_says_what_has_lost_its_pod_and_cannot_be_settled(

@@ -40,6 +40,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     Isolation,
     describe,
 )
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings import UPSTREAM_SECTION
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
@@ -53,7 +54,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow_resilience.airflow_version import refuse_unsupported
 from airflow_resilience.metrics import stats
-from airflow_resilience.propagation import audit
 
 if TYPE_CHECKING:
     from airflow.callbacks.callback_requests import CallbackRequest
@@ -117,7 +117,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self._slots = Slots(self)
         self._is_started = False
         self._turn_began = self._last_message = 0.0
-        self._refused: dict[TaskInstanceKey, str] = {}
         self._held_callbacks: list[_HeldCallback] = []
         """Those that Airflow may follow up with the guess that a worker is gone."""
         self._reported: set[object] = set()
@@ -218,36 +217,24 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self, key: TaskInstanceKey, command: Any, queue: str | None = None, executor_config: Any = None
     ) -> None:
         """Accept a workload; its pod is created in the next :meth:`sync`."""
+        parts = self._parts
         try:
             super().execute_async(key=key, command=command, queue=queue, executor_config=executor_config)
+            for job in _drain(self.task_queue):
+                # A task instance that deferred or was rescheduled comes back under the same key. The pod of
+                # its earlier phase has reported and ends by itself; it is not the current launch any more.
+                parts.adopter.forget(key)
+                parts.deletion.cancel(key)
+                parts.launch_queue.add(job)
         except Exception as error:  # noqa: BLE001 - logged below
             # A coordinator's template may be broken, for example. That concerns this task alone. It is
             # reported in the next sync(): official providers before 10.24 give the task its slot after this
             # call, and the scheduler ignores a report about a task that has a slot.
-            self._refuse(key, error)
+            self._isolation.gave_up("intake", key, error)
+            why = f"Workload could not be accepted: {describe(error)}"
+            parts.launch_queue.fail(Launch(key, str(command[0].ti.id)), why, not_built(why))
         # Upstream's count of attempts is not used, and would grow with every task.
         self.pod_launch_attempts.pop(key, None)
-
-    def _take_jobs(self) -> None:
-        for job in _drain(self.task_queue):
-            try:
-                # A task instance that deferred or was rescheduled comes back under the same key. The pod of
-                # its earlier phase has reported and ends by itself; it is not the current launch any more.
-                self._parts.adopter.forget(job.key)
-                self._parts.deletion.cancel(job.key)
-                self._parts.launch_queue.add(job)
-            except Exception as error:  # noqa: BLE001 - concerns this task alone, and is logged below
-                self._refuse(job.key, error)
-
-    def _fail_refused(self) -> None:
-        for key, why in list(self._refused.items()):
-            self._isolation.run("record", audit.record_unlaunched, key, not_built(why))
-            del self._refused[key]
-            self.fail(key, why)
-
-    def _refuse(self, key: TaskInstanceKey, error: Exception) -> None:
-        self._isolation.gave_up("intake", key, error)
-        self._refused[key] = f"Workload could not be accepted: {describe(error)}"
 
     # ------------------------------------------------------------------ the loop
 
@@ -258,13 +245,11 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         run("revive", parts.reconciler.revive)
         self._turn_began = self._clock()
         run("clean-up", parts.deletion.tick, self._last_message)
-        run("intake", self._take_jobs)
         has_more = run("receive", self._receive, self._clock() + RECEIVE_BUDGET)
         run("track", parts.event_filter.tick)
         try:
             self._send_held_callbacks()
             run("report", parts.reports.tick)
-            run("intake", self._fail_refused)
             run("superseded", self._settle_superseded)
             has_more |= run("settle", parts.reconciler.tick, self._clock() + SETTLE_BUDGET)
             run("adopt", self._continue_adoption)
@@ -424,19 +409,10 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def debug_dump(self) -> None:
         """Log where each task is that the executor holds, when the scheduler is sent SIGUSR2."""
         super().debug_dump()  # type: ignore[no-untyped-call]
-        lines = [*self._describe_between(), *self._registry.describe(self._clock())]
+        lost = self._parts.completion.lost if self._is_started else ()
+        lines = [f"{orphan.key}: adopted without a pod; settled when the database answers" for orphan in lost]
+        lines += self._registry.describe(self._clock())
         self.log.info("Launches of the Kubernetes executor (%d)\n\t%s", len(lines), "\n\t".join(lines))
-
-    def _describe_between(self) -> Iterator[str]:
-        """Say which tasks have no launch yet, or none any more, and wait for the next turn."""
-        if not (self._is_started and self.task_queue):
-            return
-        for job in list(self.task_queue.queue):
-            yield f"{job.key}: handed over; its launch begins in the next turn"
-        for key, why in self._refused.items():
-            yield f"{key}: reported as failed in the next turn; {why}"
-        for orphan in self._parts.completion.lost:
-            yield f"{orphan.key}: adopted without a pod; settled when the database answers"
 
     def get_streaming_task_log(self, ti: TaskInstance, try_number: int) -> Any:
         """Read the log of the current launch's pod, and of earlier ones that were kept after it."""
