@@ -9,7 +9,12 @@ from itertools import product
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Situation, Step, judge
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
+    Release,
+    Situation,
+    Step,
+    judge,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
     Creation,
     Launch,
@@ -64,9 +69,12 @@ NOT_WANTED = dict.fromkeys(("success", "up_for_retry", "cleared", "gone"), Step.
     ("in another try", "runs in another try"), Step.CANCEL
 )
 ELSEWHERE = dict.fromkeys(
-    ("queued elsewhere", "runs elsewhere", "restarts elsewhere", "scheduled"), Step.RELEASE
+    ("queued elsewhere", "runs elsewhere", "restarts elsewhere"),
+    Release(f"scheduler job {OTHER} has it", leaves_pod=True),
 )
-LABELS_OF_OTHERS = ELSEWHERE | {"gone": Step.RELEASE}
+NOBODYS = Release("no scheduler has it", leaves_pod=True)
+ELSEWHERE["scheduled"] = NOBODYS
+LABELS_OF_OTHERS = ELSEWHERE | {"gone": NOBODYS}
 CREATION = ELSEWHERE | {
     **NOT_WANTED,
     "deferred": Step.CANCEL,
@@ -115,7 +123,7 @@ TABLE = {
 def test_every_cell(name, found):
     situation, fields, steps = TABLE[name]
     launch = Launch(KEY, "id", **fields)
-    assert judge(situation, launch, TASKS[found], job_id=JOB) is steps.get(found, Step.WAIT)
+    assert judge(situation, launch, TASKS[found], job_id=JOB) == steps.get(found, Step.WAIT)
 
 
 @pytest.mark.parametrize("name", ["repeat", "refused"])
@@ -128,6 +136,5 @@ def test_a_create_call_whose_next_phase_is_queued_was_carried_out(name, found):
 
 def test_without_a_scheduler_nothing_is_labelled():
     """``DAG.test`` has no scheduler's job, and neither has a task instance that nobody has queued."""
-    assert judge(Situation.RELABELLED, Launch(KEY, "id", **PENDING), task("queued", None), job_id=None) is (
-        Step.RELEASE
-    )
+    launch = Launch(KEY, "id", **PENDING)
+    assert judge(Situation.RELABELLED, launch, task("queued", None), job_id=None) == NOBODYS

@@ -32,7 +32,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Asked,
     Decided,
     Keep,
-    NotEnded,
     Release,
     Report,
     Settled,
@@ -109,7 +108,7 @@ class Actions(LoggingMixin):
         about again. So a launch is released last.
         """
         launch, outcome = settled.launch, settled.outcome
-        if isinstance(outcome, NotEnded):
+        if isinstance(outcome, Step):
             self._go_on(launch, outcome)
             return
         if not settled.leaves_pod:
@@ -118,8 +117,9 @@ class Actions(LoggingMixin):
             case Keep():
                 pass
             case Release():
-                self.log.info("Pod of %s has ended; %s", launch.key, outcome.why)
-                self._stop_following(launch, unfollowed=outcome.leaves_pod)
+                self.log.info("Launch of %s is released: %s", launch.key, outcome.why)
+                is_labelled = settled.situation is Situation.RELABELLED
+                self._stop_following(launch, unfollowed=outcome.leaves_pod and not is_labelled)
                 if outcome.runs_elsewhere:
                     self._running_workers.follow([launch.key])
             case Report(state):
@@ -186,15 +186,8 @@ class Actions(LoggingMixin):
 
     # ------------------------------------------------------------------ launches that have not
 
-    def _go_on(self, launch: Launch, outcome: NotEnded) -> None:
-        step, owner = outcome.step, outcome.owner
+    def _go_on(self, launch: Launch, step: Step) -> None:
         match step:
-            case Step.RELEASE:
-                if owner is None:
-                    self.log.info("%s is no scheduler's any more; its pod is left", launch.key)
-                else:
-                    self.log.info("%s was adopted by scheduler job %s; its pod is left", launch.key, owner)
-                self._stop_following(launch, unfollowed=outcome.situation is not Situation.RELABELLED)
             case Step.CANCEL:
                 self._cancel(launch)
             case Step.FOLLOW:
@@ -281,12 +274,12 @@ class Actions(LoggingMixin):
         """Report what is known of a launch whose outcome could not be acted on."""
         launch, outcome = settled.launch, settled.outcome
         match outcome:
-            case NotEnded(Step.CANCEL | Step.FOLLOW | Step.RELEASE) | Keep() | Release(leaves_pod=True):
-                # A pod that never starts, or that nobody tidies up, stays until this scheduler ends.
+            case Step.CANCEL | Step.FOLLOW | Keep() | Release(leaves_pod=True):
+                # A pod that never starts, or that nobody cleans up, stays until this scheduler ends.
                 self._stop_following(launch, unfollowed=False)
                 return
-            case NotEnded(_, situation):
-                self.cannot_settle(Asked(launch, situation), error)
+            case Step():
+                self.cannot_settle(Asked(launch, settled.situation), error)
                 return
             case Decided(entry) if entry.phase is Phase.LAUNCH:
                 self._launch_queue.fail(launch, _unhandled(error))

@@ -26,8 +26,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queu
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
     Failed,
-    Keep,
-    NotEnded,
     Release,
     Report,
     Settled,
@@ -170,7 +168,7 @@ class Reconciler:
             self._isolation.alone("act", item, self._actions.act, name=_key, give_up=self._actions.cannot_act)
         for launch, _ in asked:
             self._unchecked.pop(launch, None)
-        if any(not isinstance(item.outcome, NotEnded) for item in settled):
+        if any(item.situation is Situation.ENDED for item in settled):
             self._isolation.run("launch", self.launch)
 
     def settle(self, asked: Sequence[Asked]) -> list[Settled]:
@@ -180,7 +178,6 @@ class Reconciler:
         :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer, or refuses one of them;
             nothing is settled then
         """
-        judged: list[Settled] = []
         failed: list[tuple[Launch, Phase]] = []
         # Not the thread's scoped session, which may be in the middle of the scheduler's own transaction.
         with create_session(scoped=False) as session:
@@ -198,8 +195,6 @@ class Reconciler:
                 match verdict:
                     case Failed(phase):
                         failed.append((item.launch, phase))
-                    case Report() | Release() | Keep():
-                        settled.append(Settled(item.launch, verdict))
                     case Step.FAIL:
                         # If this is not committed, it has ended, and is asked about as such.
                         self._create_retries.end(item.launch)
@@ -207,10 +202,10 @@ class Reconciler:
                     case Step.WAIT:
                         pass
                     case _:
-                        judged.append(Settled(item.launch, NotEnded(verdict, item.situation, task.owner)))
+                        settled.append(Settled(item.launch, verdict, item.situation))
             audit.record_reported(_ended_by_themselves(settled), session=session)
             settled = _record_cleared(settled, tasks, session)
-            return [*settled, *self._recorder.record(failed, session), *judged]
+            return [*settled, *self._recorder.record(failed, session)]
 
     def _ask(self, now: float) -> dict[Launch, Situation]:
         """Return the launches whose situation raises a question."""
@@ -297,7 +292,7 @@ def _ended_by_themselves(settled: Collection[Settled]) -> dict[TaskInstanceKey, 
     return {
         item.launch.key: item.launch.ti_id
         for item in settled
-        if isinstance(item.outcome, Report | Release)
+        if item.situation is Situation.ENDED and isinstance(item.outcome, Report | Release)
         if item.outcome != Report(TaskInstanceState.SUCCESS)
     }
 

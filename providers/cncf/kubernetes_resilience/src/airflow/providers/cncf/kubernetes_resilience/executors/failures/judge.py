@@ -57,8 +57,6 @@ class Step(Enum):
     """What is done about a launch that has not ended."""
 
     WAIT = auto()
-    RELEASE = auto()
-    """Another scheduler has the task instance, or nobody: the slot is freed, and the pod is left."""
     CANCEL = auto()
     """The launch is not wanted any more: the slot is freed, and the pod is deleted unless it has started."""
     FOLLOW = auto()
@@ -121,21 +119,12 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class NotEnded:
-    """A launch goes on, or is not wanted any more."""
-
-    step: Step
-    situation: Situation
-    owner: int | None
-    """The job of the scheduler that has its task instance; None if nobody has."""
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """What to do about a launch, as it was committed."""
 
     launch: Launch
-    outcome: Decided | Report | Release | Keep | NotEnded
+    outcome: Decided | Report | Release | Keep | Step
+    situation: Situation = Situation.ENDED
 
     @property
     def entry(self) -> LedgerEntry | None:
@@ -179,7 +168,7 @@ def judge(
         case Situation.ENDED:
             return assess(launch, task, job_id=job_id, queued_again=queued_again)
         case Situation.RELABELLED:
-            return Step.RELABEL if task.owner is not None and task.owner == job_id else Step.RELEASE
+            return Step.RELABEL if task.owner is not None and task.owner == job_id else _leave(task)
         case Situation.CREATION_DUE if queued_again:
             return Step.CANCEL  # a call was carried out, and the worker has reported
         case Situation.CREATION_DUE:
@@ -188,24 +177,30 @@ def judge(
             return _judge_unstarted(situation, task, job_id)
 
 
-def _judge_unstarted(situation: Situation, task: TaskSnapshot, job_id: int | None) -> Step:
+def _leave(task: TaskSnapshot) -> Release:
+    """Leave a pod that has not ended to the scheduler that has its task instance, if there is one."""
+    owner = "no scheduler" if task.owner is None else f"scheduler job {task.owner}"
+    return Release(f"{owner} has it", leaves_pod=True)
+
+
+def _judge_unstarted(situation: Situation, task: TaskSnapshot, job_id: int | None) -> Step | Release:
     match task.standing(job_id):
         case Standing.GONE | Standing.OVER:
             return Step.CANCEL
         case Standing.ELSEWHERE:
             # That scheduler may have adopted this very pod, before its label or our watch says so.
-            return Step.RELEASE
+            return _leave(task)
         case Standing.QUEUED if situation is Situation.TOKEN_EXPIRED:
             return Step.REPLACE
     return Step.WAIT
 
 
-def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step:
+def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step | Release:
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
     now = task.standing(job_id)
     if now is Standing.ELSEWHERE:
-        return Step.RELEASE  # that scheduler may have adopted a pod that a call has made
+        return _leave(task)  # that scheduler may have adopted a pod that a call has made
     # To give up a launch whose worker runs would fail, or delete, a healthy task. If its task was cleared,
     # Airflow waits for the end of the pod that a call without an answer may have made.
     may_run_here = runs_in_its_pod(launch, task.row, job_id=job_id) or (
