@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow.configuration import conf
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
@@ -39,7 +38,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.running_workers impo
 from airflow.providers.cncf.kubernetes_resilience.executors.settings import Settings
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.queued_timeout import QueuedTimeout
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL, SCHEDULER_LABEL
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
     KubernetesRuntime,
@@ -47,31 +46,14 @@ from airflow.providers.cncf.kubernetes_resilience.pods.thread.runtime import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who the executor is."""
-
-    job_id: int | None
-    """The scheduler's job; None for ``DAG.test``."""
-    scheduler_label: str
-    """Value of the label by which the scheduler's pods are selected."""
-    executor_label: str
-    """Tells this executor from the others of its scheduler, also after a restart."""
-    team_name: str | None
-    namespaces: Sequence[str | None]
-    """In which it has pods; None for all."""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels by which its pods are selected."""
-        return {SCHEDULER_LABEL: self.scheduler_label, EXECUTOR_LABEL: self.executor_label}
-
-
 class Parts:
     """
     What the executor consists of, made from the lowest layer up.
 
     :param kube_config: the official executor's configuration
+    :param job_id: the scheduler's job; None for ``DAG.test``
+    :param labels: by which the executor's pods are selected
+    :param namespaces: in which it has pods; None for all
     :param patience: one for all executors of a scheduler
     :param make_token: makes the token of a workload from its task instance's UUID
     :param emit: takes the messages of the Kubernetes thread, in that thread
@@ -81,22 +63,35 @@ class Parts:
 
     def __init__(
         self,
-        who: Identity,
         settings: Settings,
         kube_config: KubeConfig,
         *,
+        job_id: int | None,
+        labels: Mapping[str, str],
+        team_name: str | None,
+        namespaces: Sequence[str | None],
         registry: LaunchRegistry,
         slots: Slots,
-        isolation: Isolation,
         patience: Patience,
         make_token: Callable[[str], str],
         emit: Callable[[Message], None],
         clock: Callable[[], float],
     ) -> None:
-        job_id = who.job_id
+        self.isolation = isolation = Isolation(clock)
         token_validity = upstream.read_validity(make_token("probe"))
-        self.runtime = KubernetesRuntime(_runtime_settings(who, settings, kube_config), emit)
-        self.commands = PodCommands(self.runtime, who.labels)
+        self.runtime = KubernetesRuntime(
+            RuntimeSettings(
+                namespaces=tuple(namespaces),
+                label_selector=",".join([*map("=".join, labels.items()), NOT_DONE_BY]),
+                concurrency=settings.api_concurrency,
+                delete_options=kube_config.delete_option_kwargs,
+                request_timeout=settings.request_timeout,
+                inactivity_timeout=settings.watch_inactivity_timeout,
+                team_name=team_name,
+            ),
+            emit,
+        )
+        self.commands = PodCommands(self.runtime, labels)
         self.policies = RetryPolicies(settings, clock)
         self.queued_timeout = QueuedTimeout(
             conf.getfloat("scheduler", "task_queued_timeout"),
@@ -118,7 +113,7 @@ class Parts:
             runtime=self.runtime,
             commands=self.commands,
             deletion=self.deletion,
-            namespaces=who.namespaces,
+            namespaces=namespaces,
             isolation=isolation,
             job_id=job_id,
             clock=clock,
@@ -128,7 +123,7 @@ class Parts:
         builder = PodBuilder(
             kube_config,
             str(job_id),
-            who.executor_label,
+            labels[EXECUTOR_LABEL],
             make_token,
             worker_log_as_termination_message=settings.worker_log_as_termination_message,
             infrastructure=self.policies.current.infrastructure,
@@ -192,7 +187,7 @@ class Parts:
         search = PodSearch(
             runtime=self.runtime,
             commands=self.commands,
-            namespaces=who.namespaces,
+            namespaces=namespaces,
             patience=patience,
             clock=clock,
         )
@@ -255,15 +250,3 @@ class Parts:
             token_validity=token_validity,
             clock=clock,
         )
-
-
-def _runtime_settings(who: Identity, settings: Settings, kube_config: KubeConfig) -> RuntimeSettings:
-    return RuntimeSettings(
-        namespaces=tuple(who.namespaces),
-        label_selector=",".join([*(f"{name}={value}" for name, value in who.labels.items()), NOT_DONE_BY]),
-        concurrency=settings.api_concurrency,
-        delete_options=kube_config.delete_option_kwargs,
-        request_timeout=settings.request_timeout,
-        inactivity_timeout=settings.watch_inactivity_timeout,
-        team_name=who.team_name,
-    )

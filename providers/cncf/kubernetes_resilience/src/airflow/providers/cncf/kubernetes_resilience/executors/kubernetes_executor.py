@@ -31,13 +31,12 @@ from airflow.utils.state import TaskInstanceState
 from airflow.providers.cncf.kubernetes_resilience.cli.definition import get_cli_commands
 from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience
-from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Identity, Parts
+from airflow.providers.cncf.kubernetes_resilience.executors.assembly import Parts
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import not_built
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import notifications
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import News
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import (
     DatabaseAwayError,
-    Isolation,
     describe,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
@@ -50,7 +49,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.settings import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.task_logs import read_pod_logs
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import shared
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import EXECUTOR_LABEL, SCHEDULER_LABEL, shared
 from airflow.providers.cncf.kubernetes_resilience.pods.messages import Message
 from airflow_resilience.airflow_version import refuse_unsupported
 from airflow_resilience.metrics import stats
@@ -148,25 +147,24 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
         self.scheduler_job_id = str(self.job_id)
         self.task_queue = Queue()
         generator = self.jwt_generator
-        self._isolation = Isolation(self._clock)
         self._parts = Parts(
-            Identity(
-                job_id=None if self.job_id is None else int(self.job_id),
-                scheduler_label=self._make_safe_label_value(self.scheduler_job_id),
-                executor_label=self.label,
-                team_name=self.team_name,
-                namespaces=self.namespaces(),
-            ),
             settings,
             self.kube_config,
+            job_id=None if self.job_id is None else int(self.job_id),
+            labels={
+                SCHEDULER_LABEL: self._make_safe_label_value(self.scheduler_job_id),
+                EXECUTOR_LABEL: self.label,
+            },
+            team_name=self.team_name,
+            namespaces=self.namespaces(),
             registry=self._registry,
             slots=self._slots,
-            isolation=self._isolation,
             patience=self._patience,
             make_token=lambda ti_id: upstream.make_token(ti_id, generator),
             emit=self._inbox.put,
             clock=self._clock,
         )
+        self._isolation = self._parts.isolation
         self._is_started = True  # also if the thread does not start: end() stops what there is of it
         self._parts.runtime.start()
 
