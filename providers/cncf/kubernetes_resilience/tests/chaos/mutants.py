@@ -29,7 +29,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.deletion import garb
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures import judge, record
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Failed, Report
+from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import Report
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import (
     News,
     SupersededPods,
@@ -149,7 +149,7 @@ def report_undecided(patch):
 
     def hasty(*args, **kwargs):
         assessment = assess(*args, **kwargs)
-        return Report("failed") if assessment == Failed(Phase.LAUNCH) else assessment
+        return Report("failed") if assessment is Phase.LAUNCH else assessment
 
     patch.setattr(judge, "assess", hasty)
 

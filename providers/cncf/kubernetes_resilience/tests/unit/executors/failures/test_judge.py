@@ -24,6 +24,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import KubernetesApiError
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodRef
+from airflow_resilience.retry_policy.evidence import Phase
 
 KEY = TaskInstanceKey("dag", "task", "run", 1, -1)
 JOB, OTHER = 7, 8
@@ -104,7 +105,7 @@ TABLE = {
     "refused": (
         Situation.CREATION_DUE,
         creating(KubernetesApiError("no", status=403)),
-        CREATION | {"queued": Step.FAIL, "runs here": Step.CREATE_LATER},
+        CREATION | {"queued": Phase.LAUNCH, "runs here": Step.CREATE_LATER},
     ),
     "repeat, maybe carried out": (
         Situation.CREATION_DUE,
@@ -114,7 +115,7 @@ TABLE = {
     "refused, maybe carried out": (
         Situation.CREATION_DUE,
         creating(KubernetesApiError("no", status=403), was_unclear=True),
-        CREATION | {"queued": Step.FAIL, "runs here": Step.CREATE_LATER, "restarts": Step.CREATE_LATER},
+        CREATION | {"queued": Phase.LAUNCH, "runs here": Step.CREATE_LATER, "restarts": Step.CREATE_LATER},
     ),
 }
 

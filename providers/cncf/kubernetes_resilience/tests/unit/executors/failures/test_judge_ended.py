@@ -10,7 +10,6 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Assessment,
-    Failed,
     Keep,
     Release,
     Report,
@@ -55,7 +54,7 @@ def assessed(
 
 # -------------------------------------------------------------------------------------------------- the table
 
-LAUNCH_FAILURE, EXECUTION_FAILURE, KEEP = Failed(Phase.LAUNCH), Failed(Phase.EXECUTION), Keep()
+LAUNCH_FAILURE, EXECUTION_FAILURE, KEEP = Phase.LAUNCH, Phase.EXECUTION, Keep()
 
 
 def report(state: str | None) -> Assessment:

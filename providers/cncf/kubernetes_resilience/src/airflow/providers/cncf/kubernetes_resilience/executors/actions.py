@@ -201,8 +201,8 @@ class Actions(LoggingMixin):
                 self._create_retries.ask(launch)
             case Step.CREATE_LATER:
                 self._create_retries.repeat_later(launch)
-            case Step.WAIT | Step.FAIL:
-                raise AssertionError(f"{step.name} is settled, and nothing is left to do")
+            case Step.WAIT:
+                raise AssertionError("nothing is left to do about what waits")
             case _:
                 assert_never(step)
 

@@ -25,7 +25,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retr
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge import (
     Asked,
-    Failed,
     Release,
     Report,
     Settled,
@@ -193,12 +192,11 @@ class Reconciler:
                     item.situation, item.launch, task, job_id=self._job_id, queued_again=queued_again
                 )
                 match verdict:
-                    case Failed(phase):
-                        failed.append((item.launch, phase))
-                    case Step.FAIL:
-                        # If this is not committed, it has ended, and is asked about as such.
-                        self._create_retries.end(item.launch)
-                        failed.append((item.launch, Phase.LAUNCH))
+                    case Phase():
+                        if item.situation is Situation.CREATION_DUE:
+                            # If this is not committed, it has ended, and is asked about as such.
+                            self._create_retries.end(item.launch)
+                        failed.append((item.launch, verdict))
                     case Step.WAIT:
                         pass
                     case _:

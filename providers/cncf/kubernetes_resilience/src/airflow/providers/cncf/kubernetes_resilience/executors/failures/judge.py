@@ -69,16 +69,6 @@ class Step(Enum):
     """The pod is asked for again."""
     CREATE_LATER = auto()
     """The same after a pause: the worker runs, so that a call without an answer was carried out."""
-    FAIL = auto()
-    """The launch has failed with the last answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The worker has ended, or counts as lost: the retry policies decide, of a running task by its budget."""
-
-    phase: Phase
-    """How far the task had come: its process never started, or runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,11 @@ class Keep:
     """Nothing has ended: the worker has started in the meantime."""
 
 
-Assessment = Failed | Report | Release | Keep
+Assessment = Phase | Report | Release | Keep
+"""
+What follows for a launch that has ended. A phase stands for a worker that has failed in it, or counts as
+lost: the retry policies decide, of a running task by its budget.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +189,7 @@ def _judge_unstarted(situation: Situation, task: TaskSnapshot, job_id: int | Non
     return Step.WAIT
 
 
-def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step | Release:
+def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> Step | Assessment:
     if launch.creation is None or launch.creation.next_attempt is None:
         raise AssertionError("a create call that has failed is followed by something")
     now = task.standing(job_id)
@@ -210,7 +204,7 @@ def _judge_creation(launch: Launch, task: TaskSnapshot, job_id: int | None) -> S
         return Step.FOLLOW if is_running(task.row) else Step.CANCEL
     if launch.creation.next_attempt.final is None:
         return Step.CREATE
-    return Step.CREATE_LATER if may_run_here else Step.FAIL
+    return Step.CREATE_LATER if may_run_here else Phase.LAUNCH
 
 
 def runs_in_its_pod(launch: Launch, row: TaskInstanceRow | None, *, job_id: int | None) -> bool:
@@ -234,7 +228,7 @@ def assess(launch: Launch, task: TaskSnapshot, *, job_id: int | None, queued_aga
     if row is None or row.key.try_number != launch.key.try_number:
         return Release("the task instance was cleared or deleted")
     if awaits_launch(row, launch.key, job_id=job_id):
-        return Failed(Phase.LAUNCH)
+        return Phase.LAUNCH
     if row.state == TaskInstanceState.QUEUED:
         why = f"scheduler job {row.queued_by_job_id} has queued it"
         # One that is alive may start beside another launch, of which this scheduler knows nothing.
@@ -260,7 +254,7 @@ def _assess_started(launch: Launch, row: TaskInstanceRow, *, job_id: int | None)
         if row.queued_by_job_id != job_id:
             why = f"scheduler job {row.queued_by_job_id} has it"
             return Release(why, leaves_pod=not _is_alive(launch))
-        return Failed(Phase.EXECUTION)
+        return Phase.EXECUTION
     # The worker has reported its end, unless it runs. What happened to its pod afterwards does not change
     # that; to report a failure now would fail a task that waits for its trigger or its next try.
     if launch.failure is None or row.state not in (TaskInstanceState.RUNNING, TaskInstanceState.RESTARTING):
