@@ -14,7 +14,8 @@ import logging
 import textwrap
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -55,20 +56,6 @@ class _Suspect:
 
     failures: int = 0
     not_before: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch(Generic[T, R]):
-    """Work on many items at once."""
-
-    step: str
-    work: Callable[[Sequence[T]], Iterable[R] | None]
-    name: Callable[[T], Hashable]
-    give_up: Callable[[T, Exception], None] | None
-
-    def id(self, item: T) -> tuple[str, Hashable]:
-        """Return what an item of this step is known by from one turn to the next."""
-        return self.step, self.name(item)
 
 
 class Isolation:
@@ -119,36 +106,34 @@ class Isolation:
         :raises DatabaseAwayError: if that is why it failed; what was done by then is done
         """
         now = self._clock()
-        if self._suspects:
-            self._forget_gone(now)
-        if not (items := list(items)):
+        self._forget_gone(now)
+
+        def divide(items: Sequence[T]) -> list[R]:
+            if not items:
+                return []
+            try:
+                results = list(work(items) or ())
+            except Exception as error:  # noqa: BLE001 - one item's fault, and logged for that item
+                failure = error
+            else:
+                for item in items:
+                    self._suspects.pop((step, name(item)), None)
+                return results
+            _raise_if_away(failure)
+            if half := len(items) // 2:
+                return divide(items[:half]) + divide(items[half:])
+            self._failed_alone(step, name(items[0]), failure, give_up and partial(give_up, items[0]))
             return []
-        batch = _Batch(step, work, name, give_up)
+
         new, suspects = [], []
         for item in items:
-            suspect = self._suspects.get(batch.id(item))
+            suspect = self._suspects.get((step, name(item)))
             if suspect is None:
                 new.append(item)
             elif suspect.not_before <= now:
                 suspects.append([item])
         # Those that have failed alone go by themselves, so that the others need not be divided again.
-        return [result for group in (new, *suspects) if group for result in self._divide(batch, group)]
-
-    def _divide(self, batch: _Batch[T, R], items: Sequence[T]) -> list[R]:
-        try:
-            results = list(batch.work(items) or ())
-        except Exception as error:  # noqa: BLE001 - one item's fault, and logged for that item
-            failure = error
-        else:
-            for item in items:
-                self._suspects.pop(batch.id(item), None)
-            return results
-        _raise_if_away(failure)
-        if len(items) > 1:
-            half = len(items) // 2
-            return self._divide(batch, items[:half]) + self._divide(batch, items[half:])
-        self._failed_alone(batch, items[0], failure)
-        return []
+        return [result for group in (new, *suspects) for result in divide(group)]
 
     def alone(
         self,
@@ -180,20 +165,22 @@ class Isolation:
         log.error("%s of %s has failed and is given up", step.capitalize(), name, exc_info=error)
         UNHANDLED_ERRORS.count(step=step)
 
-    def _failed_alone(self, batch: _Batch[T, R], item: T, error: Exception) -> None:
-        if batch.give_up is None:
-            self._complain(batch.step, error)
+    def _failed_alone(
+        self, step: str, name: Hashable, error: Exception, give_up: Callable[[Exception], None] | None
+    ) -> None:
+        if give_up is None:
+            self._complain(step, error)
             return
-        suspect = self._suspects.setdefault(batch.id(item), _Suspect())
+        suspect = self._suspects.setdefault((step, name), _Suspect())
         suspect.failures += 1
         suspect.not_before = self._clock() + RETRY_BACKOFF.delay(suspect.failures, lambda: 0.0)
         if suspect.failures < ATTEMPTS:
-            attempt, (step, name) = suspect.failures, batch.id(item)
+            attempt = suspect.failures
             log.info("[Try %d of %d] %s of %s failed: %s", attempt, ATTEMPTS, step, name, describe(error))
             return
-        self.gave_up(*batch.id(item), error)
-        self.run(batch.step, batch.give_up, item, error)
-        del self._suspects[batch.id(item)]
+        self.gave_up(step, name, error)
+        self.run(step, give_up, error)
+        del self._suspects[step, name]
 
     def _forget_gone(self, now: float) -> None:
         for name, suspect in list(self._suspects.items()):
