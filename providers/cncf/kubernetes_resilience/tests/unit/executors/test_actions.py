@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock
-
 import pytest
 
 from airflow import settings
@@ -16,8 +14,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
     Situation,
     Step,
 )
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.superseded_pods import SupersededPods
-from airflow.providers.cncf.kubernetes_resilience.executors.isolation import ATTEMPTS, RETRY_BACKOFF
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch, Waiting
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow_resilience.propagation import audit
@@ -107,20 +103,6 @@ def test_a_pod_that_cannot_be_acted_on_is_left_and_nothing_is_reported(
     assert [harness.runtime.take(name) for name in ("delete", "clean_up", "mark_done")] == [[], [], []]
     assert harness.events() == {}
     assert (held(harness, [ti]) != [], harness.occupied(ti)) == (is_kept, is_kept)
-
-
-def test_a_pod_that_is_left_to_another_scheduler_is_left_if_its_launch_cannot_be_acted_on(
-    harness, launched, monkeypatch
-):
-    ti, pod = launched
-    harness.set_state(ti, "queued", queued_by_job_id=harness.executor.job_id + 1)
-    monkeypatch.setattr(SupersededPods, "note_unfollowed", Mock(side_effect=RuntimeError("a bug")))
-    harness.observe(pod, m.start_error())
-    for _ in range(ATTEMPTS):
-        harness.wait(RETRY_BACKOFF.maximum)
-    harness.quiet()
-    assert (held(harness, [ti]), harness.events()) == ([], {})
-    assert [harness.runtime.take(name) for name in ("mark_done", "clean_up", "delete")] == [[], [], []]
 
 
 @pytest.mark.parametrize("step", [Step.CREATE, Step.CREATE_LATER])
