@@ -66,7 +66,7 @@ class Launcher:
         if pod is None and outcome in ("ok", "unanswered"):
             pod = self._world.launch(body)
         if pod and outcome == "ok":
-            self._tell(PodCreated(launch_id, pod.facts().ref))
+            self._tell(PodCreated(launch_id, pod.facts()))
         elif outcome in REFUSALS:
             status, reason = REFUSALS[outcome]
             self._world.refused(launch_id, body, is_final=outcome == "refused")
@@ -116,8 +116,7 @@ class Launcher:
         if self._world.is_down:
             self._again(self.look_for, namespace, name, launch_id)
         elif pod := self._world.pod_launched_as(launch_id):
-            facts = pod.facts()
-            self._tell(PodCreated(launch_id, facts.ref, facts))
+            self._tell(PodCreated(launch_id, pod.facts()))
 
     async def mark_done(self, ref: PodRef) -> None:
         if self._world.is_down:

@@ -207,7 +207,7 @@ class Harness:
         """Answer the one create call that is open; return its pod."""
         launch_id, body = self.create_call()
         pod = self.cluster.add(Pod(body))
-        self.send(PodCreated(launch_id, pod.ref))
+        self.send(PodCreated(launch_id, pod.facts()))
         return pod
 
     def refuse(self, error) -> None:

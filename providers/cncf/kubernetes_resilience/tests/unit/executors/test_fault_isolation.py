@@ -132,7 +132,7 @@ class Play:
         pods = []
         for launch_id, body in self.harness.runtime.take("create"):
             pods.append(self.harness.cluster.add(Pod(body)))
-            self.harness.executor._inbox.put(PodCreated(launch_id, pods[-1].ref))
+            self.harness.executor._inbox.put(PodCreated(launch_id, pods[-1].facts()))
         return pods
 
     def see(self, pod, like):
@@ -444,7 +444,7 @@ def test_what_was_heard_of_pods_whose_adoption_is_called_off(play, successor, po
     for pod in pods:
         pod.labels["airflow-worker"] = heir.label
         if step[1] == "_delete":
-            heir.executor._inbox.put(PodCreated(pod.launch_id, pod.ref, pod.facts()))
+            heir.executor._inbox.put(PodCreated(pod.launch_id, pod.facts()))
         else:
             heir.executor._inbox.put(PodObservation(pod.become(m.succeeded()).facts()))
     heir.executor.sync()

@@ -29,7 +29,7 @@ def test_a_pod_created_long_after_its_launch_was_revoked_is_deleted(harness, cal
     harness.hand_over(ti)
     harness.created()
     late = harness.cluster.add(Pod(body))
-    harness.send(PodCreated(launch_id, late.ref))
+    harness.send(PodCreated(launch_id, late.facts()))
     assert (late.ref, UNKNOWN_VERSION, harness.label) in harness.runtime.take("delete")
 
 

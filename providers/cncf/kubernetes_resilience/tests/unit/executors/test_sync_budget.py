@@ -30,7 +30,7 @@ def ended(start, queued_ti):
     tis = queued_ti(mapped=TASKS)
     harness.hand_over(*tis)
     pods = [(launch_id, harness.cluster.add(Pod(body))) for launch_id, body in harness.runtime.take("create")]
-    harness.send(*(PodCreated(launch_id, pod.ref) for launch_id, pod in pods))
+    harness.send(*(PodCreated(launch_id, pod.facts()) for launch_id, pod in pods))
     for ti in tis:
         harness.set_state(ti, "success")
     for _, pod in pods:

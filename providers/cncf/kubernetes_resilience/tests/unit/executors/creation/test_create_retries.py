@@ -78,7 +78,7 @@ def test_what_may_pass_is_tried_again_with_the_same_pod(persistent, queued_ti, e
     persistent.wait(30.1)
     assert persistent.create_call() == (launch_id, body)
     pod = Pod(body)
-    persistent.send(PodCreated(launch_id, pod.ref))
+    persistent.send(PodCreated(launch_id, pod.facts()))
     persistent.observe(pod, m.evicted())
     assert persistent.created().launch_number == 2
 
@@ -142,7 +142,7 @@ def test_a_name_that_is_taken_is_changed_which_is_no_further_attempt(harness, ca
     assert names[1].startswith(f"{names[0]}-")
     assert {**renamed["metadata"], "name": names[0]} == body["metadata"]
     pod = Pod(renamed)
-    harness.send(PodCreated(launch_id, pod.ref))
+    harness.send(PodCreated(launch_id, pod.facts()))
     harness.observe(pod, m.evicted())
     assert harness.created().launch_number == 2
 
@@ -213,7 +213,7 @@ def stored(harness, ti):
 def find(harness, launch_id, pod) -> None:
     """Answer a look for the pod of a creation that was given up."""
     assert harness.runtime.take("look_for")
-    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    harness.send(PodCreated(launch_id, pod.facts()))
 
 
 @pytest.mark.parametrize("error", [LOST, KubernetesApiError("gateway timeout", status=504)], ids=str)
@@ -232,7 +232,7 @@ def test_a_pod_that_is_found_after_its_creation_was_given_up_is_deleted_and_wait
     harness.executor.revoke_task(ti=ti)
     harness.send(PodNotCreated(launch_id, LOST))
     pod = Pod(body)
-    harness.send(PodCreated(launch_id, pod.ref))  # the answer to the look for it
+    harness.send(PodCreated(launch_id, pod.facts()))  # the answer to the look for it
     assert harness.runtime.take("delete") == [(pod.ref,)]
     harness.hand_over(ti)
     harness.wait(CREATION_TIMEOUT)
@@ -302,7 +302,7 @@ def test_a_creation_without_an_answer_whose_worker_runs_is_asked_for_until_it_is
     harness.wait(30.1)
     assert harness.create_call() == call
     assert (harness.events(), harness.runtime.take("look_for")) == ({}, [])
-    harness.send(PodCreated(launch_id, pod.ref))
+    harness.send(PodCreated(launch_id, pod.facts()))
     harness.observe(pod, m.out_of_memory())
     assert [state for state, _ in harness.events().values()] == ["failed"]
 
@@ -323,7 +323,7 @@ def test_a_creation_without_an_answer_whose_task_was_cleared_while_it_ran_is_fol
     harness.send(PodNotCreated(launch_id, answer))
     harness.wait(30.1)
     assert harness.create_call() == (launch_id, body)
-    harness.send(PodCreated(launch_id, pod.ref, pod.become(m.alive()).facts()))
+    harness.send(PodCreated(launch_id, pod.become(m.alive()).facts()))
     harness.observe(pod, m.succeeded())
     assert {event: state for event, (state, _) in harness.events().items()} == {key: "success"}
     assert key not in harness.executor.running
@@ -396,7 +396,7 @@ def test_the_pod_of_a_creation_without_an_answer_is_left_to_the_scheduler_that_h
         [],
     )
     # An answer that was under way for all that time names a pod that is not, or not any more, this one's.
-    harness.send(PodCreated(launch_id, pod.ref))
+    harness.send(PodCreated(launch_id, pod.facts()))
     assert harness.runtime.take("delete") in ([], [(pod.ref, UNKNOWN_VERSION, harness.label)])
 
 
@@ -425,7 +425,7 @@ def test_the_next_launch_waits_for_a_creation_that_was_revoked(harness, called):
     harness.hand_over(ti)
     assert harness.runtime.take("create") == []
     pod = Pod(body)
-    harness.send(PodCreated(launch_id, pod.ref))
+    harness.send(PodCreated(launch_id, pod.facts()))
     assert harness.runtime.take("create") == []
     harness.deleted(pod.ref)
     assert harness.created().launch_number == 1
@@ -485,7 +485,7 @@ def test_a_creation_under_way_when_the_task_comes_back_is_called_off(persistent,
     persistent.hand_over(ti)
     assert persistent.runtime.take("create") == []
     pod = Pod(body)
-    persistent.send(PodCreated(first, pod.ref))
+    persistent.send(PodCreated(first, pod.facts()))
     assert persistent.runtime.take("delete") == [(pod.ref, UNKNOWN_VERSION, persistent.label)]
     persistent.deleted(pod.ref)
     assert persistent.create_call()[0] != first
@@ -503,7 +503,7 @@ def test_a_pod_of_an_earlier_call_that_has_gone_is_not_the_end_of_the_launch(har
 
     second = harness.cluster.add(Pod(body))
     harness.observe(second, m.starting())
-    harness.send(PodCreated(launch_id, second.ref))
+    harness.send(PodCreated(launch_id, second.facts()))
     assert harness.runtime.take("confirm") == [(second.ref,)]
     assert (harness.events(), harness.ledger(ti), harness.runtime.take("create")) == ({}, [], [])
     harness.observe(second, m.evicted())
@@ -548,7 +548,7 @@ def test_what_is_not_the_manifests_fault_is_waited_out(harness, called, error):
         harness.wait(30.1)
         assert harness.create_call() == begun
     pod = Pod(begun[1])
-    harness.send(PodCreated(begun[0], pod.ref))
+    harness.send(PodCreated(begun[0], pod.facts()))
     assert (harness.ledger(ti), harness.events()) == ([], {})
 
 
@@ -609,7 +609,7 @@ def test_a_refusal_after_a_call_without_an_answer_whose_worker_runs_ends_nothing
         harness.wait(30.1)
     assert harness.create_call()[0] == call[0], "it goes on to ask for what it has lost sight of"
     pod = harness.cluster.add(Pod(call[1]))
-    harness.send(PodCreated(call[0], pod.ref))
+    harness.send(PodCreated(call[0], pod.facts()))
     harness.observe(pod, m.alive())
     harness.set_state(ti, "success")
     harness.observe(pod, m.succeeded())

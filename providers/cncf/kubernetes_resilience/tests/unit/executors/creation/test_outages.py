@@ -56,7 +56,7 @@ def answer(harness) -> list[Pod]:
     pods = []
     for launch_id, body in harness.runtime.take("create"):
         pod = harness.cluster.add(Pod(body))
-        harness.executor._inbox.put(PodCreated(launch_id, pod.ref))
+        harness.executor._inbox.put(PodCreated(launch_id, pod.facts()))
         pods.append(pod)
     harness.executor.sync()
     return pods

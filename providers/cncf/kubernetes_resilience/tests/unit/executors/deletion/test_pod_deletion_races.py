@@ -276,7 +276,7 @@ class TestAPodOfAnOpenCreateCall:
         harness.send(*[PodObservation(pod.facts()), refused][::order])
         harness.wait(1)
         assert harness.runtime.take("create") == []
-        harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+        harness.send(PodCreated(launch_id, pod.facts()))
         assert harness.runtime.take("delete") == [(pod.ref,)]
         harness.deleted(pod.ref)
         assert len(harness.runtime.take("create")) == 1
@@ -289,7 +289,7 @@ class TestAPodOfAnOpenCreateCall:
         second = cluster.add(Pod(body))
         harness.wait(1)
         assert harness.runtime.take("create") == []
-        harness.send(PodCreated(launch_id, second.ref))
+        harness.send(PodCreated(launch_id, second.facts()))
         assert harness.runtime.take("delete") == [(second.ref,)]
 
 
@@ -307,7 +307,7 @@ def test_one_that_no_informer_has_seen_is_asked_about_when_it_is_followed_again(
     harness, launch_id, body = unclear
     harness.send(PodNotCreated(launch_id, REFUSED))
     pod = harness.cluster.add(Pod(body))
-    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    harness.send(PodCreated(launch_id, pod.facts()))
     not_deleted(harness, pod, STARTED)
     assert harness.runtime.take("confirm") == []
     harness.wait(61)
@@ -318,7 +318,7 @@ def test_one_that_has_failed_before_its_call_has_found_it_is_no_other_failure(un
     harness, launch_id, body = unclear
     harness.send(PodNotCreated(launch_id, REFUSED))
     pod = harness.cluster.add(Pod(body)).become(m.out_of_memory())
-    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    harness.send(PodCreated(launch_id, pod.facts()))
     assert harness.runtime.take("delete") == []
     harness.wait(1)
     ((key, (state, why)),) = harness.events().items()
@@ -333,7 +333,7 @@ def test_one_that_is_found_after_its_launch_could_not_be_released_is_deleted(unc
         patch.setattr(LaunchQueue, "fail", lambda *_: 1 / 0)
         harness.send(PodNotCreated(launch_id, REFUSED))
     pod = harness.cluster.add(Pod(body))
-    harness.send(PodCreated(launch_id, pod.ref, pod.facts()))
+    harness.send(PodCreated(launch_id, pod.facts()))
     harness.wait(10)
     give_up(harness, pod)
     harness.wait(10)

@@ -60,7 +60,7 @@ def test_a_late_answer_about_the_first_pod(harness, relaunched, facts_known):
     ti, first, _ = relaunched
     harness.send(PodConfirmed(first.ref, first.facts() if facts_known else None))
     harness.send(PodConfirmed(first.ref, None))
-    harness.send(PodCreated(first.launch_id, first.ref))
+    harness.send(PodCreated(first.launch_id, first.facts()))
     assert_unharmed(harness, ti)
 
 
@@ -83,7 +83,7 @@ def test_an_event_may_come_before_the_answer_to_the_create_call(harness, called)
     ti, (launch_id, body) = called
     pod = Pod(body)
     harness.observe(pod, m.evicted())
-    harness.send(PodCreated(launch_id, pod.ref))
+    harness.send(PodCreated(launch_id, pod.facts()))
     assert harness.created().launch_number == 2
     assert [entry["worker_uid"] for entry in harness.ledger(ti)] == [pod.ref.uid]
 
@@ -94,7 +94,7 @@ def test_the_second_pod_of_a_create_call_counts_if_the_first_is_gone(harness, ca
     first, second = Pod(body), Pod(body)
     harness.observe(first, m.pod("Pending", [m.base(m.CREATING)], deleted=True))
     harness.send(PodConfirmed(first.ref, None))
-    harness.send(PodCreated(launch_id, second.ref))
+    harness.send(PodCreated(launch_id, second.facts()))
     harness.observe(second, m.alive())
     harness.wait(60)
     assert (harness.ledger(ti), harness.occupied(ti)) == ([], True)

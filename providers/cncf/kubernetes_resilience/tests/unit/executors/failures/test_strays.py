@@ -274,7 +274,7 @@ def unstarted(request, harness, queued_ti):
     launch_id, body = harness.call_for(ti)
     pod = harness.cluster.add(Pod(body))
     answer = (
-        PodCreated(launch_id, pod.ref)
+        PodCreated(launch_id, pod.facts())
         if request.param
         else PodNotCreated(launch_id, ConnectionFailedError(""))
     )
@@ -431,7 +431,7 @@ def let_go(harness, queued_ti):
     harness.set_state(ti, "queued", queued_by_job_id=None)
     relabelled(harness, pod, 999)
     assert not harness.occupied(ti)
-    return ti, pod, PodCreated(launch_id, pod.ref, pod.facts())
+    return ti, pod, PodCreated(launch_id, pod.facts())
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "success"])

@@ -56,7 +56,7 @@ def test_a_pod_that_the_second_create_call_finds(harness, called):
     harness.executor.sync()
     assert harness.create_call() == (launch_id, body)
     pod = Pod(body)
-    harness.send(PodCreated(launch_id, pod.ref), PodCreated(launch_id, pod.ref))
+    harness.send(PodCreated(launch_id, pod.facts()), PodCreated(launch_id, pod.facts()))
     harness.observe(pod, m.evicted())
     assert harness.created().launch_number == 2
     assert len(harness.ledger(ti)) == 1

@@ -25,9 +25,8 @@ class PodCreated:
     """The pod of a launch exists and is ours, whichever call created it."""
 
     launch_id: str
-    ref: PodRef
-    facts: PodFacts | None = None
-    """As it is now, if it was looked for; None for one that has been created just now."""
+    facts: PodFacts
+    """As it is now, if it was looked for; of one that has been created just now, its metadata only."""
 
 
 @dataclass(frozen=True, slots=True)

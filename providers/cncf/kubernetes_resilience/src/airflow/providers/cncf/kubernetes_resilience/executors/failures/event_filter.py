@@ -41,7 +41,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry im
 from airflow.providers.cncf.kubernetes_resilience.executors.masking import mask, mask_reason, mask_secrets
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import UNKNOWN, PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
-    LAUNCH_ID_ANNOTATION,
     SCHEDULER_LABEL,
     PodFacts,
     PodRef,
@@ -276,28 +275,24 @@ class StaleEventFilter:
         self._isolation.alone("track", launch, self._evaluate, name=_id, give_up=self._give_up)
 
     def _created(self, message: PodCreated) -> None:
-        launch = self._answered(message.launch_id)
+        launch, ref = self._answered(message.launch_id), message.facts.ref
         if launch is None:
             self._created_in_vain(message)
         elif launch.ref is None:
-            self._bind(launch, message.ref)
+            self._bind(launch, ref)
             self._expect(launch)
-        elif launch.ref.uid != message.ref.uid:
+        elif launch.ref.uid != ref.uid:
             # An earlier call had no answer and was carried out too. Its pod has gone, and this one counts.
-            self._bind(launch, message.ref)
-            # It may have been seen already, when it belonged to no launch.
-            self._commands.send(ConfirmPod(message.ref))
+            self._bind(launch, ref)
+            self._commands.send(ConfirmPod(ref))  # it may have been seen already, as that of no launch
 
     def _created_in_vain(self, message: PodCreated) -> None:
         """Handle a pod whose launch is not known any more, unless it was adopted since."""
-        launch_id, ref = message.launch_id, message.ref
-        # Without more facts it is as it was asked for.
-        labels = {SCHEDULER_LABEL: self._commands.own_label}
-        pod = message.facts or PodFacts(ref, labels, {LAUNCH_ID_ANNOTATION: launch_id})
+        launch_id, pod = message.launch_id, message.facts
         launch = self._registry.departing(launch_id)
         key = launch.key if launch else task_key(pod.annotations)
-        if self._registry.current(ref.uid):
-            self._registry.gone(launch_id, ref.uid)
+        if self._registry.current(pod.ref.uid):
+            self._registry.gone(launch_id, pod.ref.uid)
         elif key and self._registry.adopting_of(key):
             self._early[launch_id] = (key, message)
         else:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from airflow.providers.cncf.kubernetes_resilience.pods.api.call_budget import Calls
 from airflow.providers.cncf.kubernetes_resilience.pods.api.client import PodClient
@@ -50,6 +50,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 from airflow_resilience.metrics import stats
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOOKUPS = 3
 """Attempts to find out whether a create call without an answer was carried out. More would only delay the
@@ -159,7 +161,7 @@ class Launcher:
         """
         what = f"Deleting pod {ref}"
 
-        async def request(version: str | None = None) -> Json:
+        async def request(version: str | None = None) -> PodFacts | None:
             with _measured("pod_deletion", self._team_name):
                 answer = await self._client.delete_pod(
                     ref.namespace,
@@ -168,19 +170,17 @@ class Launcher:
                     resource_version=version,
                     options=self._delete_options,
                 )
-            return answer if _is_success(answer) else _pod(answer)
+            return _left(answer)
 
-        left: Json | PodFacts | None
+        left: PodFacts | PodNotDeleted | None
         if resource_version is None:
             left = await self._change(what, ref, request, is_housekeeping=is_housekeeping)
         else:
             left = await self._delete_unless_started(what, ref, request, resource_version, scheduler_label)
         if isinstance(left, PodFacts):
-            self._emit(PodNotDeleted(left))
-        elif left is None or _is_removed(left):
-            self._emit(PodConfirmed(ref, None))
+            self._emit(PodDeletionAccepted(ref, left.deletion_grace_seconds))
         else:
-            self._emit(PodDeletionAccepted(ref, read_pod(left).deletion_grace_seconds))
+            self._emit(left or PodConfirmed(ref, None))
 
     async def look_for(self, namespace: str, name: str, launch_id: str) -> None:
         """
@@ -197,8 +197,8 @@ class Launcher:
             pod = await self._calls.until_answered(what, lambda: self._get(namespace, name))
         except PodNotFoundError:
             return
-        if _launch_id(pod) == launch_id:
-            self._emit(PodCreated(launch_id, _ref(pod), read_pod(pod)))
+        if _is_of(launch_id, pod):
+            self._emit(PodCreated(launch_id, pod))
 
     async def clean_up(self, ref: PodRef) -> None:
         """Delete a pod that has ended; as :meth:`delete`, but with low priority."""
@@ -240,7 +240,7 @@ class Launcher:
             logger.warning("Pod %s cannot be read: %s", ref, error)
             self._emit(PodNotConfirmed(ref))
         else:
-            self._emit(PodConfirmed(ref, None if pod is None else read_pod(pod)))
+            self._emit(PodConfirmed(ref, pod))
 
     async def list_pods(self, namespace: str | None, label_selector: str) -> list[PodFacts]:
         """
@@ -255,7 +255,7 @@ class Launcher:
     async def _create(self, launch_id: str, body: Json) -> PodCreated:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
 
-        async def request() -> Json:
+        async def request() -> PodFacts:
             if not (unsent := self._unsent.pop(launch_id, 0)):
                 raise CreationCancelledError("cancelled")
             if unsent > 1:
@@ -265,17 +265,17 @@ class Launcher:
             return _pod(answer)
 
         try:
-            return PodCreated(launch_id, _ref(await self._calls.once(request, patient=True)))
+            return PodCreated(launch_id, await self._calls.once(request, patient=True))
         except KubernetesApiError as error:
             if answer_of(error) is not Answer.NAME_TAKEN and not error.leaves_open:
                 raise
             pod = await self._look_up(namespace, name, error)
-        if _launch_id(pod) != launch_id:
+        if not _is_of(launch_id, pod):
             message = f"pod {namespace}/{name} exists and belongs to another launch"
             raise PodConflictError(message, status=409, reason="AlreadyExists")
-        return PodCreated(launch_id, _ref(pod), read_pod(pod))
+        return PodCreated(launch_id, pod)
 
-    async def _look_up(self, namespace: str, name: str, error: KubernetesApiError) -> Json:
+    async def _look_up(self, namespace: str, name: str, error: KubernetesApiError) -> PodFacts:
         try:
             return await self._calls.until_answered(
                 f"Looking for pod {namespace}/{name}", lambda: self._get(namespace, name), attempts=LOOKUPS
@@ -295,14 +295,12 @@ class Launcher:
         self,
         what: str,
         ref: PodRef,
-        request: Callable[[str], Awaitable[Json]],
+        request: Callable[[str], Awaitable[PodFacts | None]],
         version: str,
         scheduler_label: str | None,
-    ) -> Json | PodFacts | None:
+    ) -> PodFacts | PodNotDeleted | None:
         """
-        Delete a pod at a version at which it has not started; return the facts of one that has.
-
-        The same for one that has another scheduler's label by then, if that matters.
+        Delete a pod at a version at which it has not started, and has no other label, if that matters.
 
         The attempts are not limited. Each one is made at a version at which the pod has not started.
         """
@@ -315,16 +313,13 @@ class Launcher:
                 if error.is_denied_by_webhook:
                     raise
                 await self._calls.pause(what, attempt, error)
-            if (pod := await self._read(what, ref)) is None:
-                return None
-            facts = read_pod(pod)
-            if facts.deletion_timestamp:
+            if (pod := await self._read(what, ref)) is None or pod.deletion_timestamp:
                 return pod  # by an attempt without an answer, or by somebody else
-            if facts.has_started or facts.resource_version is None:
-                return facts
-            if scheduler_label and facts.labels.get(SCHEDULER_LABEL) != scheduler_label:
-                return facts
-            version = facts.resource_version
+            if pod.has_started or pod.resource_version is None:
+                return PodNotDeleted(pod)
+            if scheduler_label and pod.labels.get(SCHEDULER_LABEL) != scheduler_label:
+                return PodNotDeleted(pod)
+            version = pod.resource_version
         raise AssertionError  # count() does not end
 
     async def _label(
@@ -333,7 +328,7 @@ class Launcher:
         # The UID in the patch is its precondition: it cannot change another pod of that name.
         body = {"metadata": {"uid": ref.uid, "labels": dict(labels)}, **more}
 
-        async def request() -> Json:
+        async def request() -> PodFacts:
             with _measured("pod_patching", self._team_name):
                 answer = await self._client.patch_pod(ref.namespace, ref.name, body)
             return _pod(answer)
@@ -342,15 +337,12 @@ class Launcher:
         return await self._change(what, ref, request, is_housekeeping=is_housekeeping) is not None
 
     async def _change(
-        self, what: str, ref: PodRef, request: Callable[[], Any], *, is_housekeeping: bool
-    ) -> Json | None:
+        self, what: str, ref: PodRef, request: Callable[[], Awaitable[T | None]], *, is_housekeeping: bool
+    ) -> T | None:
         """Carry out a request with a UID as its precondition; None if no pod with that UID exists."""
         for attempt in count(1):
             try:
-                answer: Json = await self._calls.until_answered(
-                    what, request, is_housekeeping=is_housekeeping
-                )
-                return answer
+                return await self._calls.until_answered(what, request, is_housekeeping=is_housekeeping)
             except PodNotFoundError:
                 return None
             except KubernetesApiError as error:
@@ -365,40 +357,44 @@ class Launcher:
                 await self._calls.pause(what, attempt, error)
         raise AssertionError  # count() does not end
 
-    async def _get(self, namespace: str, name: str) -> Json:
+    async def _get(self, namespace: str, name: str) -> PodFacts:
         return _pod(await self._client.get_pod(namespace, name))
 
-    async def _read(self, what: str, ref: PodRef) -> Json | None:
+    async def _read(self, what: str, ref: PodRef) -> PodFacts | None:
         try:
             pod = await self._calls.until_answered(what, lambda: self._get(ref.namespace, ref.name))
         except PodNotFoundError:
             return None
-        return pod if _ref(pod).uid == ref.uid else None
+        return pod if pod.ref.uid == ref.uid else None
 
 
-def _pod(answer: Json) -> Json:
+def _pod(answer: Json) -> PodFacts:
     """
-    Return the answer to a request about a pod.
+    Read the answer to a request about a pod.
 
     :raises ForeignAnswerError: if it is none
     """
     try:
-        read_pod(answer)
+        return read_pod(answer)
     except MalformedPodError as error:
         raise ForeignAnswerError(f"not a pod: {error}") from error
-    return answer
 
 
-def _is_success(answer: Json) -> bool:
-    return answer.get("kind") == "Status" and answer.get("status") != "Failure"
+def _left(answer: Json) -> PodFacts | None:
+    """
+    Read the answer to a deletion; None if there is no pod any more.
+
+    .. seealso:: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+    """
+    if answer.get("kind") == "Status" and answer.get("status") != "Failure":
+        return None
+    pod, metadata = _pod(answer), answer["metadata"]
+    is_removed = metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")
+    return None if is_removed else pod
 
 
-def _launch_id(pod: Json) -> str | None:
-    return read_pod(pod).annotations.get(LAUNCH_ID_ANNOTATION)
-
-
-def _ref(pod: Json) -> PodRef:
-    return read_pod(pod).ref
+def _is_of(launch_id: str, pod: PodFacts) -> bool:
+    return pod.annotations.get(LAUNCH_ID_ANNOTATION) == launch_id
 
 
 def _read_or_skip(manifest: Json) -> PodFacts | None:
@@ -407,11 +403,3 @@ def _read_or_skip(manifest: Json) -> PodFacts | None:
     except MalformedPodError as error:
         logger.warning("Ignoring an object in the list of pods: %s", error)
         return None
-
-
-def _is_removed(answer: Json) -> bool:
-    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
-    if _is_success(answer):
-        return True
-    metadata = answer.get("metadata") or {}
-    return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")
