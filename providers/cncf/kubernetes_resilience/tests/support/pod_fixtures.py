@@ -12,19 +12,20 @@ have is added here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
+    HEARTBEAT_TIMEOUT,
     PodFailure,
     find_expired_token,
     find_failure,
-    find_heartbeat_timeout,
     find_no_pod,
     find_obstacle,
-    find_overdue_deletion,
     find_silent_exit,
     find_unreported_end,
 )
@@ -66,10 +67,10 @@ FINDERS = {
     "gone": lambda facts: find_failure(facts, gone=True),
     "given-up": lambda facts: find_failure(facts, given_up_reasons=GIVEN_UP),
     "obstacle": find_obstacle,
-    "overdue": find_overdue_deletion,
+    "overdue": partial(PodFailure, DELETION_OVERDUE, alive=True),
     "silent-exit": find_silent_exit,
     "unreported-end": find_unreported_end,
-    "heartbeat-timeout": find_heartbeat_timeout,
+    "heartbeat-timeout": partial(PodFailure, HEARTBEAT_TIMEOUT, alive=True),
     "expired-token": lambda facts: find_expired_token(find_failure(facts)),
     "creation-refused": lambda facts: _not_created(facts, "CreationRefused", "403 Forbidden: pods"),
     "no-service-account": lambda facts: _not_created(facts, "CreationRefused", NO_SERVICE_ACCOUNT),

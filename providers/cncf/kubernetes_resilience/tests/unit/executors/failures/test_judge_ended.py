@@ -18,9 +18,9 @@ from airflow.providers.cncf.kubernetes_resilience.executors.failures.judge impor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import TaskInstanceRow, TaskSnapshot
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
     PodFailure,
     find_failure,
-    find_overdue_deletion,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
 from airflow_resilience.retry_policy.evidence import Phase
@@ -33,7 +33,9 @@ POD, SIBLING = "sales-load-x7m2k9qp", "sales-load-b3n8w1zc"
 
 FAILED = find_failure(read_pod(m.start_error()))
 GIVEN_UP = find_failure(read_pod(m.image_pull_error()), given_up_reasons=("ErrImagePull",))
-OVERDUE = find_overdue_deletion(read_pod(m.pod("Running", [m.base(m.running())], deleted=True)))
+OVERDUE = PodFailure(
+    DELETION_OVERDUE, read_pod(m.pod("Running", [m.base(m.running())], deleted=True)), alive=True
+)
 
 
 def row(

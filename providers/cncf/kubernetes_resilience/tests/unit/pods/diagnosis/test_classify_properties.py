@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -17,10 +18,10 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import T
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
     PodFailure,
     find_failure,
     find_obstacle,
-    find_overdue_deletion,
     find_silent_exit,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import ConditionFacts, PodFacts
@@ -36,7 +37,7 @@ FINDERS: dict[str, Finder] = {
     "given up": lambda facts: find_failure(facts, given_up_reasons=WORDS),
     "gone": lambda facts: find_failure(facts, gone=True),
     "obstacle": find_obstacle,
-    "overdue": find_overdue_deletion,
+    "overdue": partial(PodFailure, DELETION_OVERDUE, alive=True),
     "silent exit": find_silent_exit,
 }
 every_finder = pytest.mark.parametrize("find", FINDERS.values(), ids=FINDERS.keys())

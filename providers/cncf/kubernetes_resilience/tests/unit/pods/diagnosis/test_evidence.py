@@ -9,9 +9,9 @@ import pytest
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
     PodFailure,
     find_failure,
-    find_overdue_deletion,
     find_silent_exit,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import read_pod
@@ -122,7 +122,7 @@ def test_message_of_a_condition_stands_in_for_that_of_the_pod() -> None:
         (read_fixture("evicted-over-emptydir-limit").failure, False),
         (read_fixture("git-sync-dns").failure, False),
         (read_fixture("image-name-invalid").failure, False),
-        (find_overdue_deletion(read_pod(m.alive())), False),
+        (PodFailure(DELETION_OVERDUE, read_pod(m.pod(deleted=True)), alive=True), False),
         (find_silent_exit(read_pod(m.succeeded())), True),
     ],
 )

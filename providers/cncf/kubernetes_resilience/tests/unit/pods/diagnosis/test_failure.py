@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
     PodFailure,
     find_failure,
     find_obstacle,
-    find_overdue_deletion,
     find_silent_exit,
     find_unschedulable,
 )
@@ -366,7 +366,7 @@ def test_overdue_deletion_keeps_the_disruption_and_the_pod_counts_as_alive() -> 
     manifest = m.pod(
         "Running", [m.base(m.running())], conditions=(m.disruption("DeletionByTaintManager"),), deleted=True
     )
-    failure = find_overdue_deletion(read_pod(manifest))
+    failure = PodFailure(DELETION_OVERDUE, read_pod(manifest), alive=True)
     assert (failure.reason, failure.deleted, failure.alive) == ("DeletionOverdue", True, True)
     assert not failure.worker_exited_by_itself
     assert "disruption DeletionByTaintManager" in str(failure)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
+    PodFailure,
     find_failure,
     find_obstacle,
-    find_overdue_deletion,
     find_silent_exit,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import (
@@ -28,7 +29,8 @@ from ....support.strategies import FAILED_CONTAINERS, PODS, SETS_OF_REASONS
 @given(facts=PODS, gone=st.booleans(), given_up=SETS_OF_REASONS)
 def test_every_failure_can_be_described(facts: PodFacts, gone: bool, given_up: frozenset[str]) -> None:
     failure = find_failure(facts, gone=gone, given_up_reasons=given_up)
-    for found in (failure, find_obstacle(facts), find_overdue_deletion(facts), find_silent_exit(facts)):
+    overdue = PodFailure(DELETION_OVERDUE, facts, alive=True)
+    for found in (failure, find_obstacle(facts), overdue, find_silent_exit(facts)):
         if found is not None:
             assert f"reason {found.reason}" in str(found)
 

@@ -17,7 +17,6 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import 
     PodFailure,
     find_failure,
     find_obstacle,
-    find_overdue_deletion,
     find_silent_exit,
     find_unreported_end,
 )
@@ -127,7 +126,7 @@ def examine(
         return Standing(State.SUCCEEDED, None)
     if facts.deletion_timestamp:
         if recorded == DELETION_OVERDUE:
-            return Standing(State.FAILED, find_overdue_deletion(facts))
+            return Standing(State.FAILED, PodFailure(DELETION_OVERDUE, facts, alive=True))
         return Standing(State.ENDING, find_failure(facts, gone=True))
     if obstacle := find_obstacle(facts):
         return Standing(State.WAITING, obstacle)

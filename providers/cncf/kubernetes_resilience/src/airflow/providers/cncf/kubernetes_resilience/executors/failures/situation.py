@@ -19,11 +19,11 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
     Launch,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETION_OVERDUE,
+    HEARTBEAT_TIMEOUT,
     PodFailure,
     find_failure,
-    find_heartbeat_timeout,
     find_obstacle,
-    find_overdue_deletion,
     find_unschedulable,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
@@ -70,7 +70,7 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
     if failure and not failure.alive and (not failure.lingers or Lasting.WORKER in overdue):
         return End(failure)
     if launch.is_silent and not facts.lingers:  # else its end says more, after the grace of its sidecars
-        return End(find_heartbeat_timeout(facts))
+        return End(PodFailure(HEARTBEAT_TIMEOUT, facts, alive=True))
     if failure and failure.alive:
         return End(failure)
     if launch.given_up:
@@ -80,7 +80,7 @@ def find_end(launch: Launch, now: float, limits: Limits) -> End | None:
 
 def _find_end_of_what_lasts(facts: PodFacts, overdue: Collection[Lasting]) -> End | None:
     if Lasting.DELETION in overdue:
-        return End(find_overdue_deletion(facts))
+        return End(PodFailure(DELETION_OVERDUE, facts, alive=True))
     if Lasting.UNSCHEDULABLE in overdue and (failure := find_unschedulable(facts)):
         return End(failure)
     if Lasting.PENDING in overdue and (failure := find_obstacle(facts)):

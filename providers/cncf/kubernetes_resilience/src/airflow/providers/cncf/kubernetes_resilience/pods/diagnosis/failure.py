@@ -128,15 +128,23 @@ class PodFailure:
     facts: PodFacts
     container: ContainerFacts | None = None
     """The container whose failure ended the pod, if one did."""
-    disruption: ConditionFacts | None = None
-    """The condition :data:`DISRUPTION_TARGET`, or :data:`KUEUE_TARGET`, if its status is ``True``."""
-    deleted: bool = False
-    """Whether somebody other than the executor asked for the pod's deletion."""
+    has_vanished: bool = False
+    """Whether the pod does not exist any more, and had not ended when it was last seen."""
     alive: bool = False
     """Whether the pod may still start its worker: it was given up on, but has not terminated."""
 
     lingers: bool = False
     """Whether the worker has ended for good while another container of the pod runs on."""
+
+    @property
+    def disruption(self) -> ConditionFacts | None:
+        """The condition that somebody is about to terminate the pod, and not for its own sake."""
+        return _find_disruption(self.facts)
+
+    @property
+    def deleted(self) -> bool:
+        """Whether somebody other than the executor asked for the pod's deletion."""
+        return self.has_vanished or self.facts.deletion_timestamp is not None
 
     @property
     def condition(self) -> ConditionFacts | None:
@@ -184,11 +192,6 @@ class PodFailure:
             yield f"message {message!r}"
 
 
-def find_disruption(facts: PodFacts) -> ConditionFacts | None:
-    """Return the condition that somebody is about to terminate the pod, and not for its own sake."""
-    return facts.condition(DISRUPTION_TARGET) or facts.condition(KUEUE_TARGET)
-
-
 def find_failure(
     facts: PodFacts, *, gone: bool = False, given_up_reasons: Collection[str] = ()
 ) -> PodFailure | None:
@@ -209,7 +212,7 @@ def find_failure(
     if facts.phase in ("Pending", "Running") and facts.has_lost_worker:
         return _ended(facts, gone=False)
     if facts.phase == "Pending" and facts.may_start and (container := _given_up(facts, given_up_reasons)):
-        return _alive(str(container.reason), facts, container)
+        return PodFailure(str(container.reason), facts, container, alive=True)
     return None
 
 
@@ -226,21 +229,14 @@ def find_obstacle(facts: PodFacts) -> PodFailure | None:
         return None
     container = next((item for item in facts.containers if _is_obstacle(item)), None)
     reason = _first(facts.reason, _reason(facts.unscheduled), _reason(container), facts.phase)
-    return _alive(reason, facts, container)
+    return PodFailure(reason, facts, container, alive=True)
 
 
 def find_unschedulable(facts: PodFacts) -> PodFailure | None:
     """Describe a pod for which the scheduler has found no node; None if that is not its state."""
     if (condition := facts.unscheduled) is None or condition.reason != UNSCHEDULABLE:
         return None
-    return _alive(UNSCHEDULABLE, facts, None)
-
-
-def find_overdue_deletion(facts: PodFacts) -> PodFailure:
-    """Describe a pod whose deletion did not happen within its grace period."""
-    return PodFailure(
-        reason=DELETION_OVERDUE, facts=facts, disruption=find_disruption(facts), deleted=True, alive=True
-    )
+    return PodFailure(UNSCHEDULABLE, facts, alive=True)
 
 
 def find_silent_exit(facts: PodFacts) -> PodFailure:
@@ -249,15 +245,7 @@ def find_silent_exit(facts: PodFacts) -> PodFailure:
 
     The pod has succeeded, or another container of it runs on.
     """
-    return PodFailure(
-        reason=SILENT_EXIT,
-        facts=facts,
-        container=facts.worker,
-        # A worker that is terminated before it has begun may exit with 0.
-        disruption=find_disruption(facts),
-        deleted=facts.deletion_timestamp is not None,
-        lingers=facts.has_done_worker,
-    )
+    return PodFailure(SILENT_EXIT, facts, facts.worker, lingers=facts.has_done_worker)
 
 
 def find_unreported_end(facts: PodFacts) -> PodFailure:
@@ -267,11 +255,6 @@ def find_unreported_end(facts: PodFacts) -> PodFailure:
     The process that runs the task was killed alone, for example, and its supervisor has ended in good order.
     """
     return replace(find_silent_exit(facts), reason=UNREPORTED_END)
-
-
-def find_heartbeat_timeout(facts: PodFacts) -> PodFailure:
-    """Describe the pod of a worker that Airflow has not heard of for too long."""
-    return _alive(HEARTBEAT_TIMEOUT, facts, None)
 
 
 def find_expired_token(failure: PodFailure) -> PodFailure | None:
@@ -299,36 +282,26 @@ def find_no_pod(
     :param pod_reason: a reason that it has beside
     """
     facts = PodFacts(PodRef(namespace, name, uid=""), {}, {}, reason=pod_reason, message=message)
-    return _alive(reason, facts, None)
+    return PodFailure(reason, facts, alive=True)
 
 
 def _ended(facts: PodFacts, *, gone: bool) -> PodFailure:
     is_over = facts.is_terminal or facts.has_lost_worker
-    # A pod that had ended when it was last seen was deleted afterwards, which is not why it ended.
-    deleted = facts.deletion_timestamp is not None or (gone and not is_over)
-    disruption = find_disruption(facts)
-    container = _deciding_container(facts)
-    deletion = DELETED if deleted and not is_over else None
+    container, disruption = _deciding_container(facts), _find_disruption(facts)
+    deletion = DELETED if not is_over and (gone or facts.deletion_timestamp) else None
     return PodFailure(
         reason=_first(facts.reason, _reason(disruption), deletion, _reason(container), facts.phase),
         facts=facts,
         container=container,
-        disruption=disruption,
-        deleted=deleted,
+        # A pod that had ended when it was last seen was deleted afterwards, which is not why it ended.
+        has_vanished=gone and not is_over,
         alive=not gone and not is_over,
         lingers=not gone and is_over and not facts.is_terminal,
     )
 
 
-def _alive(reason: str, facts: PodFacts, container: ContainerFacts | None) -> PodFailure:
-    return PodFailure(
-        reason=reason,
-        facts=facts,
-        container=container,
-        disruption=find_disruption(facts),
-        deleted=facts.deletion_timestamp is not None,
-        alive=True,
-    )
+def _find_disruption(facts: PodFacts) -> ConditionFacts | None:
+    return facts.condition(DISRUPTION_TARGET) or facts.condition(KUEUE_TARGET)
 
 
 def _was_signalled(container: ContainerFacts) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
-from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerType
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerType
 from airflow_resilience.context import StateChangeCategory, StateChangeReason
 from airflow_resilience.outages import DependencyKind
 from airflow_resilience.retry_policy.patterns import Pattern
@@ -45,9 +45,14 @@ def pod_reason(*reasons: str) -> Predicate:
     return lambda failure: failure.facts.reason in reasons
 
 
+def of_container(holds: Callable[[ContainerFacts], bool]) -> Predicate:
+    """Return whether a container decides, and that holds of it."""
+    return lambda failure: failure.container is not None and holds(failure.container)
+
+
 def container_reason(*reasons: str) -> Predicate:
     """Return whether the container that decides has one of these reasons, waiting or terminated."""
-    return lambda failure: failure.container is not None and failure.container.reason in reasons
+    return of_container(lambda container: container.reason in reasons)
 
 
 NOT_STARTED = container_reason(
@@ -78,14 +83,12 @@ def container_says(pattern: str) -> Predicate:
 
 def container_failed(type_: ContainerType) -> Predicate:
     """Return whether a container of that type decides, and has failed."""
-    return lambda failure: (
-        failure.container is not None and failure.container.type is type_ and failure.container.failed
-    )
+    return both(is_container(type_), of_container(lambda container: container.failed))
 
 
 def is_container(type_: ContainerType) -> Predicate:
     """Return whether a container of that type decides."""
-    return lambda failure: failure.container is not None and failure.container.type is type_
+    return of_container(lambda container: container.type is type_)
 
 
 def both(first: Predicate, second: Predicate) -> Predicate:

@@ -18,6 +18,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes.cause im
     container_says,
     either,
     is_container,
+    of_container,
     said,
 )
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
@@ -139,32 +140,11 @@ _OF_ROOT_FILE_SYSTEM = (
 )
 
 
-def _is_not_for_the_node(failure: PodFailure) -> bool:
-    return failure.container is not None and failure.container.is_not_executable
-
-
-def _waits_for_init(failure: PodFailure) -> bool:
-    container = failure.container
-    return (
-        container is not None
-        and container.type is ContainerType.INIT
-        and container.state is ContainerState.RUNNING
-    )
-
-
 _WORKER_FAILED = container_failed(ContainerType.WORKER)
 
 
 def _killed_by(*signals: int) -> Predicate:
-    return lambda failure: failure.container is not None and failure.container.killed_by in signals
-
-
-def _killed(failure: PodFailure) -> bool:
-    return failure.container is not None and failure.container.killed_by is not None
-
-
-def _without_exit_code(failure: PodFailure) -> bool:
-    return failure.container is not None and failure.container.has_lost_exit_code
+    return of_container(lambda container: container.killed_by in signals)
 
 
 def _has_untold_end(failure: PodFailure) -> bool:
@@ -192,7 +172,7 @@ CONTAINERS = (
         name="node-out-of-memory",
         applies=both(
             _OUT_OF_MEMORY,
-            lambda failure: failure.container is not None and failure.container.unlimited_memory,
+            of_container(lambda container: container.unlimited_memory),
         ),
         reason=StateChangeReason.RESOURCE_EXHAUSTION,
         why="A container that has no memory limit was killed for want of memory, of which its node had no "
@@ -401,7 +381,10 @@ CONTAINERS = (
     ),
     Cause(
         name="wrong-architecture",
-        applies=either(_is_not_for_the_node, both(NOT_STARTED, container_says(r"exec format error"))),
+        applies=either(
+            of_container(lambda container: container.is_not_executable),
+            both(NOT_STARTED, container_says(r"exec format error")),
+        ),
         reason=StateChangeReason.START_ERROR,
         why="The node cannot execute the container's program: the image is for another processor, which "
         "another node may have.",
@@ -530,7 +513,10 @@ CONTAINERS = (
     ),
     Cause(
         name="init-container-running",
-        applies=_waits_for_init,
+        applies=both(
+            is_container(ContainerType.INIT),
+            of_container(lambda container: container.state is ContainerState.RUNNING),
+        ),
         reason=StateChangeReason.UNKNOWN,
         why="An init container still runs, and the worker has to wait for its end.",
         url=f"{_DOCS}/concepts/workloads/pods/init-containers/#detailed-behavior",
@@ -549,7 +535,9 @@ CONTAINERS = (
         # The kubelet's word, and containerd's for a container whose process it does not find any more:
         # internal/cri/server; and CRI-O's exit code without a word: server/container_status.go
         applies=either(
-            container_reason("ContainerStatusUnknown", "Unknown"), _without_exit_code, _has_untold_end
+            container_reason("ContainerStatusUnknown", "Unknown"),
+            of_container(lambda container: container.has_lost_exit_code),
+            _has_untold_end,
         ),
         reason=StateChangeReason.WORKER_LOST,
         why="The node lost track of the container, as after a crash or a restart of it or of its runtime.",
@@ -612,7 +600,7 @@ CONTAINERS = (
     ),
     Cause(
         name="worker-crashed",
-        applies=both(_WORKER_FAILED, _killed),
+        applies=both(_WORKER_FAILED, of_container(lambda container: container.killed_by is not None)),
         category=StateChangeCategory.APPLICATION,
         reason=StateChangeReason.UNKNOWN,
         why="The worker's process ended by a signal that the platform does not send: it crashed, as by a "

@@ -398,7 +398,7 @@ PODS = (
     ),
     Cause(
         name="deleted",
-        applies=lambda failure: failure.deleted and failure.facts.deletion_timestamp is not None,
+        applies=lambda failure: failure.facts.deletion_timestamp is not None,
         # Not USER_ACTION: that would be a guess, and whoever deletes a pod says nothing about the task.
         category=StateChangeCategory.INFRASTRUCTURE,
         reason=StateChangeReason.WORKER_TERMINATION,
