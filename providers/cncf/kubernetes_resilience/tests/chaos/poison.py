@@ -31,7 +31,7 @@ STEPS = {
     "failures.situation:find_failure": "orphaned",
     "failures.judge:_judge_unstarted": "pending",
     "deletion.garbage_collection:try_of": "left behind",
-    "adoption.completion:launch_of": "orphaned",
+    "adoption.adopter:launch_of": "orphaned",
     "adoption.plan:task_key": "orphaned",
 }
 """Functions that are called about one task instance each, by module and name in :data:`PACKAGE`, and what has

@@ -13,7 +13,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors import upstream
 from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import Patience, PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.create_retries import CreateRetries
 from airflow.providers.cncf.kubernetes_resilience.executors.creation.launch_queue import LaunchQueue
@@ -191,12 +190,8 @@ class Parts:
             patience=patience,
             clock=clock,
         )
-        self.completion = Completion(
-            registry=registry, deletion=self.deletion, slots=slots, isolation=isolation
-        )
         self.adopter = Adopter(
             search=search,
-            completion=self.completion,
             abandoned=AbandonedPods(
                 registry=registry,
                 deletion=self.deletion,
@@ -216,7 +211,6 @@ class Parts:
             registry=registry,
             commands=self.commands,
             adopter=self.adopter,
-            completion=self.completion,
             event_filter=self.event_filter,
             policies=self.policies,
             deletion=self.deletion,

@@ -407,7 +407,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def debug_dump(self) -> None:
         """Log where each task is that the executor holds, when the scheduler is sent SIGUSR2."""
         super().debug_dump()  # type: ignore[no-untyped-call]
-        lost = self._parts.completion.lost if self._is_started else ()
+        lost = self._parts.adopter.lost if self._is_started else ()
         lines = [f"{orphan.key}: adopted without a pod; settled when the database answers" for orphan in lost]
         lines += self._registry.describe(self._clock())
         self.log.info("Launches of the Kubernetes executor (%d)\n\t%s", len(lines), "\n\t".join(lines))

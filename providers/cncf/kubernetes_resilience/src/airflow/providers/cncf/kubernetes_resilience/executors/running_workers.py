@@ -17,7 +17,6 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.adopter import Adopter
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.event_filter import StaleEventFilter
 from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
@@ -39,8 +38,7 @@ class RunningWorkers:
     Has the workers of running tasks followed.
 
     :param commands: says whether the API server answers
-    :param adopter: looks for the pods of those that nobody follows
-    :param completion: says which launches were adopted, and which have lost their pods
+    :param adopter: looks for the pods of those that nobody follows, and says which of them have lost theirs
     :param event_filter: follows launches until their pods end
     :param policies: say which tasks may run again after a loss
     :param slots: what is held without a pod gets one
@@ -52,7 +50,6 @@ class RunningWorkers:
         registry: LaunchRegistry,
         commands: PodCommands,
         adopter: Adopter,
-        completion: Completion,
         event_filter: StaleEventFilter,
         policies: RetryPolicies,
         deletion: PodDeletion,
@@ -63,7 +60,6 @@ class RunningWorkers:
         self._registry = registry
         self._commands = commands
         self._adopter = adopter
-        self._completion = completion
         self._event_filter = event_filter
         self._policies = policies
         self._deletion = deletion
@@ -93,8 +89,8 @@ class RunningWorkers:
 
     def follow_adopted(self) -> None:
         """Follow the adopted launches. One that cannot be read does not stop the others."""
-        while self._completion.to_follow:
-            launch = self._completion.to_follow.popleft()
+        while self._adopter.to_follow:
+            launch = self._adopter.to_follow.popleft()
             if not self._registry.is_current(launch) or launch.facts is None:
                 continue
             facts = launch.facts
@@ -108,12 +104,12 @@ class RunningWorkers:
 
         :raises DatabaseAwayError: if the database does not answer
         """
-        found = list(self._completion.lost)
+        found = list(self._adopter.lost)
         lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
         for ti_id in self._isolation.batch("adopt", list(lost), self._policies.with_budget):
             self._event_filter.hold_lost(lost[ti_id])
             self._slots.occupied.add(lost[ti_id].key)
-        del self._completion.lost[: len(found)]
+        del self._adopter.lost[: len(found)]
 
     def settles(self, key: TaskInstanceKey) -> bool:
         """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""

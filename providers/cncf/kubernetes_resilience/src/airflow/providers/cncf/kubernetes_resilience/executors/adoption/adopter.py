@@ -4,14 +4,17 @@
 Taking over the task instances of a dead scheduler.
 
 Airflow offers the task instances of a scheduler that seems to be dead. It repeats the offer if its own
-transaction fails, and another scheduler may take what is offered at the same time.
+transaction fails, and another scheduler may take what is offered at the same time. When the pods were looked
+for, an adoption is completed with one of them, or without; the others are deleted.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow.models.taskinstancekey import TaskInstanceKey
@@ -19,20 +22,32 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption.completion import Completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption.plan import FoundPods
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.pod_search import PodSearch
 from airflow.providers.cncf.kubernetes_resilience.executors.deletion.pod_deletion import PodDeletion
 from airflow.providers.cncf.kubernetes_resilience.executors.isolation import DatabaseAwayError, Isolation
-from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import Orphan
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.identity import (
+    Orphan,
+    Place,
+    place_of,
+)
+from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import (
+    Launch,
+    Waiting,
+    launch_of,
+)
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
     Standing,
     TaskInstanceRow,
     TaskSnapshot,
+    is_running,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow_resilience import ledger
+from airflow_resilience.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -58,7 +73,6 @@ class Adopter:
         self,
         *,
         search: PodSearch,
-        completion: Completion,
         abandoned: AbandonedPods,
         registry: LaunchRegistry,
         deletion: PodDeletion,
@@ -68,7 +82,6 @@ class Adopter:
         with_budget: Callable[[Collection[str]], set[str]],
     ) -> None:
         self._search = search
-        self._completion = completion
         self._abandoned = abandoned
         self._registry = registry
         self._deletion = deletion
@@ -76,6 +89,10 @@ class Adopter:
         self._isolation = isolation
         self._job_id = job_id
         self._with_budget = with_budget
+        self.to_follow: deque[Launch] = deque()
+        """Launches that were adopted."""
+        self.lost: list[Orphan] = []
+        """Task instances that were running and have no pod any more."""
 
     def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
         """
@@ -109,7 +126,7 @@ class Adopter:
         finally:  # if the database does not answer, Airflow repeats the offer
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
-                self._completion.let_go_of(orphan.key)
+                self._let_go_of(orphan.key)
                 self._abandoned.add(orphan)
         return {orphan.key for orphan in reset}
 
@@ -143,7 +160,7 @@ class Adopter:
             adopted = self._read_adopted() if is_due or answers else {}
             while answers:
                 self._isolation.run("adopt", self._abandoned.delete, answers[0])
-                self._completion.complete(answers[0], adopted)
+                self._complete(answers[0], adopted)
                 answers.popleft()
         except DatabaseAwayError:
             self._search.put_back(answers)
@@ -157,7 +174,7 @@ class Adopter:
     def _forget_over(self) -> None:
         """Forget what has ended, and whose pod may never be found; the collector tidies that up."""
         for key in self._find_over(self._registry.adopting().values()):
-            self._completion.let_go_of(key)
+            self._let_go_of(key)
         self._abandoned.reclaim(self._find_over(self._abandoned.orphans.values()))
 
     @property
@@ -173,6 +190,112 @@ class Adopter:
         """Do not adopt a task instance any more; its pod, if it is found, is deleted."""
         if orphan := self._registry.adopted(key):
             self._abandoned.add(orphan)
+
+    def _complete(self, found: FoundPods, rows: Mapping[TaskInstanceKey, TaskInstanceRow | None]) -> None:
+        """
+        Complete the adoption of what was found.
+
+        :param rows: of the task instances that are this scheduler's now
+        :raises DatabaseAwayError: if the database does not answer; nothing was adopted then
+        """
+        answered = found.answered(self._registry.adopting())
+        present = {
+            key: replace(orphan, state=row.state, hostname=row.hostname) if (row := rows[key]) else orphan
+            for key, orphan in answered.items()
+            if key in rows
+        }
+        self._isolation.run("adopt", found.choose_again, present)
+        completed: dict[TaskInstanceKey, Orphan] = {}
+        for key, orphan in present.items():
+            has_begun = answered[key].state == TaskInstanceState.QUEUED and is_running(rows[key])
+            pod = found.current.get(key)
+            if has_begun and (pod is None or place_of(orphan.hostname, pod) is Place.ELSEWHERE):
+                self._registry.adopt([orphan])  # its pod may be newer than the list
+            else:
+                completed[key] = orphan
+        decided = self._decided(completed)
+        counts: Counter[str] = Counter()
+
+        def complete(orphan: Orphan) -> None:
+            counts[self._complete_one(orphan, found, decided)] += 1
+            self._let_go_of(orphan.key)
+
+        def give_up(orphan: Orphan, _: Exception) -> None:
+            self._registry.adopted(orphan.key)
+            self._slots.free(orphan.key)  # Airflow limits how long it may be queued, or silent
+
+        for orphan in completed.values():
+            self._isolation.alone("adopt", orphan, complete, name=lambda item: item.key, give_up=give_up)
+        self._delete_surplus(found, completed)
+        if not completed:
+            return
+        adopting = self._registry.adopting()
+        log.info(
+            "Adopted %d of %d task instances, %d to come; %d are queued without a pod and are scheduled "
+            "again, %d were running and have lost theirs",
+            counts["held"],
+            len(found.orphans),
+            sum(key in adopting for key in found.orphans),
+            counts["handed back"],
+            counts["lost"],
+        )
+
+    def _let_go_of(self, key: TaskInstanceKey) -> None:
+        """Adopt a task instance no longer; without a launch it has no slot."""
+        self._registry.adopted(key)
+        if self._registry.get(key) is None:
+            self._slots.free(key)
+
+    def _complete_one(
+        self,
+        orphan: Orphan,
+        found: FoundPods,
+        decided: Mapping[str, LedgerEntry],
+    ) -> str:
+        """Adopt a task instance; return what became of it, in a word."""
+        key = orphan.key
+        if pod := found.current.get(key):
+            launch = launch_of(orphan, pod, has_siblings=key in found.shared)
+            entry = decided.get(pod.ref.uid)
+            # A pod that has started after it was given up on is neither deleted nor replaced.
+            if entry and launch.facts and not launch.has_outlived(entry, launch.facts):
+                launch.given_up = PodFailure(
+                    entry.reason, launch.facts, alive=not pod.has_ended, lingers=pod.lingers
+                )
+            launch.was_held = found.is_late
+            if (before := self._registry.get(key)) and before.ref == pod.ref:
+                self._registry.settled(before)  # with the one that takes its place
+            self._registry.hold(launch)
+            self.to_follow.append(launch)
+            return "held"
+        self._registry.release(key)  # a pod of an earlier phase, if there is one
+        if found.has_lost(orphan):
+            self.lost.append(orphan)
+            return "lost"
+        if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.odd:
+            self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))
+            return "handed back"
+        # Its worker has ended, or it may have one of the pods that do not say enough about themselves.
+        # Airflow limits how long it may be queued, or silent.
+        return "left"
+
+    def _decided(self, orphans: Mapping[TaskInstanceKey, Orphan]) -> dict[str, LedgerEntry]:
+        """Return, by the UID of the pod, what the dead scheduler had decided about failures of launches."""
+        queued = [orphan for orphan in orphans.values() if orphan.state == TaskInstanceState.QUEUED]
+        entries = self._isolation.batch("adopt", queued, _read_failed_launches)
+        return {entry.worker_uid: entry for entry in entries}
+
+    def _delete_surplus(self, found: FoundPods, adopted: Container[TaskInstanceKey]) -> None:
+        """Delete or keep the other pods of task instances that are adopted; their next launches wait."""
+        for key, pod in found.superseded_of(adopted):
+            if self._registry.find(pod):
+                continue  # this scheduler has launched it since
+            if pod.has_ended:
+                self._deletion.clean_up(pod)
+            else:
+                self._deletion.give_up(launch_of(found.orphans[key], pod, has_siblings=True), pod)
+        for key, pod in found.replaced_of(adopted):
+            self._deletion.revoke(launch_of(found.orphans[key], pod, has_siblings=True))
 
     def _read_offered(self, ti_ids: Sequence[str]) -> dict[str, Orphan | None]:
         """
@@ -213,11 +336,11 @@ class Adopter:
             self._registry.adopting().values(),
             _read_tasks,
             name=lambda orphan: orphan.ti_id,
-            give_up=lambda orphan, _: self._completion.let_go_of(orphan.key),
+            give_up=lambda orphan, _: self._let_go_of(orphan.key),
         ):
             if task.standing(self._job_id) is Standing.ELSEWHERE:
                 log.info("%s is not adopted: its scheduler job is %s", orphan.key, task.owner)
-                self._completion.let_go_of(orphan.key)
+                self._let_go_of(orphan.key)
             else:
                 rows[orphan.key] = task.row
         return rows
@@ -261,3 +384,10 @@ def _read_tasks(orphans: Collection[Orphan]) -> list[tuple[Orphan, TaskSnapshot]
     with create_session(scoped=False) as session:
         tasks = task_instances.read_snapshots({(o.key, o.ti_id) for o in orphans}, session=session)
     return [(orphan, tasks[orphan.key, orphan.ti_id]) for orphan in orphans]
+
+
+def _read_failed_launches(orphans: Sequence[Orphan]) -> Iterable[LedgerEntry]:
+    ti_ids = {orphan.key: orphan.ti_id for orphan in orphans}
+    with create_session(scoped=False) as session:
+        histories = ledger.read_histories(ti_ids, session=session)
+    return chain.from_iterable(found.launches.entries for found in histories.values())

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from airflow.providers.cncf.kubernetes_resilience.executors.adoption import completion
+from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
 from airflow_resilience import ledger
@@ -140,7 +140,7 @@ def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
     """The loop ends with it: it keeps its slot for ever, and those without a pod before it are forgotten."""
     odd, *others = tis = queued_ti(mapped=5)
     pods = {ti.map_index: harness.launch(ti) for ti in (odd, others[0])}
-    real = completion.launch_of
+    real = adopter.launch_of
 
     def broken(orphan, *args, **more):
         if orphan.key == odd.key:
@@ -148,7 +148,7 @@ def test_one_orphan_that_cannot_be_handled_leaves_the_others_alone(
         return real(orphan, *args, **more)
 
     heir = successor()
-    monkeypatch.setattr(completion, "launch_of", broken)
+    monkeypatch.setattr(adopter, "launch_of", broken)
     heir.adopt(*tis)
     for _ in range(10):
         try_again(heir)
