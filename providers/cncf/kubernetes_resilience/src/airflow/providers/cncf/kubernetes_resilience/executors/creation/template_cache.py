@@ -11,9 +11,8 @@ the arguments of the worker container. So the pod is made once, and copied.
 from __future__ import annotations
 
 import copy
-import io
+import json
 import logging
-import pickle
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
-from kubernetes.client import Configuration, V1ObjectMeta, V1Pod
+from kubernetes.client import ApiClient, Configuration, V1ObjectMeta, V1Pod
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +64,7 @@ class TemplateCache:
     def __init__(self, namespace: str, scheduler_job_id: str) -> None:
         self._namespace = namespace
         self._scheduler_job_id = scheduler_job_id
+        self._serialize = ApiClient().sanitize_for_serialization
         self._templates: dict[Hashable, _CachedTemplate | None] = {}
 
     def make(self, pattern: Pattern, task: Task) -> V1Pod:
@@ -74,13 +74,19 @@ class TemplateCache:
         :raises OSError: if the template cannot be read
         :raises PodReconciliationError: if template and override cannot be merged
         """
-        mark = _mark(pattern)
+        mark = self._mark(pattern)
         if mark not in self._templates:
             if len(self._templates) >= LIMIT:
                 self._templates.clear()
             self._templates[mark] = self._cache(pattern, task)
         cached = self._templates[mark]
-        return self._construct(pattern, _read(pattern), task) if cached is None else cached.fill(task)
+        return cached.fill(task) if cached else self._construct(pattern, _read(pattern), task)
+
+    def _mark(self, pattern: Pattern) -> Hashable:
+        """Return what is equal for equal patterns, as long as the template's file is not changed."""
+        file = Path(pattern.template).stat()
+        override = json.dumps(self._serialize(pattern.override))
+        return pattern.template, file.st_ino, file.st_mtime_ns, file.st_size, pattern.image, override
 
     def _cache(self, pattern: Pattern, task: Task) -> _CachedTemplate | None:
         """Make an entry; None if the official provider would make another pod for the task."""
@@ -92,7 +98,7 @@ class TemplateCache:
             self._scheduler_job_id,
         )
         official = self._construct(pattern, template, task)
-        if PodGenerator.serialize_pod(cached.fill(task)) == PodGenerator.serialize_pod(official):
+        if self._serialize(cached.fill(task)) == self._serialize(official):
             return cached
         log.warning(
             "Pods with the template %s are built one by one: the installed version of the official provider "
@@ -183,26 +189,6 @@ def _annotations(key: TaskInstanceKey) -> dict[str, str]:
 
 def _read(pattern: Pattern) -> V1Pod:
     return PodGenerator.deserialize_model_file(pattern.template)
-
-
-def _mark(pattern: Pattern) -> Hashable:
-    """Return what is equal for equal patterns, as long as the template's file is not changed."""
-    file = Path(pattern.template).stat()
-    override = None if pattern.override is None else _pickled(pattern.override)
-    return pattern.template, file.st_ino, file.st_mtime_ns, file.st_size, pattern.image, override
-
-
-def _pickled(pod: V1Pod) -> bytes:
-    stream = io.BytesIO()
-    _Pickler(stream).dump(pod)
-    return stream.getvalue()
-
-
-class _Pickler(pickle.Pickler):
-    """Leaves the client's configuration out, which need not be picklable and is no part of a pod."""
-
-    def persistent_id(self, obj: Any) -> str | None:
-        return "configuration" if isinstance(obj, Configuration) else None
 
 
 def _share(model: Any, configuration: Configuration) -> None:
