@@ -114,16 +114,9 @@ class JsonTransport:
         :param decoder: selects the fields to decode
         :raises KubernetesApiError: if there is no answer, or it is not a success
         """
-        async with self._send(
-            method,
-            path,
-            path_params,
-            query=query,
-            body=body,
-            content_type=content_type,
-            accept=accept,
-            limit=self._limit,
-        ) as response:
+        headers = {"Accept": accept, "Content-Type": content_type}
+        call = _call(method, path, path_params, query, headers, self._limit, body)
+        async with self._send(call) as response:
             if not 200 <= response.status < 300:
                 raise await _refusal(response)
             return _decode(await _read(response), decoder)
@@ -146,7 +139,8 @@ class JsonTransport:
         """
         limit = _client_timeout((CONNECT_TIMEOUT, inactivity_timeout), is_stream=True)
         lines = LineSplitter()
-        async with self._send("GET", path, path_params, query=query, limit=limit) as response:
+        call = _call("GET", path, path_params, query, {"Accept": "application/json"}, limit)
+        async with self._send(call) as response:
             if response.status != 200:
                 raise await _refusal(response)
             while chunk := await _read_some(response):
@@ -156,38 +150,7 @@ class JsonTransport:
             raise ConnectionFailedError("the stream ended within an event")
 
     @asynccontextmanager
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        path_params: Mapping[str, str],
-        *,
-        limit: ClientTimeout,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> AsyncGenerator[ClientResponse]:
-        def call(api: Any) -> Awaitable[ClientResponse]:
-            answer: Awaitable[ClientResponse] = api.call_api(
-                path,
-                method,
-                path_params=dict(path_params),
-                query_params=list((query or {}).items()),
-                header_params={
-                    "Accept": accept,
-                    # Within a cluster, the API server takes longer to compress a list than to send it.
-                    # Kubernetes' controllers and scheduler do not ask for compression either.
-                    "Accept-Encoding": "identity",
-                    "Content-Type": content_type,
-                },
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=limit,
-            )
-            return answer
-
+    async def _send(self, call: _Call) -> AsyncGenerator[ClientResponse]:
         async with self._in_use() as client:
             response = await self._first_answer(client, call)
             if response is not None:
@@ -316,6 +279,30 @@ class LineSplitter:
             self._begun.clear()
         if rest:
             self._begun.append(rest)
+
+
+def _call(
+    method: str,
+    path: str,
+    path_params: Mapping[str, str],
+    query: Mapping[str, str] | None,
+    headers: Mapping[str, str],
+    limit: ClientTimeout,
+    body: Any = None,
+) -> _Call:
+    return lambda api: api.call_api(
+        path,
+        method,
+        path_params=dict(path_params),
+        query_params=list((query or {}).items()),
+        # Within a cluster, the API server takes longer to compress a list than to send it. Kubernetes'
+        # controllers and scheduler do not ask for compression either.
+        header_params={"Accept-Encoding": "identity", **headers},
+        body=body,
+        auth_settings=["BearerToken"],
+        _preload_content=False,
+        _request_timeout=limit,
+    )
 
 
 def _client_timeout(timeout: RequestTimeout, *, is_stream: bool = False) -> ClientTimeout:
