@@ -13,6 +13,7 @@ from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.commands import (
     CleanUpPod,
+    Command,
     DeletePod,
     FindCreatedPod,
     MarkPodDone,
@@ -90,23 +91,22 @@ class PodDeletion:
         self._registry = registry
         self._config = kube_config
         self._clock = clock
-        self._ended: dict[PodRef, tuple[float, bool, bool]] = {}
+        self._ended: dict[PodRef, tuple[float, Command]] = {}
 
-    def _clean_up_later(self, ref: PodRef, *, failed: bool, lingers: bool) -> None:
+    def clean_up(self, pod: PodFacts, *, failed: bool = False) -> None:
         """
-        Delete or keep a pod that has ended, as configured, in a later turn of the scheduler's loop.
+        Delete or keep a pod whose worker has ended, as configured, in a later turn of the scheduler's loop.
 
         A scheduler that is killed before it has read what was reported of a pod then leaves one behind that
         its successor still sees.
 
-        :param lingers: whether a container of it runs on
+        :param failed: whether its launch has, though the pod does not say so
         """
-        self._ended.setdefault(ref, (self._clock(), failed, lingers))
-
-    def clean_up(self, pod: PodFacts) -> None:
-        """Delete or keep a pod whose worker has ended, as configured."""
-        has_failed = pod.phase == "Failed" or pod.has_lost_worker
-        self._clean_up_later(pod.ref, failed=has_failed, lingers=pod.lingers)
+        failed = failed or pod.phase == "Failed" or pod.has_lost_worker
+        command: Command = StopAndKeepPod(pod.ref) if pod.lingers else MarkPodDone(pod.ref)
+        if self._config.delete_worker_pods and (not failed or self._config.delete_worker_pods_on_failure):
+            command = CleanUpPod(pod.ref)
+        self._ended.setdefault(pod.ref, (self._clock(), command))
 
     def delete_or_keep(self, pod: PodFacts) -> None:
         """Delete or keep a pod that nobody needs; one that has not started goes, unless it has by then."""
@@ -135,15 +135,11 @@ class PodDeletion:
         """
         self._clean_up_ended(turn_began, self._ended.items())
 
-    def _clean_up_ended(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, bool, bool]]]) -> None:
-        for ref, (ended, failed, lingers) in list(pods):
-            if ended >= until:
-                continue
-            del self._ended[ref]
-            if self._config.delete_worker_pods and (not failed or self._config.delete_worker_pods_on_failure):
-                self._commands.send(CleanUpPod(ref))
-            else:
-                self._commands.send(StopAndKeepPod(ref) if lingers else MarkPodDone(ref))
+    def _clean_up_ended(self, until: float, pods: Iterable[tuple[PodRef, tuple[float, Command]]]) -> None:
+        for ref, (ended, command) in list(pods):
+            if ended < until:
+                del self._ended[ref]
+                self._commands.send(command)
 
     def supersede(self, launch: Launch, failure: PodFailure | None) -> None:
         """
@@ -158,8 +154,7 @@ class PodDeletion:
         if launch.ref is None:
             self._delete_if_created(launch, unless_started=True)
         elif failure is None or not failure.alive:
-            lingers = launch.facts is not None and launch.facts.lingers
-            self._clean_up_later(launch.ref, failed=failure is not None, lingers=lingers)
+            self.clean_up(launch.facts or PodFacts(launch.ref, {}, {}), failed=failure is not None)
         elif failure.reason == DELETION_OVERDUE:
             self.revoke(launch)
             self.accepted(launch.ref, 0)
