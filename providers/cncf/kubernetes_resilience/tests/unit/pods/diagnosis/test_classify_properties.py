@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import TABLE
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify, make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     DELETION_OVERDUE,
     PodFailure,

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import classify, make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     DELETION_OVERDUE,
     PodFailure,

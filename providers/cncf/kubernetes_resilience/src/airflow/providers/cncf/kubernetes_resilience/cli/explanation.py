@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, classify
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import (
+    Classified,
+    classify,
+    make_evidence,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.dependencies import find_dependency
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
     DELETION_OVERDUE,
     PodFailure,

@@ -21,8 +21,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings impo
     PolicySettings,
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.task_instances import read_profiles
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.evidence import make_evidence
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.classify import Classified, make_evidence
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow_resilience.decision import Decision

@@ -1,20 +1,27 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-What the failure of a pod means, in the words of AIP-97.
+What the failure of a pod means, in the words of AIP-97, and what the rules of a policy see of it.
 
 Pure and total: every failure gets a context, the same one each time. The table is in :mod:`.causes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.causes import Cause, find_cause
-from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import HEARTBEAT_TIMEOUT, PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import (
+    DELETED,
+    HEARTBEAT_TIMEOUT,
+    OWN_REASONS,
+    PodFailure,
+)
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.last_words import cut, keep
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import ContainerFacts, ContainerState
 from airflow_resilience.context import ContextSource, ExecutionContext, MetadataKey
-from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 
 
 class Classified(NamedTuple):
@@ -60,6 +67,31 @@ def classify(
     return Classified(ExecutionContext(cause.category, cause.reason, source, metadata), cause)
 
 
+def make_evidence(failure: PodFailure, classified: Classified, phase: Phase) -> Evidence:
+    """
+    Collect what the rules of a policy look at.
+
+    :param classified: what the failure means
+    :param phase: how far the task had come
+    """
+    facts, container = failure.facts, failure.container
+    return Evidence(
+        phase=phase,
+        context=classified.context,
+        reasons=tuple(dict.fromkeys(_reasons(failure))),
+        message=facts.message or (failure.condition.message if failure.condition else None),
+        containers=tuple(
+            _container_evidence(item) for item in facts.containers if _matters(item) or item is container
+        ),
+        deciding_container=container.name if container else None,
+        conditions=tuple(
+            ConditionEvidence(type=item.type, status=item.status, reason=item.reason)
+            for item in facts.conditions
+        ),
+        exited_by_itself=failure.worker_exited_by_itself,
+    )
+
+
 def _pod(failure: PodFailure) -> dict[MetadataKey, Any]:
     facts = failure.facts
     return {
@@ -95,3 +127,29 @@ def _container(failure: PodFailure) -> dict[MetadataKey, Any]:
     }
     # If it has no message, the condition's stays.
     return known | ({MetadataKey.MESSAGE: keep(container)} if container.message else {})
+
+
+def _reasons(failure: PodFailure) -> Iterator[str]:
+    # Not the failure's reason: it may be a container's, and would then match a rule about another container.
+    for reason in (
+        failure.facts.reason,
+        failure.condition.reason if failure.condition else None,
+        failure.reason if failure.reason in OWN_REASONS else None,
+        DELETED if failure.deleted else None,
+    ):
+        if reason:
+            yield reason
+
+
+def _matters(container: ContainerFacts) -> bool:
+    return container.failed or container.state is ContainerState.WAITING
+
+
+def _container_evidence(container: ContainerFacts) -> ContainerEvidence:
+    return ContainerEvidence(
+        name=container.name,
+        is_init=container.before_worker,
+        exit_code=container.exit_code,
+        reason=container.reason,
+        message=container.message,
+    )
