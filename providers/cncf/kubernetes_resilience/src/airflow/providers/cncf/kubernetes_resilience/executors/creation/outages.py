@@ -10,7 +10,6 @@ the ledger when it starts.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -88,8 +87,6 @@ class Outages:
         self._slots = slots
         self._clock = clock
         self._known: dict[Dependency, _Known] = {}
-        self._held_longest = math.inf
-        """When the launch that is held longest was held first, or earlier."""
         self._to_record: list[tuple[TaskInstanceKey, HeldLaunch]] = []
         """Launches that are held, and that the audit log does not have yet."""
         self._is_restored = not limits.threshold
@@ -133,7 +130,6 @@ class Outages:
                 held = HeldLaunch(ti_id=launch.ti_id, dependency=away, away_since=since)
                 self._to_record.append((launch.key, held))
             self._registry.suspend(launch, away, self._clock())
-            self._held_longest = min(self._held_longest, launch.held_since)
         return away is not None
 
     def _find_away(self, launch: Launch, manifest: Mapping[str, Any]) -> Dependency | None:
@@ -182,12 +178,13 @@ class Outages:
 
     def created(self, launch: Launch) -> None:
         """Note that the pod of a launch was created."""
-        for kind in OF_NAMESPACES if self._matters_to(launch) else ():
+        for kind in OF_NAMESPACES:
             self._got(launch, Dependency(kind, launch.namespace))
 
     def observed(self, launch: Launch, pod: PodFacts) -> None:
         """Note what is seen of a launch's pod, before that is noted of the launch."""
-        if not self._matters_to(launch):
+        # A launch may get what it was held for when the outage is forgotten.
+        if not (self._known or launch.held_since):
             return
         before = launch.facts
         if before is None and not launch.token_made_at:
@@ -202,10 +199,6 @@ class Outages:
                 outage.hint(self._clock())
             if pod.phase == "Succeeded":
                 self._got(launch, AIRFLOW_API)
-
-    def _matters_to(self, launch: Launch) -> bool:
-        # A launch may get what it was held for when the outage is forgotten.
-        return bool(self._known or launch.held_since)
 
     def _got(self, launch: Launch, dependency: Dependency) -> None:
         if launch.held_for == dependency:
@@ -235,7 +228,6 @@ class Outages:
         self._ask_for_beginnings()
 
     def _let_go(self, now: float) -> None:
-        is_overdue = now - self._held_longest >= self._limits.max_wait
         free = self._slots.configured - len(self._slots.occupied) + self._registry.count(LaunchState.HELD)
         for dependency, known in list(self._known.items()):
             outage = known.outage
@@ -247,8 +239,7 @@ class Outages:
             first = outage.may_go(held, now)
             if outage.state is OutageState.RECOVERING:
                 first = min(first, max(0, free))
-            # Without a reason to, held launches are not looked at: there may be thousands.
-            for launch in self._find_going(dependency, first) if first or is_overdue else ():
+            for launch in self._find_going(dependency, first) if held else ():
                 outage.go(launch.launch_id, now)
                 self._registry.unsuspend(launch)
                 free -= 1
@@ -262,9 +253,6 @@ class Outages:
                     now - outage.since,
                     self._registry.count_held(dependency),
                 )
-        if is_overdue:
-            held_since = (launch.held_since for launch in self._registry.in_state(LaunchState.HELD))
-            self._held_longest = min(held_since, default=math.inf)
 
     def _find_going(self, dependency: Dependency, first: int) -> list[Launch]:
         """Return the launches that were held for a dependency first, and those that were held long enough."""
