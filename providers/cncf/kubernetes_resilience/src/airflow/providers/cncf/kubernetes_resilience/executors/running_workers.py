@@ -1,7 +1,7 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
 """
-Has workers followed whose launches were not made here, or were given up: adopted ones, and late ones.
+Has workers followed whose launches were given up.
 
 The end of a worker that is followed is settled here. Airflow's guess that it is gone only speeds that up.
 """
@@ -27,8 +27,6 @@ from airflow.providers.cncf.kubernetes_resilience.executors.launches.launch impo
 from airflow.providers.cncf.kubernetes_resilience.executors.launches.registry import LaunchRegistry
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks import task_instances
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import Standing, standing
-from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
-from airflow.providers.cncf.kubernetes_resilience.pods.messages import PodObservation
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +36,9 @@ class RunningWorkers:
     Has the workers of running tasks followed.
 
     :param commands: says whether the API server answers
-    :param adopter: looks for the pods of those that nobody follows, and says which of them have lost theirs
+    :param adopter: looks for the pods of those that nobody follows
     :param event_filter: follows launches until their pods end
     :param policies: say which tasks may run again after a loss
-    :param slots: what is held without a pod gets one
     """
 
     def __init__(
@@ -53,7 +50,6 @@ class RunningWorkers:
         event_filter: StaleEventFilter,
         policies: RetryPolicies,
         deletion: PodDeletion,
-        slots: Slots,
         isolation: Isolation,
         job_id: int | None,
     ) -> None:
@@ -63,7 +59,6 @@ class RunningWorkers:
         self._event_filter = event_filter
         self._policies = policies
         self._deletion = deletion
-        self._slots = slots
         self._isolation = isolation
         self._job_id = job_id
 
@@ -86,30 +81,6 @@ class RunningWorkers:
                 self._registry.release(orphan.key)
                 self._deletion.revoke(launch)  # its worker cannot start the task any more
             self._adopter.take([orphan])
-
-    def follow_adopted(self) -> None:
-        """Follow the adopted launches. One that cannot be read does not stop the others."""
-        while self._adopter.to_follow:
-            launch = self._adopter.to_follow.popleft()
-            if not self._registry.is_current(launch) or launch.facts is None:
-                continue
-            facts = launch.facts
-            if not self._isolation.attempt("adopt", launch.key, self._event_filter.follow, launch, facts):
-                seen = PodObservation(launch.facts)
-                self._isolation.run("adopt", self._event_filter.misread, seen)
-
-    def hold_lost(self) -> None:
-        """
-        Hold what was adopted without a pod, if it has an infrastructure budget.
-
-        :raises DatabaseAwayError: if the database does not answer
-        """
-        found = list(self._adopter.lost)
-        lost = {orphan.ti_id: orphan for orphan in found if orphan.state == TaskInstanceState.RUNNING}
-        for ti_id in self._isolation.batch("adopt", list(lost), self._policies.with_budget):
-            self._event_filter.hold_lost(lost[ti_id])
-            self._slots.occupied.add(lost[ti_id].key)
-        del self._adopter.lost[: len(found)]
 
     def settles(self, key: TaskInstanceKey) -> bool:
         """Whether the end of a task that runs is settled here: its pod is followed, looked for, or known."""

@@ -46,6 +46,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.tasks.row import (
 )
 from airflow.providers.cncf.kubernetes_resilience.executors.tasks.slots import Slots
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.failure import PodFailure
+from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.ledger import LedgerEntry
 
@@ -67,6 +68,8 @@ class Adopter:
 
     :param slots: adopted task instances get one, until another scheduler has adopted them
     :param with_budget: returns which task instances, by their UUIDs, may run again after a loss
+    :param follow: follows an adopted launch until its pod, as it was found, ends
+    :param hold_lost: holds a task instance that may run again, and whose pod has gone while it was running
     """
 
     def __init__(
@@ -80,6 +83,8 @@ class Adopter:
         isolation: Isolation,
         job_id: int | None,
         with_budget: Callable[[Collection[str]], set[str]],
+        follow: Callable[[Launch, PodFacts], None],
+        hold_lost: Callable[[Orphan], None],
     ) -> None:
         self._search = search
         self._abandoned = abandoned
@@ -89,10 +94,8 @@ class Adopter:
         self._isolation = isolation
         self._job_id = job_id
         self._with_budget = with_budget
-        self.to_follow: deque[Launch] = deque()
-        """Launches that were adopted."""
-        self.lost: list[Orphan] = []
-        """Task instances that were running and have no pod any more."""
+        self._follow = follow
+        self._hold_lost = hold_lost
 
     def adopt(self, tis: Sequence[TaskInstance]) -> list[TaskInstance]:
         """
@@ -119,16 +122,20 @@ class Adopter:
         self.take(orphans.values())
         found = self._search.look(orphans)
         lost = [o for o in found.answered(orphans).values() if found.has_lost(o)] if found else []
-        running = [orphan.ti_id for orphan in lost if orphan.state == TaskInstanceState.RUNNING]
         kept: Collection[str] = ()
         try:
-            kept = self._isolation.batch("adopt", running, self._with_budget)
+            kept = self._find_with_budget(lost)
         finally:  # if the database does not answer, Airflow repeats the offer
             reset = [orphan for orphan in lost if orphan.ti_id not in kept]
             for orphan in reset:
                 self._let_go_of(orphan.key)
                 self._abandoned.add(orphan)
         return {orphan.key for orphan in reset}
+
+    def _find_with_budget(self, lost: Iterable[Orphan]) -> list[str]:
+        """Return the UUIDs of those that were running, and may run again after the loss of their pods."""
+        running = [orphan.ti_id for orphan in lost if orphan.state == TaskInstanceState.RUNNING]
+        return self._isolation.batch("adopt", running, self._with_budget)
 
     def take(self, orphans: Collection[Orphan]) -> None:
         """
@@ -214,10 +221,11 @@ class Adopter:
             else:
                 completed[key] = orphan
         decided = self._decided(completed)
+        kept = self._find_with_budget(filter(found.has_lost, completed.values()))
         counts: Counter[str] = Counter()
 
         def complete(orphan: Orphan) -> None:
-            counts[self._complete_one(orphan, found, decided)] += 1
+            counts[self._complete_one(orphan, found, decided, kept)] += 1
             self._let_go_of(orphan.key)
 
         def give_up(orphan: Orphan, _: Exception) -> None:
@@ -251,6 +259,7 @@ class Adopter:
         orphan: Orphan,
         found: FoundPods,
         decided: Mapping[str, LedgerEntry],
+        kept: Collection[str],
     ) -> str:
         """Adopt a task instance; return what became of it, in a word."""
         key = orphan.key
@@ -266,11 +275,12 @@ class Adopter:
             if (before := self._registry.get(key)) and before.ref == pod.ref:
                 self._registry.settled(before)  # with the one that takes its place
             self._registry.hold(launch)
-            self.to_follow.append(launch)
+            self._follow(launch, pod)
             return "held"
         self._registry.release(key)  # a pod of an earlier phase, if there is one
         if found.has_lost(orphan):
-            self.lost.append(orphan)
+            if orphan.ti_id in kept:
+                self._hold_lost(orphan)
             return "lost"
         if orphan.state == TaskInstanceState.QUEUED and orphan.pod_id not in found.odd:
             self._registry.hold(Launch(key, orphan.ti_id, waiting=Waiting(job=None)))

@@ -133,6 +133,11 @@ class StaleEventFilter:
         self._expect(launch)
         self._observe(launch, pod, gone=False)
 
+    def follow_adopted(self, launch: Launch, pod: PodFacts) -> None:
+        """Follow a launch that was adopted. If that fails, its pod may still have ended for certain."""
+        if not self._isolation.attempt("adopt", launch.key, self.follow, launch, pod):
+            self._isolation.run("adopt", self.misread, PodObservation(pod))
+
     def heard(self, news: News, pod: PodFacts) -> None:
         """Do what follows from news of a pod that is not a current launch's."""
         launch = self._superseded.heard(news, pod)
