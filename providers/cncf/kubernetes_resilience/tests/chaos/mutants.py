@@ -406,7 +406,7 @@ def fail_on_401_at_once(patch):
 @found_by(histories.test_the_api_is_away_for_more_than_three_queued_timeouts, before="pods are killed")
 def let_tasks_get_stuck_in_queued(patch):
     """Let Airflow count the time of an outage against the tasks."""
-    patch.setattr(queued_timeout.task_instances, "begin_queued_anew", lambda *args, **kwargs: None)
+    patch.setattr(queued_timeout.QueuedTimeout, "_begin_anew", lambda *args: None)
 
 
 @found_by(histories.test_a_step_raises_an_exception_for_one_task_instance, step=STEP)

@@ -53,6 +53,7 @@ from airflow.providers.cncf.kubernetes_resilience.pods.messages import (
 )
 from airflow_resilience import ledger
 from airflow_resilience.metrics import stats
+from airflow_resilience.propagation import audit
 
 from ...support import manifests as m
 from ...support.cluster import Pod
@@ -201,7 +202,7 @@ STEPS = {
     "retire": (PodDeletion, "supersede", "act"),
     "workload": (StoredWorkload, "job", "act"),
     "relaunch": (LaunchQueue, "relaunch", "act"),
-    "begin anew": (task_instances, "begin_queued_anew", "launch"),
+    "earlier failures": (audit, "read_previous_failures", "launch"),
     "wanted": (launch_queue, "awaits_launch", "build"),
     "build": (PodBuilder, "build", None),
     "hook": (settings, "pod_mutation_hook", None),
@@ -464,7 +465,7 @@ def test_the_time_in_queued(start, queued_ti, poison, counted, monkeypatch):
     harness = start(SCHEDULER__TASK_QUEUED_TIMEOUT="30")
     tis = queued_ti(mapped=TASKS)
     before = {ti.map_index: ti.queued_dttm for ti in tis}
-    poison(task_instances, "begin_queued_anew", tis[BAD])
+    poison(task_instances, "refresh_queued", tis[BAD])
     harness.clock.advance(10)
     held_off = harness.executor._parts.queued_timeout
     monkeypatch.setattr(held_off, "_waiting_on_purpose", lambda _: {str(ti.id) for ti in tis})

@@ -188,7 +188,7 @@ def the_database(harness, secret, monkeypatch):
     def fail(*args, **options):
         raise DataError(secret, None, ValueError(secret))
 
-    monkeypatch.setattr(task_instances, "begin_queued_anew", fail)
+    monkeypatch.setattr(task_instances, "refresh_queued", fail)
 
 
 BEFORE_A_POD = [a_hook, a_template, a_builder, the_database]

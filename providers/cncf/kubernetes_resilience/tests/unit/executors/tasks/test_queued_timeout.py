@@ -150,7 +150,7 @@ def test_a_row_that_somebody_has_locked_is_not_waited_for(waiting):
 
 def test_a_database_that_does_not_answer_is_asked_again(waiting):
     harness, ti, _ = waiting
-    with database_away(task_instances, "begin_queued_anew"):
+    with database_away(task_instances, "refresh_queued"):
         harness.wait(INTERVAL)
     assert not is_fresh(harness, ti)
     harness.executor.sync()

@@ -73,7 +73,7 @@ def test_none_runs_again_if_one_of_them_does_not_run_any_more(running, session, 
 
 CHANGES = {
     "refresh_queued": ("queued", lambda ids, session: refresh_queued(ids, session=session)),
-    "reschedule": ("queued", lambda ids, session: reschedule(ids, None, session=session)),
+    "reschedule": ("queued", lambda ids, session: reschedule(ids, session=session)),
     "forbid_retries": ("queued", lambda ids, session: forbid_retries(ids, "queued", session=session)),
     "run_again": (
         "running",

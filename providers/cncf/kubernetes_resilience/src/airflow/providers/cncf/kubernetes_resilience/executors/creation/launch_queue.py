@@ -215,9 +215,8 @@ class LaunchQueue:
             histories = ledger.read_histories(ti_ids, session=session)
             failures = audit.read_previous_failures([launch.key for launch in due], session=session)
             _record_reported(due, session)
-            # The replacement has all of the time that Airflow gives a pod to start.
             relaunches = {launch.ti_id for launch in due if launch.waiting and launch.waiting.is_relaunch}
-            task_instances.begin_queued_anew(relaunches, self._job_id, session=session)
+            handed_back = {launch.ti_id for launch in due if launch.is_handed_back}
             failed = {
                 launch: last
                 for launch in due
@@ -225,22 +224,24 @@ class LaunchQueue:
                 and (last := histories[launch.key].launches.last)
                 and last.decision.action is not Action.RELAUNCH
             }
-            locked = task_instances.lock_rows({launch.ti_id for launch in failed}, session=session)
+            settled = handed_back | {launch.ti_id for launch in failed}
+            locked = task_instances.lock_rows(relaunches | settled, session=session)
+            own = {row.ti_id for row in locked.values() if row.queued_by_job_id == self._job_id}
+            # The replacement has all of the time that Airflow gives a pod to start.
+            task_instances.refresh_queued(own & relaunches, session=session)
+            task_instances.reschedule(own & handed_back, session=session)
             held = {
                 launch.key: entry
                 for launch, entry in failed.items()
                 if awaits_launch(locked.get(launch.ti_id), launch.key, job_id=self._job_id)
             }
             task_instances.write_failed(held, TaskInstanceState.QUEUED, session=session)
-            handed_back = {launch.ti_id for launch in due if launch.is_handed_back}
-            busy = task_instances.reschedule(handed_back, self._job_id, session=session)
         rows |= locked
         return [
             _Read(launch, rows.get(launch.ti_id), histories[launch.key], failures.get(launch.key))
             for launch in due
             # A row that somebody else has locked is reported, or handed back, in a later turn.
-            if launch.ti_id not in busy
-            and (launch not in failed or launch.ti_id in locked or launch.ti_id not in rows)
+            if launch.ti_id not in settled or launch.ti_id in locked or launch.ti_id not in rows
         ]
 
     def _create(self, read: _Read) -> Iterable[NotLaunched]:

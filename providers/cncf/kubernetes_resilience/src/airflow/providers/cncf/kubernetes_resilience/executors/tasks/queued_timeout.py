@@ -79,7 +79,9 @@ class QueuedTimeout:
 
     def _begin_anew(self, ti_ids: Sequence[str]) -> None:
         with create_session(scoped=False) as session:
-            task_instances.begin_queued_anew(ti_ids, self._job_id, session=session)
+            rows = task_instances.lock_rows(ti_ids, session=session)
+            queued = {row.ti_id for row in rows.values() if row.queued_by_job_id == self._job_id}
+            task_instances.refresh_queued(queued, session=session)
 
     def _waiting_on_purpose(self, orphans: Iterable[Orphan]) -> set[str]:
         """Return the UUIDs of the queued task instances that wait because this executor wants them to."""

@@ -177,35 +177,21 @@ def read_scheduled_since(since: datetime, ti_ids: Collection[str], *, session: S
     return {str(ti_id) for ti_id in session.scalars(found)}
 
 
-def begin_queued_anew(ti_ids: Collection[str], job_id: int | None, *, session: Session) -> None:
-    """
-    Like :func:`refresh_queued`, for those that a scheduler still has queued and nobody has locked.
-
-    :param job_id: of that scheduler
-    """
-    rows = lock_rows(ti_ids, session=session)
-    queued = {row.ti_id for row in rows.values() if row.queued_by_job_id == job_id}
-    refresh_queued(queued, session=session)
-
-
-def reschedule(ti_ids: Collection[str], job_id: int | None, *, session: Session) -> set[str]:
+def reschedule(ti_ids: Collection[str], *, session: Session) -> None:
     """
     Hand queued task instances back to the scheduler, which queues them again in the same try.
 
     These are the columns that Airflow's scheduler sets when it re-schedules a task stuck in queued.
 
-    :return: those whose row somebody else has locked, for which nothing was done
+    :param ti_ids: their rows are locked
     """
-    rows = lock_rows(ti_ids, session=session)
     values = {
         "state": TaskInstanceState.SCHEDULED,
         "queued_dttm": None,
         "queued_by_job_id": None,
         "scheduled_dttm": datetime.now(UTC),
     }
-    own = {row.ti_id for row in rows.values() if row.queued_by_job_id == job_id}
-    _update(own, TaskInstanceState.QUEUED, values, session)
-    return set(read_rows(set(ti_ids) - rows.keys(), session=session))
+    _update(ti_ids, TaskInstanceState.QUEUED, values, session)
 
 
 def run_again(new_ids: Mapping[str, str], *, session: Session) -> None:
