@@ -17,7 +17,6 @@ from airflow.executors.base_executor import BaseExecutor
 from airflow.utils.session import create_session
 
 from airflow.providers.cncf.kubernetes_resilience.executors import isolation, reconciler
-from airflow.providers.cncf.kubernetes_resilience.executors.actions import Actions
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption import adopter, plan, pod_search
 from airflow.providers.cncf.kubernetes_resilience.executors.adoption.abandoned_pods import AbandonedPods
 from airflow.providers.cncf.kubernetes_resilience.executors.creation import (
@@ -331,7 +330,7 @@ def take_a_label_for_ownership(patch):
 @found_by(execution_histories.test_a_guess_is_made_while_another_scheduler_adopts, "I1")
 def put_away_what_others_have_adopted(patch):
     """Delete the pod of a launch that counted as lost, though another scheduler has adopted it."""
-    patch.setattr(Actions, "_stop_following", lambda self, launch, **_: self._release(launch))
+    patch.setattr(judge.Settled, "leaves_pod", False)
 
 
 @found_by(histories.test_a_worker_runs_beside_a_sidecar_that_never_starts, reports="after that")

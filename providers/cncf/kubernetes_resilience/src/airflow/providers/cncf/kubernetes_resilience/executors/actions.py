@@ -117,11 +117,7 @@ class Actions(LoggingMixin):
             case Keep():
                 pass
             case Release():
-                self.log.info("Launch of %s is released: %s", launch.key, outcome.why)
-                is_labelled = settled.situation is Situation.RELABELLED
-                self._stop_following(launch, unfollowed=outcome.leaves_pod and not is_labelled)
-                if outcome.runs_elsewhere:
-                    self._running_workers.follow([launch.key])
+                self._stop_following(launch, outcome, settled.situation)
             case Report(state):
                 self._report(launch, state, settled)
             case Decided(entry, failure) if entry.decision.action is Action.RELAUNCH:
@@ -184,6 +180,20 @@ class Actions(LoggingMixin):
             self._registry.release(launch.key)
             self._slots.free(launch.key)
 
+    def _stop_following(self, launch: Launch, outcome: Release, situation: Situation) -> None:
+        self.log.info("Launch of %s is released: %s", launch.key, outcome.why)
+        # The scheduler that has the task instance may know nothing of a pod which it has not labelled.
+        is_unknown = outcome.leaves_pod and situation is not Situation.RELABELLED
+        if is_unknown and launch.facts and not launch.is_gone:
+            self._superseded_pods.note_unfollowed(launch.facts)
+        self._release_settled(launch)
+        if outcome.runs_elsewhere:
+            self._running_workers.follow([launch.key])
+
+    def _release_settled(self, launch: Launch) -> None:
+        self._release(launch)
+        self._registry.settled(launch)
+
     # ------------------------------------------------------------------ launches that have not
 
     def _go_on(self, launch: Launch, step: Step) -> None:
@@ -205,17 +215,6 @@ class Actions(LoggingMixin):
                 raise AssertionError("nothing is left to do about what waits")
             case _:
                 assert_never(step)
-
-    def _stop_following(self, launch: Launch, *, unfollowed: bool) -> None:
-        """
-        Free the slot of a launch whose end is not settled here any more.
-
-        :param unfollowed: whether the scheduler that has the task instance may know nothing of the pod
-        """
-        if unfollowed and launch.facts and not launch.is_gone:
-            self._superseded_pods.note_unfollowed(launch.facts)
-        self._release(launch)
-        self._registry.settled(launch)
 
     def _cancel(self, launch: Launch) -> None:
         """Free the slot of a launch that is not wanted, and delete its pod unless that has started."""
@@ -276,7 +275,7 @@ class Actions(LoggingMixin):
         match outcome:
             case Step.CANCEL | Step.FOLLOW | Keep() | Release(leaves_pod=True):
                 # A pod that never starts, or that nobody cleans up, stays until this scheduler ends.
-                self._stop_following(launch, unfollowed=False)
+                self._release_settled(launch)
                 return
             case Step():
                 self.cannot_settle(Asked(launch, settled.situation), error)
@@ -301,7 +300,7 @@ class Actions(LoggingMixin):
             case Situation.CREATION_DUE:
                 self._give_up(launch, error)
             case Situation.RELABELLED:
-                self._stop_following(launch, unfollowed=False)
+                self._release_settled(launch)
             case Situation.UNCHECKED | Situation.TOKEN_EXPIRED:
                 pass
 
