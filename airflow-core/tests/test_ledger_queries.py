@@ -23,8 +23,8 @@ from airflow_resilience.ledger_queries import (
 )
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
+from airflow_resilience.termination.exceptions import explain
 
 CONTEXT = ExecutionContext(
     StateChangeCategory.INFRASTRUCTURE,

@@ -10,9 +10,7 @@ from airflow.plugins_manager import AirflowPlugin
 from jinja2 import pass_context
 
 from airflow_resilience.airflow_version import refuse_unsupported
-from airflow_resilience.propagation import listener as failure_listener
-from airflow_resilience.propagation import reading
-from airflow_resilience.termination import listener as running_listener
+from airflow_resilience.propagation import listener, reading
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
@@ -32,5 +30,5 @@ class AirflowResiliencePlugin(AirflowPlugin):
     """Listeners, and macros of templates."""
 
     name = "airflow_resilience"
-    listeners = [running_listener, failure_listener]  # noqa: RUF012 - to its base class it is no ClassVar
+    listeners = [listener]  # noqa: RUF012 - to its base class it is no ClassVar
     macros = [previous_failure]  # noqa: RUF012

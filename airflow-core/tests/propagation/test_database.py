@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.propagation.database import read_failure, read_previous_failures, write_failures
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import XCOM_KEY, StoredContext
+from airflow_resilience.termination.exceptions import explain
 from testbed.waiting import wait_for
 
 OF_WORKER = explain(ValueError("its own"))

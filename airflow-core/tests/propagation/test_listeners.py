@@ -19,15 +19,14 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 from airflow.utils.state import TaskInstanceState
-from pluggy import HookspecMarker, PluginManager
 from sqlalchemy import select
 
 from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import NO_POLICY, Action, Decision
-from airflow_resilience.propagation import audit, listener, listeners, reading
+from airflow_resilience.propagation import audit, listeners, reading
 from airflow_resilience.propagation.database import write_failures
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
+from airflow_resilience.termination.exceptions import explain
 
 FAILED = "on_task_instance_failed_with_context"
 DECISION = Decision(action=Action.RELAUNCH, policy=NO_POLICY, rule="rule", explanation="why")
@@ -289,51 +288,3 @@ def test_the_worker_tells_what_is_known_in_its_process(add, monkeypatch):
         previous_state=TaskInstanceState.RUNNING, task_instance=ti, error=error
     )
     assert others.told[1] == (ti, error, context)
-
-
-def later(previous_state, task_instance, error, execution_context):
-    """As a later Airflow may have its hook."""
-
-
-class TestLaterAirflow:
-    """Its hook has an argument more than that of today."""
-
-    @pytest.fixture(autouse=True)
-    def _no_task_is_observed(self, monkeypatch):
-        monkeypatch.setattr(reading._Process, "observer", None)
-
-    def call(self, specification, implementation, **more):
-        manager = PluginManager("airflow")
-        manager.add_hookspecs(
-            SimpleNamespace(on_task_instance_failed=HookspecMarker("airflow")(specification))
-        )
-        manager.register(SimpleNamespace(on_task_instance_failed=implementation))
-        ti = RuntimeTaskInstance.model_construct(id="id", dag_id="dag", task=BaseOperator(task_id="task"))
-        manager.hook.on_task_instance_failed(
-            previous_state=TaskInstanceState.RUNNING, task_instance=ti, error=ValueError("own"), **more
-        )
-
-    def test_what_it_says_is_passed_through(self, add):
-        add(others := Others())
-        self.call(later, listener.implementation([later, later]), execution_context="what Airflow says")
-        assert told(others)[2] == "what Airflow says"
-
-    def test_what_it_does_not_say_is_told_as_ever(self, add):
-        add(others := Others())
-        self.call(later, listener.implementation([later]), execution_context=None)
-        assert told(others)[2] == explain(ValueError("own"))
-
-    def test_a_part_of_airflow_that_is_older_has_its_plugins_all_the_same(self, add):
-        def today(previous_state, task_instance, error):
-            """As the hook is now."""
-
-        add(others := Others())
-        implementation = listener.implementation([later, today])
-        self.call(today, implementation)
-        self.call(later, implementation, execution_context="what Airflow says")
-        assert [item[2] for item in others.told] == [explain(ValueError("own"))] * 2
-
-    def test_the_hooks_of_this_airflow_are_known(self):
-        specifications = listener._specifications()
-        for item, manager in zip(specifications, (core_listener_manager, sdk_listener_manager), strict=True):
-            assert manager().hook.on_task_instance_failed.spec.function is item

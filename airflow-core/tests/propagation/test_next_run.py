@@ -9,9 +9,9 @@ import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
+from airflow_resilience.propagation import listener
 from airflow_resilience.propagation.next_run import LENGTH, describe
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
-from airflow_resilience.termination import listener
 
 LOST = {"pod": "pod-1", "node": "node-1", "launch": 2, "cause": "drain", "message": "secret"}
 BUDGET = "infrastructure retry 1 of 2; policy built-in, rule infrastructure"

@@ -21,12 +21,12 @@ from airflow.sdk.execution_time.timeout import timeout
 import airflow_resilience
 from airflow_resilience.context import ContextSource, ExecutionContext, StateChangeCategory, StateChangeReason
 from airflow_resilience.propagation import reading
-from airflow_resilience.propagation.exceptions import MESSAGE_LIMIT, explain
 from airflow_resilience.propagation.observer import FailureObserver
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
+from airflow_resilience.termination.exceptions import MESSAGE_LIMIT, explain
 from airflow_resilience.termination.own_state import Answer, Terminator
 
-from .test_exceptions import exceptions
+from ..termination.test_exceptions import exceptions
 
 CLEARED = ExecutionContext(
     StateChangeCategory.USER_ACTION,

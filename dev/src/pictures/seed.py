@@ -38,10 +38,10 @@ from airflow_resilience.ledger import (
 )
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import INFRASTRUCTURE
+from airflow_resilience.termination.exceptions import explain
 from cluster_lab.airflow_rows import store_run
 from pictures.places import HELD, QUIET, RUN_ID, STORY, UNTOUCHED
 

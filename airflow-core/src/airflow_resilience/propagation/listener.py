@@ -1,17 +1,19 @@
 # Licensed under the Apache License, Version 2.0. See the LICENSE file at the root of this repository.
 # SPDX-License-Identifier: Apache-2.0
-"""Counts tasks that have failed, and notifies the listeners of our own hook of the reason."""
+"""
+Observes and guards the task of this process, counts tasks that have failed, and notifies our own listeners.
+
+Airflow finds this listener by the plugin.
+"""
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from importlib import import_module
+import os
 from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
+from airflow.sdk import __version__ as sdk_version
 
 from airflow_resilience.context import (
     ContextSource,
@@ -21,8 +23,8 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.metrics import count_failure
-from airflow_resilience.propagation import listeners
-from airflow_resilience.propagation.reading import explain
+from airflow_resilience.propagation import listeners, reading
+from airflow_resilience.termination.environment import grace_period, runs_again
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -30,75 +32,78 @@ if TYPE_CHECKING:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     from airflow_resilience.propagation.audit import Known
+    from airflow_resilience.propagation.observer import FailureObserver
 
 log = logging.getLogger(__name__)
 
-
-ARGUMENT = "execution_context"
-"""Name that AIP-97 has for an argument of Airflow's own hook. No released version has it."""
-
-_SPECIFICATIONS = (
-    "airflow._shared.listeners.spec.taskinstance",
-    "airflow.sdk._shared.listeners.spec.taskinstance",
-)
-"""Those of Airflow's hooks, for its two listener managers, from 3.2 on."""
+_FORWARDS_SIGTERM = tuple(map(int, sdk_version.split(".")[:2])) == (1, 3)
+"""
+With Airflow 3.3. Before, the supervisor dies of SIGTERM, and a task cannot report anything after it. The
+supervisor of 3.4 lets the task go on for as long as its pod may.
+"""
 
 
-def implementation(specifications: Sequence[Callable[..., Any]]) -> Callable[..., None]:
-    """
-    Return what implements Airflow's hook, and notifies the listeners of our own hook.
-
-    They get Airflow's own context, if Airflow has one.
-
-    :param specifications: those of ``on_task_instance_failed``; an implementation may have no argument that
-        one of them does not have, or Airflow could not load any plugin
-    """
-    brings_context = [ARGUMENT in inspect.signature(item).parameters for item in specifications]
-
-    # First: an exception of another listener would keep this one from being called.
-    @hookimpl(tryfirst=True)
-    def with_context(
-        previous_state: TaskInstanceState | None,
-        task_instance: RuntimeTaskInstance | TaskInstance,
-        error: str | BaseException | None,
-        execution_context: Any,
-    ) -> None:
-        _notify(previous_state, task_instance, error, execution_context)
-
-    @hookimpl(tryfirst=True)
-    def without_context(
-        previous_state: TaskInstanceState | None,
-        task_instance: RuntimeTaskInstance | TaskInstance,
-        error: str | BaseException | None,
-    ) -> None:
-        _notify(previous_state, task_instance, error, None)
-
-    return with_context if brings_context and all(brings_context) else without_context
+# First: an exception of another listener would keep this one from being called.
+@hookimpl(tryfirst=True)
+def on_task_instance_running(task_instance: RuntimeTaskInstance) -> None:
+    """Observe the task, and arm the guard if it runs again when infrastructure takes this worker."""
+    # An exception would keep the other listeners from being called. The task runs without all this, too.
+    try:
+        _announce(task_instance)
+    except Exception:
+        log.exception("Why the task runs again is not said")
+    try:
+        observer = _observe(task_instance)
+    except Exception:
+        log.exception("The task is not observed: why it fails will not be known")
+        return
+    if _FORWARDS_SIGTERM and runs_again(os.environ):
+        try:
+            _arm(observer)
+        except Exception:
+            log.exception("The task is not guarded against reporting its own termination")
+    # After the guard has wrapped it, so that nothing is known of an end that the guard holds back.
+    observer.wrap()
+    reading.observe(observer)
 
 
-def _specifications() -> list[Callable[..., Any]]:
-    found = []
-    for name in _SPECIFICATIONS:
-        with suppress(ImportError, AttributeError):
-            found.append(import_module(name).on_task_instance_failed)
-    return found
+def _announce(ti: RuntimeTaskInstance) -> None:
+    # Nothing but a worker needs what it imports.
+    from airflow_resilience.propagation.next_run import announce  # noqa: PLC0415
+
+    announce(ti)
 
 
-on_task_instance_failed = implementation(_specifications())
+def _observe(ti: RuntimeTaskInstance) -> FailureObserver:
+    observer = reading.new_observer(ti)
+    try:
+        observer.handle_signals()
+    except ValueError:
+        log.debug("Signals go to another thread than that of the task")
+    return observer
 
 
-def _notify(
+def _arm(observer: FailureObserver) -> None:
+    # Older versions lack some of what it imports.
+    from airflow_resilience.termination.guard import TerminationGuard  # noqa: PLC0415
+
+    TerminationGuard(
+        observer.task, find_terminator=observer.find_terminator, grace_period=grace_period(os.environ)
+    ).arm()
+
+
+@hookimpl(tryfirst=True)
+def on_task_instance_failed(
     previous_state: TaskInstanceState | None,
     task_instance: RuntimeTaskInstance | TaskInstance,
     error: str | BaseException | None,
-    airflows: Any,
 ) -> None:
     """Count a failure, and notify the listeners of our own hook."""
     # An exception would keep Airflow's other listeners from being called.
     try:
         in_worker = _runs_here(task_instance)
         context = (
-            explain(task_instance, error if isinstance(error, BaseException) else None)
+            reading.explain(task_instance, error if isinstance(error, BaseException) else None)
             if in_worker
             else _in_database(task_instance, error, is_manual=previous_state is None)
         )
@@ -114,7 +119,7 @@ def _notify(
         previous_state=previous_state,
         task_instance=task_instance,
         error=error,
-        execution_context=context if airflows is None else airflows,
+        execution_context=context,
     )
 
 

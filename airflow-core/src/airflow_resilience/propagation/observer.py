@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_resilience.context import ExecutionContext, StateChangeCategory
-from airflow_resilience.propagation.exceptions import explain, is_result
+from airflow_resilience.termination.exceptions import explain, is_result
 from airflow_resilience.termination.own_state import Answer, Terminator
 from airflow_resilience.termination.wrapping import wrap_methods
 

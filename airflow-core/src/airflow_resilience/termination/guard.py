@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowTaskTimeout
 
-from airflow_resilience.propagation.exceptions import is_result
+from airflow_resilience.termination.exceptions import is_result
 from airflow_resilience.termination.own_state import Terminator
 from airflow_resilience.termination.wrapping import wrap_methods
 

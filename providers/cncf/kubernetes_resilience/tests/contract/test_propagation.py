@@ -31,9 +31,9 @@ from airflow_resilience.context import ExecutionContext
 from airflow_resilience.decision import NO_POLICY, Action, Decision
 from airflow_resilience.plugin import AirflowResiliencePlugin, previous_failure
 from airflow_resilience.propagation import listener, listeners, reading
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.observer import FailureObserver
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, StoredContext
+from airflow_resilience.termination.exceptions import explain
 from airflow_resilience.termination.own_state import Answer, Terminator
 
 pytestmark = pytest.mark.airflow_alone

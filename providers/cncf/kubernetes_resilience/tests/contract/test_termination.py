@@ -15,7 +15,7 @@ from airflow.listeners.listener import get_listener_manager
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.supervisor import ActivitySubprocess
 
-from airflow_resilience.termination import listener
+from airflow_resilience.propagation import listener
 
 pytestmark = pytest.mark.airflow_alone
 

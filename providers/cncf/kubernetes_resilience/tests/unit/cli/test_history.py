@@ -12,9 +12,9 @@ from sqlalchemy.exc import OperationalError
 from airflow_resilience import ledger
 from airflow_resilience.decision import Action
 from airflow_resilience.propagation.audit import EVENT
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
 from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.termination.exceptions import explain
 
 from ...support.entries import DUE, lost
 

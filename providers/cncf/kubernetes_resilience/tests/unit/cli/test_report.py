@@ -13,8 +13,8 @@ from airflow_resilience.decision import Action
 from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, HeldLaunch
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
+from airflow_resilience.termination.exceptions import explain
 
 from ...support.entries import lost
 

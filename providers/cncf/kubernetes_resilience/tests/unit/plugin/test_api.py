@@ -15,8 +15,8 @@ from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import Action
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import StoredContext
+from airflow_resilience.termination.exceptions import explain
 
 from ...support.entries import lost
 from .conftest import API

@@ -17,8 +17,8 @@ from airflow.providers.cncf.kubernetes_resilience.reporting.failures import (
 )
 from airflow_resilience.decision import Action
 from airflow_resilience.ledger_queries import Failures, RecordedFailure, TaskFailure
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.termination.exceptions import explain
 
 from ...support.entries import lost
 

@@ -14,8 +14,8 @@ from airflow_resilience.ledger import LAUNCH_FAILURE_EVENT, LAUNCH_HELD_EVENT, H
 from airflow_resilience.ledger_queries import TaskInstanceEvents, TryRow, WorkerEvent
 from airflow_resilience.outages import Dependency, DependencyKind
 from airflow_resilience.propagation.audit import EVENT
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.termination.exceptions import explain
 
 from ...support.entries import DUE, lost
 

@@ -29,8 +29,8 @@ from airflow.providers.cncf.kubernetes_resilience.pods.api.errors import (
 from airflow_resilience import execution_context
 from airflow_resilience.propagation import audit
 from airflow_resilience.propagation.database import read_failure, write_failures
-from airflow_resilience.propagation.exceptions import explain
 from airflow_resilience.propagation.stored import PREVIOUS_FAILURE, SETTLED_XCOM_KEY, XCOM_KEY, StoredContext
+from airflow_resilience.termination.exceptions import explain
 from cluster_lab.airflow_fixtures import make_scheduler_job
 
 from ....support import manifests as m

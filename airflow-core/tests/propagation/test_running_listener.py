@@ -13,9 +13,8 @@ from airflow.listeners import hookimpl
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk.listener import get_listener_manager as sdk_listener_manager
 
-from airflow_resilience.propagation import reading
+from airflow_resilience.propagation import listener, reading
 from airflow_resilience.propagation.reading import observer_of
-from airflow_resilience.termination import listener
 from airflow_resilience.termination.environment import INFRASTRUCTURE_RETRY
 from airflow_resilience.termination.guard import TerminationGuard
 

@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from airflow_resilience.propagation.exceptions import MESSAGE_LIMIT, explain, is_result
+from airflow_resilience.termination.exceptions import MESSAGE_LIMIT, explain, is_result
 
 try:
     from airflow.sdk import exceptions
