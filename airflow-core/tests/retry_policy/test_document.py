@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from airflow_resilience.retry_policy.built_in import built_in
-from airflow_resilience.retry_policy.document import MAX_SIZE, PolicyFileError, parse_policies, read_policies
+from airflow_resilience.retry_policy.document import MAX_SIZE, PolicyFileError, parse_policies
 from airflow_resilience.retry_policy.rule import PolicySet
 
 FALLBACK = built_in(1, ("Error",))
@@ -60,12 +60,6 @@ def test_valid_file_loads() -> None:
 )
 def test_form_of_the_file_does_not_matter(content: str | bytes) -> None:
     assert parse(content) == parse(VALID)
-
-
-def test_file_is_read_from_its_path(tmp_path: Path) -> None:
-    path = tmp_path / "policies.yaml"
-    path.write_text(VALID)
-    assert read_policies(path, FALLBACK) == parse_policies(VALID, str(path), FALLBACK)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons, infr
 from airflow_resilience.retry_policy.engine import decide, minimum_delay, trace
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.matchers import (
-    ConditionPattern,
     ContainerScope,
     OnCategories,
     OnContainer,
@@ -90,7 +89,7 @@ losses = evidences.map(lambda evidence: replace(evidence, phase=Phase.EXECUTION)
 
 scopes = st.builds(ContainerScope, name=st.none() | names, include_init=st.booleans())
 patterns = st.builds(
-    ConditionPattern,
+    ConditionEvidence,
     type=st.sampled_from(["DisruptionTarget", "Ready"]),
     status=st.sampled_from(["True", "False"]),
     reason=st.none() | reasons,

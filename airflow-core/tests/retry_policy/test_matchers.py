@@ -13,7 +13,6 @@ from airflow_resilience.context import ContextSource, ExecutionContext, StateCha
 from airflow_resilience.retry_policy.evidence import ConditionEvidence, ContainerEvidence, Evidence, Phase
 from airflow_resilience.retry_policy.matchers import (
     SEARCHED_LENGTH,
-    ConditionPattern,
     ContainerScope,
     OnCategories,
     OnContainer,
@@ -127,29 +126,30 @@ def test_exit_codes_are_listed_as_numbers_are() -> None:
 
 
 EVICTION = ConditionEvidence(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
+DISRUPTED = replace(EVICTION, reason=None)
 UNREADY = ConditionEvidence(type="Ready", status="False")
 
 
 @pytest.mark.parametrize(
     ("pattern", "noted", "holds"),
     [
-        (ConditionPattern(type="DisruptionTarget"), [EVICTION], True),
-        (ConditionPattern(type="DisruptionTarget"), [UNREADY, EVICTION], True),
-        (ConditionPattern(type="DisruptionTarget", reason="EvictionByEvictionAPI"), [EVICTION], True),
-        (ConditionPattern(type="DisruptionTarget", reason="PreemptionByScheduler"), [EVICTION], False),
-        (ConditionPattern(type="DisruptionTarget", reason="X"), [replace(EVICTION, reason=None)], False),
-        (ConditionPattern(type="DisruptionTarget", status="False"), [EVICTION], False),
-        (ConditionPattern(type="DisruptionTarget"), [replace(EVICTION, status="False")], False),
-        (ConditionPattern(type="DisruptionTarget"), [replace(EVICTION, status="Unknown")], False),
-        (ConditionPattern(type="Ready"), [EVICTION, UNREADY], False),
-        (ConditionPattern(type="Ready", status="False"), [EVICTION, UNREADY], True),
-        (ConditionPattern(type="DisruptionTarget"), [], False),
+        (DISRUPTED, [EVICTION], True),
+        (DISRUPTED, [UNREADY, EVICTION], True),
+        (EVICTION, [EVICTION], True),
+        (replace(EVICTION, reason="PreemptionByScheduler"), [EVICTION], False),
+        (replace(EVICTION, reason="X"), [DISRUPTED], False),
+        (replace(DISRUPTED, status="False"), [EVICTION], False),
+        (DISRUPTED, [replace(EVICTION, status="False")], False),
+        (DISRUPTED, [replace(EVICTION, status="Unknown")], False),
+        (replace(UNREADY, status="True"), [EVICTION, UNREADY], False),
+        (UNREADY, [EVICTION, UNREADY], True),
+        (DISRUPTED, [], False),
     ],
 )
-def test_conditions(pattern: ConditionPattern, noted: list[ConditionEvidence], holds: bool) -> None:
+def test_conditions(pattern: ConditionEvidence, noted: list[ConditionEvidence], holds: bool) -> None:
     evidence = failure(conditions=tuple(noted))
     assert OnPodConditions((pattern,)).check(evidence).holds is holds
-    other = ConditionPattern(type="ConfigIssue")
+    other = ConditionEvidence(type="ConfigIssue", status="True")
     assert OnPodConditions((other, pattern)).check(evidence).holds is holds
 
 
@@ -165,7 +165,7 @@ def test_conditions(pattern: ConditionPattern, noted: list[ConditionEvidence], h
     ],
 )
 def test_conditions_are_explained(noted: list[ConditionEvidence], why: str) -> None:
-    matcher = OnPodConditions((ConditionPattern(type="DisruptionTarget"),))
+    matcher = OnPodConditions((DISRUPTED,))
     assert matcher.check(failure(conditions=tuple(noted))).why == why
 
 

@@ -17,10 +17,9 @@ from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.decision import UNLIMITED, Action, AvoidNode
 from airflow_resilience.mutation import MemoryIncrease, Mutation
 from airflow_resilience.retry_policy.built_in import built_in
-from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, Phase
 from airflow_resilience.retry_policy.fields import allowed, fields_of, model_in, shown, type_at, type_of
 from airflow_resilience.retry_policy.matchers import (
-    ConditionPattern,
     ContainerScope,
     Matcher,
     OnCategories,
@@ -72,8 +71,8 @@ def compile_rule(**fields: Any) -> Rule:
             [
                 OnPodConditions(
                     (
-                        ConditionPattern(type="DisruptionTarget", status="True", reason=None),
-                        ConditionPattern(type="Ready", status="False", reason="X"),
+                        ConditionEvidence(type="DisruptionTarget", status="True", reason=None),
+                        ConditionEvidence(type="Ready", status="False", reason="X"),
                     )
                 )
             ],

@@ -38,18 +38,6 @@ def _as_text(name: str, problem: Problem, kind: str = "") -> str:
     return ": ".join(filter(None, (place, kind, path_of(problem.location), problem.text)))
 
 
-def read_policies(path: Path, fallback: PolicySet, vocabulary: Vocabulary | None = None) -> PolicySet:
-    """
-    Read a policy file.
-
-    :param path: the file
-    :param fallback: what is in force without a file, see :func:`parse_policies`
-    :param vocabulary: words that can match, see :func:`parse_policies`
-    :raises PolicyFileError: if it cannot be read, or is invalid
-    """
-    return parse_policies(read_content(path), str(path), fallback, vocabulary)
-
-
 def read_content(path: Path) -> bytes:
     """
     Return the content of a policy file. A file that is too long is cut just above the limit.

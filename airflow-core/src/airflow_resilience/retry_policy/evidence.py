@@ -35,11 +35,15 @@ class ContainerEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionEvidence:
-    """One condition that the platform has noted."""
+    """One condition that the platform has noted, or that a rule asks for."""
 
     type: str
     status: str
     reason: str | None = None
+    """In a rule, None stands for any reason."""
+
+    def __str__(self) -> str:
+        return f"{self.type}={self.status}" + (f" ({self.reason})" if self.reason else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

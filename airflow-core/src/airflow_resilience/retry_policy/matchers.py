@@ -9,7 +9,7 @@ Each returns a finding: whether the condition holds, and a clause that says why.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -140,43 +140,20 @@ class OnExitCodes:
         return Finding(bool(decisive), comparison(subjects, bool(decisive) is inside, self.values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionPattern:
-    """Which conditions of a worker are meant."""
-
-    type: str
-    status: str = "True"
-    reason: str | None = None
-    """None for any."""
-
-    def fits(self, condition: ConditionEvidence) -> bool:
-        """Say whether the condition is one of them."""
-        return (self.type, self.status) == (condition.type, condition.status) and self.reason in (
-            None,
-            condition.reason,
-        )
-
-    def __str__(self) -> str:
-        return _condition(self.type, self.status, self.reason)
-
-
 @dataclass(frozen=True, slots=True)
 class OnPodConditions:
     """Conditions that the platform has set on the worker. One of the patterns is enough."""
 
-    patterns: tuple[ConditionPattern, ...]
+    patterns: tuple[ConditionEvidence, ...]
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare the conditions of the worker."""
         if not evidence.conditions:
             return Finding(False, "no condition is known of the worker")
         fitting = [
-            noted for noted in evidence.conditions if any(pattern.fits(noted) for pattern in self.patterns)
+            noted for noted in evidence.conditions if {noted, replace(noted, reason=None)} & {*self.patterns}
         ]
-        subjects = [
-            f"condition {_condition(noted.type, noted.status, noted.reason)}"
-            for noted in fitting or evidence.conditions
-        ]
+        subjects = [f"condition {noted}" for noted in fitting or evidence.conditions]
         return Finding(bool(fitting), comparison(subjects, bool(fitting), map(str, self.patterns)))
 
 
@@ -234,10 +211,6 @@ def shown_reasons(evidence: Evidence, containers: ContainerScope = EVERY_CONTAIN
             if container.reason
         },
     }
-
-
-def _condition(type_: str, status: str, reason: str | None) -> str:
-    return f"{type_}={status}" + (f" ({reason})" if reason else "")
 
 
 def comparison(subjects: Collection[str], inside: bool, values: Iterable[int] | Iterable[str]) -> str:

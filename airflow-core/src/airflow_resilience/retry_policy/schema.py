@@ -20,7 +20,7 @@ from airflow_resilience.decision import Action, AvoidNode
 from airflow_resilience.mutation import MemoryIncrease, Mutation
 from airflow_resilience.retry_policy import rule as compiled
 from airflow_resilience.retry_policy.durations import format_duration
-from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, Phase
 from airflow_resilience.retry_policy.fields import (
     Category,
     ConditionStatus,
@@ -47,7 +47,6 @@ from airflow_resilience.retry_policy.fields import (
     refusal,
 )
 from airflow_resilience.retry_policy.matchers import (
-    ConditionPattern,
     ContainerScope,
     Matcher,
     OnCategories,
@@ -130,9 +129,9 @@ class PodConditionFields(FileMapping):
     reason: Text | None = None
     """For example `PreemptionByScheduler`. Default: any."""
 
-    def compile(self) -> ConditionPattern:
+    def compile(self) -> ConditionEvidence:
         """Return the condition as the engine takes it."""
-        return ConditionPattern(type=self.type, status=self.status, reason=self.reason)
+        return ConditionEvidence(type=self.type, status=self.status, reason=self.reason)
 
 
 class TerminationMessageFields(FileMapping):

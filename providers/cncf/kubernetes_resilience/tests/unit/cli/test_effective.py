@@ -12,9 +12,8 @@ from airflow.providers.cncf.kubernetes_resilience.cli.effective import (
 from airflow_resilience.backoff import Backoff
 from airflow_resilience.context import StateChangeCategory
 from airflow_resilience.retry_policy.built_in import OwnExit, ShownReasons
-from airflow_resilience.retry_policy.evidence import Phase
+from airflow_resilience.retry_policy.evidence import ConditionEvidence, Phase
 from airflow_resilience.retry_policy.matchers import (
-    ConditionPattern,
     ContainerScope,
     OnCategories,
     OnContainer,
@@ -42,7 +41,12 @@ BASE = ContainerScope(name="base", include_init=False)
             "onExitCodes NotIn 9, 143 of base, without init containers",
         ),
         (
-            OnPodConditions((ConditionPattern(type="Ready", status="False"), ConditionPattern(type="X"))),
+            OnPodConditions(
+                (
+                    ConditionEvidence(type="Ready", status="False"),
+                    ConditionEvidence(type="X", status="True"),
+                )
+            ),
             "onPodConditions Ready=False, X=True",
         ),
         (OnTerminationMessage(pattern=Pattern("a b")), "onTerminationMessage 'a b'"),

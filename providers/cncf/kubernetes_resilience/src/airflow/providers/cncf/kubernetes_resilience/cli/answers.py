@@ -28,7 +28,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.policy_settings impo
 from airflow.providers.cncf.kubernetes_resilience.pods.diagnosis.vocabulary import VOCABULARY
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience.retry_policy.built_in import built_in
-from airflow_resilience.retry_policy.document import read_policies
+from airflow_resilience.retry_policy.document import PolicySource
 from airflow_resilience.retry_policy.evidence import Phase
 from airflow_resilience.retry_policy.rule import PolicySet
 
@@ -42,7 +42,7 @@ GIVEN_UP_REASONS_OF_UPSTREAM: Final = (
 def lint(args: Namespace) -> int:
     """Check a policy file."""
     # The settings of the built-in policy do not matter: a file can only name it.
-    policies = read_policies(Path(args.file), built_in(0, ()), VOCABULARY)
+    policies = PolicySource(Path(args.file), built_in(0, ()), VOCABULARY).current
     for warning in policies.warnings:
         sys.stderr.write(f"{warning}\n")
     print_text(f"{args.file}: valid; policies: {', '.join(policies.policies)}; default: {policies.default}")
@@ -111,4 +111,4 @@ def read_policies_of(conf: Any, path: str | None = None) -> PolicySet:
     """
     settings = read_policy_settings(conf)
     file = Path(path) if path else settings.retry_policy_file
-    return read_policies(file, settings.built_in) if file else settings.built_in
+    return PolicySource(file, settings.built_in).current if file else settings.built_in
