@@ -94,7 +94,7 @@ def test_only_dags_that_were_asked_for(queued_ti, fail, session):
     fail(queued_ti("open"))
     fail(queued_ti("secret"))
     assert {item.key.dag_id for item in failures(session, dag_ids={"open", "other"}).found} == {"open"}
-    assert failures(session, dag_ids=set()).found == ()
+    assert failures(session, dag_ids=set()).found == []
     assert len(failures(session).found) == 2
 
 
@@ -265,7 +265,7 @@ def test_tasks_that_failed_without_losing_a_worker(queued_ti, fail, session):
     ]
     assert (read().unreadable, read().is_cut, read(limit=2).is_cut) == (1, False, True)
     assert [item.key.dag_id for item in read(dag_ids={"dag"}).found] == ["dag"]
-    assert read(dag_ids=set()).found == ()
+    assert read(dag_ids=set()).found == []
     assert len(failures(session, until=datetime.now(UTC) + HOUR).found) == 1
     found = read_task_instance(ti.dag_id, ti.run_id, ti.task_id, -1, limit=10, session=session)
     assert [(item.entry and 1, item.context and item.context.reason) for item in found.events] == [

@@ -30,6 +30,7 @@ from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext, MetadataKey
 from airflow_resilience.decision import Action, Decision
+from airflow_resilience.keys import names_of_try
 from airflow_resilience.mutation import Mutation
 from airflow_resilience.outages import Dependency
 from airflow_resilience.retry_policy.evidence import Phase
@@ -346,7 +347,7 @@ def _rows(keys: Collection[TaskInstanceKey], session: Session) -> Iterator[tuple
     if not keys:
         return
     events = (*_EVENTS.values(), TaskInstanceState.RUNNING.value)
-    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
+    columns = names_of_try(Log)
     is_start = case((Log.event == TaskInstanceState.RUNNING.value, 1), else_=0)
     found = (
         select(

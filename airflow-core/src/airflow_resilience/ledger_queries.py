@@ -29,6 +29,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import ColumnElement
 
 from airflow_resilience.context import ExecutionContext
+from airflow_resilience.keys import is_task_instance, is_try, names_of_try
 from airflow_resilience.ledger import (
     EXECUTION_FAILURE_EVENT,
     LAUNCH_FAILURE_EVENT,
@@ -170,8 +171,6 @@ def read_failures(
     :param dag_ids: of which Dags; None for all
     :param limit: how many rows at most
     """
-    if dag_ids is not None and not dag_ids:
-        return Failures((), False, 0)
     rows = _with_states(LEDGER_EVENTS, since, until, dag_ids, limit, session)
     read = [
         RecordedFailure(
@@ -240,8 +239,6 @@ def read_task_failures(
     since: datetime, until: datetime, *, dag_ids: Collection[str] | None, limit: int, session: Session
 ) -> Failures[TaskFailure]:
     """Read the newest failures of tasks in a time that lost no worker, as :func:`read_failures` does."""
-    if dag_ids is not None and not dag_ids:
-        return Failures((), False, 0)
     rows = session.execute(_newest((TASK_FAILURE_EVENT,), since, until, dag_ids, limit)).all()
     read = [
         TaskFailure(at=item[1], key=TaskInstanceKey(*item[2:7]), context=stored.context)
@@ -260,7 +257,7 @@ def read_task_instance(
     :param map_index: -1 for a task that is not mapped
     :param limit: how many rows of the audit log at most, the newest ones
     """
-    place = (dag_id, run_id, task_id, map_index)
+    place = TaskInstanceKey(dag_id, task_id, run_id, map_index=map_index)
     present = _try_rows(TaskInstance, place, limit, session)
     if not present:
         return None
@@ -268,7 +265,7 @@ def read_task_instance(
     rows = session.execute(
         select(Log.dttm, Log.try_number, Log.event, Log.extra)
         .where(
-            *_is_at(Log, place),
+            *is_task_instance(Log, place),
             Log.event.in_((*FAILURE_EVENTS, LAUNCH_HELD_EVENT, *_WORKER_EVENTS)),
             Log.try_number.is_not(None),
         )
@@ -332,16 +329,7 @@ def _newest(
     ]
     if dag_ids is not None:
         conditions.append(Log.dag_id.in_(list(dag_ids)))
-    columns = (
-        Log.id,
-        Log.dttm,
-        Log.dag_id,
-        Log.task_id,
-        Log.run_id,
-        Log.try_number,
-        Log.map_index,
-        Log.extra,
-    )
+    columns = (Log.id, Log.dttm, *names_of_try(Log), Log.extra)
     query = select(*columns).where(*conditions).order_by(Log.dttm.desc(), Log.id.desc()).limit(limit + 1)
     return query.execution_options(**WITH_PAST_TRIES)
 
@@ -356,7 +344,7 @@ def _with_states(
 ) -> Sequence[Any]:
     """Return the newest rows of a time, and one more, each with the state of its try."""
     row = _newest(events, since, until, dag_ids, limit).subquery().c
-    stuck = exists().where(*_is_of_try(Log, row), Log.event == _STUCK_EVENT)
+    stuck = exists().where(*is_try(Log, row), Log.event == _STUCK_EVENT)
     query = select(*row, _state_of_try(row), stuck).order_by(row.dttm.desc(), row.id.desc())
     return session.execute(query).all()
 
@@ -369,31 +357,16 @@ def _state_of_try(row: Any) -> ColumnElement[str | None]:
     plan for a join may read the table of all task instances.
     """
     states = [
-        select(model.state).where(*_is_of_try(model, row), *conditions).scalar_subquery()
+        select(model.state).where(*is_try(model, row), *conditions).scalar_subquery()
         # A try that has ended is a past one also while its task instance waits for the next one.
         for model, conditions in ((PastTry, IS_PAST), (TaskInstance, ()))
     ]
     return func.coalesce(*states)
 
 
-def _is_of_try(model: Any, row: Any) -> tuple[ColumnElement[bool], ...]:
-    place = (row.dag_id, row.run_id, row.task_id, row.map_index)
-    return (*_is_at(model, place), model.try_number == row.try_number)
-
-
-def _is_at(model: Any, place: tuple[Any, Any, Any, Any]) -> tuple[ColumnElement[bool], ...]:
-    dag_id, run_id, task_id, map_index = place
-    return (
-        model.dag_id == dag_id,
-        model.task_id == task_id,
-        model.run_id == run_id,
-        model.map_index == map_index,
-    )
-
-
 def _try_rows(
     model: Any,
-    place: tuple[str, str, str, int],
+    place: TaskInstanceKey,
     limit: int,
     session: Session,
     *conditions: ColumnElement[bool],
@@ -401,7 +374,7 @@ def _try_rows(
     """Return the newest tries, oldest first."""
     query = select(
         model.try_number, model.state, model.hostname, model.start_date, model.end_date, model.max_tries
-    ).where(*_is_at(model, place), *conditions)
+    ).where(*is_task_instance(model, place), *conditions)
     query = query.order_by(model.try_number.desc()).limit(limit)
     rows = session.execute(query, execution_options=WITH_PAST_TRIES if conditions else {}).all()
     return [TryRow(*row) for row in reversed(rows)]

@@ -20,7 +20,6 @@ from airflow.utils.sqlalchemy import with_row_locks
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import exists, select, tuple_
 from sqlalchemy.orm import Session
-from sqlalchemy.sql.expression import ColumnElement
 
 from airflow_resilience.context import (
     ContextSource,
@@ -30,6 +29,7 @@ from airflow_resilience.context import (
     StateChangeReason,
 )
 from airflow_resilience.decision import Action
+from airflow_resilience.keys import is_try, names_of_try
 from airflow_resilience.ledger import EXECUTION_FAILURE_EVENT, LAUNCH_FAILURE_EVENT, LedgerEntry
 from airflow_resilience.propagation import database
 from airflow_resilience.propagation.database import read_failure, read_failures_of_workers, write_failures
@@ -59,7 +59,7 @@ def record(ti: Any, context: ExecutionContext) -> None:
     """
     # Not the session of the task instance: it is in the middle of a transaction of Airflow.
     with create_session(scoped=False) as session:
-        _add(_key(ti), StoredContext(str(ti.id), ti.try_number, context), session)
+        _add(ti.key, StoredContext(str(ti.id), ti.try_number, context), session)
 
 
 def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
@@ -70,7 +70,7 @@ def record_unlaunched(key: TaskInstanceKey, context: ExecutionContext) -> None:
     """
     with create_session(scoped=False) as session:
         queued = select(TaskInstance.id).where(
-            *_is_try(TaskInstance, key), TaskInstance.state == TaskInstanceState.QUEUED
+            *is_try(TaskInstance, key), TaskInstance.state == TaskInstanceState.QUEUED
         )
         # Locked: it is neither removed nor launched by another scheduler meanwhile. Whoever has it locked
         # is not waited for, in the scheduler's loop: the task learns less then.
@@ -116,11 +116,10 @@ def _said(ended: Mapping[TaskInstanceKey, str], session: Session) -> dict[TaskIn
 def _add_new(new: Mapping[TaskInstanceKey, StoredContext], session: Session) -> None:
     if not new:
         return
-    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
-    known = session.execute(
-        select(*columns, Log.extra).where(tuple_(*columns).in_(list(new)), Log.event == EVENT)
-    ).all()
-    recorded = {stored.ti_id for row in known if (stored := StoredContext.from_json(row[5]))}
+    known = session.scalars(
+        select(Log.extra).where(tuple_(*names_of_try(Log)).in_(list(new)), Log.event == EVENT)
+    )
+    recorded = {stored.ti_id for extra in known if (stored := StoredContext.from_json(extra))}
     for key, stored in new.items():
         if stored.ti_id not in recorded:
             _add(key, stored, session)
@@ -144,12 +143,11 @@ def read(ti: Any) -> Known:
     :param ti: the task instance, as a row
     :raises sqlalchemy.exc.SQLAlchemyError: if the database does not answer
     """
-    key = _key(ti)
     with create_session(scoped=False) as session:
         # By the number of the try: Airflow may have given the task instance its next UUID already.
-        if stored := read_failure(key, session=session):
+        if stored := read_failure(ti.key, session=session):
             return Known(stored.context)
-        is_silent = exists().where(*_is_try(Log, key), Log.event == _HEARTBEAT_TIMEOUT)
+        is_silent = exists().where(*is_try(Log, ti), Log.event == _HEARTBEAT_TIMEOUT)
         # As it was committed: Airflow has changed the row by now.
         state = session.scalar(select(TaskInstance.state).where(TaskInstance.id == ti.id))
         return Known(
@@ -177,7 +175,7 @@ def _read_previous_rows(
     keys: Collection[TaskInstanceKey], session: Session
 ) -> dict[TaskInstanceKey, ExecutionContext]:
     before = {key._replace(try_number=key.try_number - 1): key for key in keys}
-    columns = (Log.dag_id, Log.task_id, Log.run_id, Log.try_number, Log.map_index)
+    columns = names_of_try(Log)
     rows = session.execute(
         select(*columns, Log.event, Log.extra)
         .where(
@@ -186,7 +184,7 @@ def _read_previous_rows(
         )
         .order_by(Log.id)
     )
-    ends = [(TaskInstanceKey._make(row[:5]), _read_end(*row[5:])) for row in rows]
+    ends = [(TaskInstanceKey._make(row[:5]), _read_end(row.event, row.extra)) for row in rows]
     # A database that ignores case finds rows of other tasks too.
     return {before[key]: context for key, context in ends if context and key in before}
 
@@ -202,17 +200,3 @@ def _read_end(event: str, extra: str | None) -> ExecutionContext | None:
 
 def _add(key: TaskInstanceKey, stored: StoredContext, session: Session) -> None:
     session.add(Log(event=EVENT, task_instance=key, extra=stored.to_json()))
-
-
-def _is_try(model: Any, key: TaskInstanceKey) -> tuple[ColumnElement[bool], ...]:
-    return (
-        model.dag_id == key.dag_id,
-        model.task_id == key.task_id,
-        model.run_id == key.run_id,
-        model.try_number == key.try_number,
-        model.map_index == key.map_index,
-    )
-
-
-def _key(ti: Any) -> TaskInstanceKey:
-    return TaskInstanceKey(ti.dag_id, ti.task_id, ti.run_id, ti.try_number, ti.map_index)

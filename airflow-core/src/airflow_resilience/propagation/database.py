@@ -25,6 +25,7 @@ from sqlalchemy import Table, bindparam, delete, insert, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_resilience.context import ExecutionContext
+from airflow_resilience.keys import names_of_task_instance
 from airflow_resilience.past_tries import WITH_PAST_TRIES
 from airflow_resilience.propagation.stored import SETTLED_XCOM_KEY, XCOM_KEY, XCOM_KEYS, StoredContext
 
@@ -32,14 +33,10 @@ _Place = tuple[str, str, str, int]
 """Names of a task instance: of its DAG, task and DAG run, and its map index."""
 
 
-def _place(key: TaskInstanceKey) -> _Place:
-    return key.dag_id, key.task_id, key.run_id, key.map_index
-
-
 class _RowsOfTaskInstances:
     """The XComs under our keys of Airflow 3.1 to 3.3."""
 
-    _PLACE = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
+    _PLACE = names_of_task_instance(XComModel)
 
     def replace(self, values: Mapping[TaskInstanceKey, tuple[str, str]], session: Session) -> None:
         """
@@ -49,7 +46,7 @@ class _RowsOfTaskInstances:
         """
         table = XComModel.__table__
         place = tuple_(*(table.c[column.key] for column in self._PLACE))
-        _delete(table, place.in_({_place(key) for key in values}), session)
+        _delete(table, place.in_({key.primary for key in values}), session)
         runs = {(key.dag_id, key.run_id) for key in values}
         ids = session.execute(
             select(DagRun.dag_id, DagRun.run_id, DagRun.id).where(
@@ -102,7 +99,7 @@ class _RowsOfTries:
             session.execute(insert(self._model), rows)
 
     def read(self, places: Collection[_Place], session: Session) -> Iterable[tuple[_Place, str, Any]]:
-        place = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id, TaskInstance.map_index)
+        place = names_of_task_instance(TaskInstance)
         rows = session.execute(
             select(*place, self._model.key, self._model.value)
             .join(TaskInstance, TaskInstance.id == self._model.task_instance_id)
@@ -179,7 +176,7 @@ class _Item(NamedTuple):
 
 def _read(keys: Collection[TaskInstanceKey], session: Session) -> dict[TaskInstanceKey, _Item]:
     """Return what is stored about the tries of these task instances; of each try, what counts."""
-    rows = _ROWS.read({_place(key) for key in keys}, session) if keys else ()
+    rows = _ROWS.read({key.primary for key in keys}, session) if keys else ()
     found: dict[TaskInstanceKey, _Item] = {}
     for (dag_id, task_id, run_id, map_index), xcom_key, value in sorted(
         rows, key=lambda row: XCOM_KEYS.index(row[1])

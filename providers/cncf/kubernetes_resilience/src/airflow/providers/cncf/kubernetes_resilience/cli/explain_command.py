@@ -13,18 +13,15 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any, NamedTuple
 
 from airflow.configuration import conf
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from kubernetes.client import ApiException
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 from urllib3.exceptions import HTTPError
 
 from airflow.providers.cncf.kubernetes_resilience.cli import answers
@@ -43,6 +40,7 @@ from airflow.providers.cncf.kubernetes_resilience.executors.upstream import CLIE
 from airflow.providers.cncf.kubernetes_resilience.pods.facts import PodFacts
 from airflow_resilience import ledger
 from airflow_resilience.decision import NO_POLICY, Decision
+from airflow_resilience.keys import is_task_instance
 from airflow_resilience.ledger import LaunchHistory
 from airflow_resilience.retry_policy.evidence import Phase
 
@@ -101,12 +99,14 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
 
     :param phase: how far the task had come; None if that is to be found out
     """
-    key, ti_id = task_key(facts.annotations), ti_id_of(facts)
+    key, ti_id, ti = task_key(facts.annotations), ti_id_of(facts), TaskInstance
     if key is None or ti_id is None:
         return from_pod(facts, "The pod does not say which task instance it is of")
     try:
         with create_session() as session:
-            present = _read_present(key, session)
+            present = session.execute(
+                select(ti.id, ti.try_number, ti.state, ti.hostname).where(*is_task_instance(ti, key))
+            ).one_or_none()
             now = str(present.id) if present and present.try_number == key.try_number else ti_id
             whole_try = ledger.read_histories({key: now}, session=session)[key].whole_try
             of_pod = ledger.read_histories({key: ti_id}, until=facts.ref.uid, session=session)[key]
@@ -145,25 +145,3 @@ def from_database(facts: PodFacts, phase: Phase | None = None) -> Circumstances:
 def _decisions_before(facts: PodFacts, history: LaunchHistory, phase: Phase) -> list[Decision]:
     before = takewhile(lambda entry: entry.worker_uid != facts.ref.uid, history.entries)
     return [entry.decision for entry in before if entry.phase is phase]
-
-
-class _Present(NamedTuple):
-    """What a task instance is now."""
-
-    id: Any
-    try_number: int
-    state: str | None
-    hostname: str | None
-
-
-def _read_present(key: TaskInstanceKey, session: Session) -> _Present | None:
-    ti = TaskInstance
-    row = session.execute(
-        select(ti.id, ti.try_number, ti.state, ti.hostname).where(
-            ti.dag_id == key.dag_id,
-            ti.task_id == key.task_id,
-            ti.run_id == key.run_id,
-            ti.map_index == key.map_index,
-        )
-    ).one_or_none()
-    return _Present(*row) if row else None
